@@ -1,0 +1,325 @@
+"""Builds StableHLO operations: `Value` is an SSA value that knows its shape and dtype and carries
+operators, so that a decomposition reads like its formula; `Builder` emits the named operations.
+
+StableHLO has no Python op classes in the wheel, so every op goes through `Builder.op` by name.
+Broadcasting here is only scalar-to-tensor (Python numbers and rank-0 values): rules do the rest.
+Start reading at `Builder.op`.  Imports lowering.mlir only.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.lowering import mlir
+
+Dtype = np.dtype[Any]
+Scalar = bool | int | float | complex | np.generic
+
+
+class Value:
+    """An SSA value of one tensor type; operators emit StableHLO into its builder."""
+
+    __slots__ = ("b", "ir", "shape", "dtype")
+
+    def __init__(self, b: Builder, ir: Any, shape: tuple[int, ...], dtype: Dtype) -> None:
+        self.b, self.ir, self.shape, self.dtype = b, ir, shape, dtype
+
+    def __repr__(self) -> str:
+        return f"Value({mlir.type_text(self.shape, self.dtype)})"
+
+    def _pair(self, other: Value | Scalar) -> tuple[Value, Value]:
+        return self.b.match(self, other)
+
+    def __add__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("add", *self._pair(o))
+
+    def __radd__(self, o: Scalar) -> Value:
+        return self.b.binary("add", *self.b.match(o, self))
+
+    def __sub__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("subtract", *self._pair(o))
+
+    def __rsub__(self, o: Scalar) -> Value:
+        return self.b.binary("subtract", *self.b.match(o, self))
+
+    def __mul__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("multiply", *self._pair(o))
+
+    def __rmul__(self, o: Scalar) -> Value:
+        return self.b.binary("multiply", *self.b.match(o, self))
+
+    def __truediv__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("divide", *self._pair(o))
+
+    def __rtruediv__(self, o: Scalar) -> Value:
+        return self.b.binary("divide", *self.b.match(o, self))
+
+    def __and__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("and", *self._pair(o))
+
+    def __or__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("or", *self._pair(o))
+
+    def __xor__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("xor", *self._pair(o))
+
+    def __lshift__(self, o: Value | Scalar) -> Value:
+        return self.b.binary("shift_left", *self._pair(o))
+
+    def __rshift__(self, o: Value | Scalar) -> Value:
+        """Logical for unsigned, arithmetic for signed integers."""
+        kind = "logical" if self.dtype.kind == "u" else "arithmetic"
+        return self.b.binary(f"shift_right_{kind}", *self._pair(o))
+
+    def __neg__(self) -> Value:
+        return self.b.unary("negate", self)
+
+    def __invert__(self) -> Value:
+        return self.b.unary("not", self)
+
+    def __abs__(self) -> Value:
+        return self.b.abs(self)
+
+    def __lt__(self, o: Value | Scalar) -> Value:
+        return self.b.compare("LT", self, o)
+
+    def __le__(self, o: Value | Scalar) -> Value:
+        return self.b.compare("LE", self, o)
+
+    def __gt__(self, o: Value | Scalar) -> Value:
+        return self.b.compare("GT", self, o)
+
+    def __ge__(self, o: Value | Scalar) -> Value:
+        return self.b.compare("GE", self, o)
+
+    def eq(self, o: Value | Scalar) -> Value:
+        return self.b.compare("EQ", self, o)
+
+    def ne(self, o: Value | Scalar) -> Value:
+        return self.b.compare("NE", self, o)
+
+    def astype(self, dtype: Any) -> Value:
+        """StableHLO convert, as IREE does it: float to int is only safe in range (see math)."""
+        return self.b.convert(self, np.dtype(dtype))
+
+    def view(self, dtype: Any) -> Value:
+        """Bitcast to a dtype of the same width."""
+        return self.b.bitcast(self, np.dtype(dtype))
+
+
+class Builder:
+    """Emits operations at the current insertion point of one function."""
+
+    # ---- the one place where operations are made
+    def op(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        results: Sequence[tuple[tuple[int, ...], Dtype]],
+        attributes: dict[str, str] | None = None,
+        regions: int = 0,
+    ) -> Any:
+        """Create `name` (dialect included); attributes are MLIR text. Returns the operation."""
+        ir = mlir.ir()
+        attrs = {k: ir.Attribute.parse(v) for k, v in (attributes or {}).items()}
+        return ir.Operation.create(
+            name,
+            results=[mlir.tensor_type(s, d) for s, d in results],
+            operands=[v.ir for v in operands],
+            attributes=attrs,
+            regions=regions,
+        )
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        shape: tuple[int, ...],
+        dtype: Dtype,
+        attributes: dict[str, str] | None = None,
+    ) -> Value:
+        """One StableHLO op (`name` without the dialect) with one result."""
+        op = self.op(f"stablehlo.{name}", operands, [(shape, dtype)], attributes)
+        return Value(self, op.results[0], shape, dtype)
+
+    # ---- constants
+    def constant(self, array: Any, dtype: Any = None) -> Value:
+        """A dense constant of a NumPy array (a splat when all elements are the same bits)."""
+        a = np.asarray(array, dtype=dtype)
+        return self.splat(a[()], (), a.dtype) if a.ndim == 0 else self._dense(a)
+
+    def _dense(self, a: np.ndarray[Any, Any]) -> Value:
+        if a.dtype.kind == "c":  # the bindings cannot cast a complex elements attribute
+            return self.complex(self._dense(a.real), self._dense(a.imag))
+        if a.size == 0:
+            body = ""
+        elif a.dtype == bool:  # i1 is bit-packed in the hexadecimal form; the list form is not
+            body = str(a.tolist()).lower()
+        else:
+            body = f'"0x{a.tobytes().hex().upper()}"'
+        attr = mlir.ir().Attribute.parse(f"dense<{body}> : {mlir.type_text(a.shape, a.dtype)}")
+        return self._const_op(attr, a.shape, a.dtype)
+
+    def _const_op(self, attr: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
+        op = mlir.ir().Operation.create(
+            "stablehlo.constant", results=[mlir.tensor_type(shape, dtype)],
+            attributes={"value": attr})
+        return Value(self, op.results[0], shape, dtype)
+
+    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+        """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
+        dtype = np.dtype(dtype)
+        a = np.asarray(value).astype(dtype)
+        if dtype.kind == "c":
+            part = np.dtype(f"f{dtype.itemsize // 2}")
+            return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
+        text = mlir.type_text(shape, dtype)
+        if dtype == bool:
+            body = "true" if a else "false"
+        else:
+            body = f'"0x{a.tobytes().hex().upper()}"'
+        if 0 in shape:
+            body = ""
+        return self._const_op(mlir.ir().Attribute.parse(f"dense<{body}> : {text}"), shape, dtype)
+
+    def like(self, x: Value, value: Any) -> Value:
+        """A splat of `value` with x's shape and dtype."""
+        return self.splat(value, x.shape, x.dtype)
+
+    def match(self, x: Value | Scalar, y: Value | Scalar) -> tuple[Value, Value]:
+        """Both operands as values of one shape; Python numbers take the other's dtype."""
+        if not isinstance(x, Value):
+            assert isinstance(y, Value)
+            return self.like(y, x), y
+        if not isinstance(y, Value):
+            return x, self.like(x, y)
+        if x.shape != y.shape:
+            if x.shape == ():
+                x = self.broadcast(x, y.shape, ())
+            elif y.shape == ():
+                y = self.broadcast(y, x.shape, ())
+        assert x.shape == y.shape and x.dtype == y.dtype, (x, y)
+        return x, y
+
+    # ---- elementwise
+    def unary(self, name: str, x: Value) -> Value:
+        return self.emit(name, [x], x.shape, x.dtype)
+
+    def binary(self, name: str, x: Value, y: Value) -> Value:
+        return self.emit(name, [x, y], x.shape, x.dtype)
+
+    def maximum(self, x: Value, y: Value | Scalar) -> Value:
+        return self.binary("maximum", *self.match(x, y))
+
+    def minimum(self, x: Value, y: Value | Scalar) -> Value:
+        return self.binary("minimum", *self.match(x, y))
+
+    def abs(self, x: Value) -> Value:
+        if x.dtype.kind in "bu":
+            return x
+        dtype = np.dtype(f"f{x.dtype.itemsize // 2}") if x.dtype.kind == "c" else x.dtype
+        return self.emit("abs", [x], x.shape, dtype)
+
+    def floor(self, x: Value) -> Value:
+        return self.unary("floor", x)
+
+    def round_even(self, x: Value) -> Value:
+        return self.unary("round_nearest_even", x)
+
+    def sqrt(self, x: Value) -> Value:
+        return self.unary("sqrt", x)
+
+    def exp(self, x: Value) -> Value:
+        """IREE's exponential as it comes (accuracy and f64 cures: lowering/rules/math)."""
+        return self.unary("exponential", x)
+
+    def log(self, x: Value) -> Value:
+        """IREE's logarithm as it comes."""
+        return self.unary("log", x)
+
+    def compare(self, direction: str, x: Value, y: Value | Scalar) -> Value:
+        """EQ NE LT LE GT GE; floats compare as IEEE (NaN unequal), integers by their sign."""
+        x, y = self.match(x, y)
+        kind = {"b": "UNSIGNED", "u": "UNSIGNED", "i": "SIGNED"}.get(x.dtype.kind, "FLOAT")
+        attrs = {
+            "comparison_direction": f"#stablehlo<comparison_direction {direction}>",
+            "compare_type": f"#stablehlo<comparison_type {kind}>",
+        }
+        return self.emit("compare", [x, y], x.shape, np.dtype(bool), attrs)
+
+    def select(self, pred: Value, x: Value | Scalar, y: Value | Scalar) -> Value:
+        """x where pred else y; pred may be rank 0."""
+        x, y = self.match(x, y)
+        return self.emit("select", [pred, x, y], x.shape, x.dtype)
+
+    def isnan(self, x: Value) -> Value:
+        return x.ne(x)
+
+    def isinf(self, x: Value) -> Value:
+        return abs(x).eq(np.inf)
+
+    def convert(self, x: Value, dtype: Dtype) -> Value:
+        return x if x.dtype == dtype else self.emit("convert", [x], x.shape, dtype)
+
+    def bitcast(self, x: Value, dtype: Dtype) -> Value:
+        if x.dtype == dtype:
+            return x
+        assert x.dtype.itemsize == dtype.itemsize
+        return self.emit("bitcast_convert", [x], x.shape, dtype)
+
+    def complex(self, re: Value, im: Value) -> Value:
+        dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
+        return self.emit("complex", [re, im], re.shape, dtype)
+
+    def real(self, x: Value) -> Value:
+        return self.emit("real", [x], x.shape, np.dtype(f"f{x.dtype.itemsize // 2}"))
+
+    def imag(self, x: Value) -> Value:
+        return self.emit("imag", [x], x.shape, np.dtype(f"f{x.dtype.itemsize // 2}"))
+
+    # ---- shape
+    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return x if x.shape == shape else self.emit("reshape", [x], shape, x.dtype)
+
+    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
+        """broadcast_in_dim: operand axis i becomes result axis dims[i]."""
+        if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
+            return x
+        return self.emit("broadcast_in_dim", [x], shape, x.dtype,
+                         {"broadcast_dimensions": int_array(dims)})
+
+    def transpose(self, x: Value, perm: Sequence[int]) -> Value:
+        shape = tuple(x.shape[p] for p in perm)
+        if tuple(perm) == tuple(range(len(shape))):
+            return x
+        return self.emit("transpose", [x], shape, x.dtype, {"permutation": int_array(perm)})
+
+    def slice(self, x: Value, start: Sequence[int], limit: Sequence[int],
+              strides: Sequence[int] | None = None) -> Value:
+        strides = strides or [1] * len(start)
+        shape = tuple(max(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides))
+        return self.emit("slice", [x], shape, x.dtype, {
+            "start_indices": int_array(start), "limit_indices": int_array(limit),
+            "strides": int_array(strides)})
+
+    def concatenate(self, xs: Sequence[Value], axis: int) -> Value:
+        first = xs[0]
+        size = sum(x.shape[axis] for x in xs)
+        shape = first.shape[:axis] + (size,) + first.shape[axis + 1:]
+        return self.emit("concatenate", xs, shape, first.dtype, {"dimension": f"{axis} : i64"})
+
+    def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+        return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
+
+    def barrier(self, *xs: Value) -> list[Value]:
+        """optimization_barrier: keeps IREE from fusing across (see IREE_NOTES on where)."""
+        op = self.op("stablehlo.optimization_barrier", xs, [(x.shape, x.dtype) for x in xs])
+        return [Value(self, r, x.shape, x.dtype) for r, x in zip(op.results, xs)]
+
+
+def int_array(values: Sequence[int]) -> str:
+    """MLIR text of a DenseI64ArrayAttr."""
+    body = ", ".join(str(int(v)) for v in values)
+    return f"array<i64: {body}>" if body else "array<i64>"

@@ -1,0 +1,76 @@
+"""The one door to MLIR's Python bindings (those inside iree-base-compiler).
+
+Importing the bindings costs a few hundred milliseconds and loads the compiler library, so nothing
+imports them at module level: `ir()` loads them at first use.  `import calque.runtime` and
+`import calque` therefore stay light.  Also here: dtype <-> MLIR element type.
+"""
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+_ELEMENT_NAMES: dict[np.dtype[Any], str] = {
+    np.dtype(bool): "i1",
+    np.dtype(np.int8): "i8",
+    np.dtype(np.int16): "i16",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.uint8): "ui8",
+    np.dtype(np.uint16): "ui16",
+    np.dtype(np.uint32): "ui32",
+    np.dtype(np.uint64): "ui64",
+    np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+    np.dtype(np.complex64): "complex<f32>",
+    np.dtype(np.complex128): "complex<f64>",
+    np.dtype(ml_dtypes.float8_e4m3fn): "f8E4M3FN",
+    np.dtype(ml_dtypes.float8_e4m3fnuz): "f8E4M3FNUZ",
+    np.dtype(ml_dtypes.float8_e5m2): "f8E5M2",
+    np.dtype(ml_dtypes.float8_e5m2fnuz): "f8E5M2FNUZ",
+}
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def ir() -> Any:
+    """MLIR's `ir` module, loaded once."""
+    with _lock:
+        from iree.compiler import ir as module
+    return module
+
+
+@functools.cache
+def context() -> Any:
+    """One MLIR context for all modules we build (the dialects are registered by the wheel)."""
+    ctx = ir().Context()
+    ctx.allow_unregistered_dialects = False
+    return ctx
+
+
+def element_name(dtype: np.dtype[Any]) -> str:
+    """MLIR's spelling of a dtype: float32 -> f32, uint8 -> ui8, complex64 -> complex<f32>."""
+    try:
+        return _ELEMENT_NAMES[dtype]
+    except KeyError:
+        raise TypeError(
+            f"dtype {dtype} has no MLIR element type here.\n"
+            f"  Fix: cast to one of {', '.join(str(d) for d in _ELEMENT_NAMES)}."
+        ) from None
+
+
+def type_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    """The tensor type as text: ((2, 3), float32) -> tensor<2x3xf32>."""
+    return f"tensor<{''.join(f'{d}x' for d in shape)}{element_name(dtype)}>"
+
+
+@functools.lru_cache(maxsize=8192)
+def tensor_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """The ranked tensor type of a shape and dtype in our context."""
+    return ir().Type.parse(type_text(shape, dtype), context())
