@@ -1,0 +1,105 @@
+"""Abstract values: what is known of an array while tracing (shape, dtype, weak type).
+
+ShapedArrays are interned, so that equality is identity and cache keys hash fast.  `aval_of` gives
+the abstract value of anything array-like.  Imports core.dtypes.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+
+
+class ShapedArray:
+    """Shape, dtype and weak type.  Interned: two equal ones are the same object."""
+
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size")
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+    ndim: int
+    size: int
+    _all: dict[tuple[tuple[int, ...], Any, bool], ShapedArray] = {}
+
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+        try:
+            return cls._all[shape, dtype, weak_type]
+        except (KeyError, TypeError):
+            pass
+        shape = tuple(int(d) for d in shape)
+        dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
+        self = object.__new__(cls)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "weak_type", bool(weak_type))
+        object.__setattr__(self, "ndim", len(shape))
+        size = 1
+        for d in shape:
+            size *= d
+        object.__setattr__(self, "size", size)
+        return cls._all.setdefault((shape, dtype, bool(weak_type)), self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("ShapedArray is immutable")
+
+    def __reduce__(self) -> Any:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.size * self.dtype.itemsize)
+
+    def __str__(self) -> str:
+        """float32[2,3], as JAX prints avals."""
+        name = self.dtype.name
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def short(self) -> str:
+        """f32[2,3], as in jaxprs."""
+        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+    str_short = short
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self}{weak})"
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """A copy with some of shape, dtype, weak_type replaced."""
+        return ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
+                           changes.get("weak_type", self.weak_type))
+
+    def strong(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+
+    def tangent(self) -> ShapedArray:
+        """The abstract value of a tangent of this value."""
+        dtype = dtypes.tangent_dtype(self.dtype)
+        return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False)
+
+    to_tangent_aval = tangent
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The abstract value of an array, a tracer, a NumPy array or a Python scalar."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval  # type: ignore[no-any-return]
+    info = dtypes.scalar_info(x)
+    if info is not None:
+        return ShapedArray((), info[0], info[1])
+    if isinstance(x, (np.ndarray, np.generic)):
+        if x.dtype == dtypes.float0:
+            return ShapedArray(x.shape, x.dtype)
+        return ShapedArray(x.shape, dtypes.canonical(x.dtype))
+    raise TypeError(explain(
+        f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
+        fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
+
+
+def is_arraylike(x: Any) -> bool:
+    """Whether aval_of accepts x."""
+    return hasattr(x, "aval") or isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))

@@ -1,0 +1,144 @@
+"""Options, under JAX's names.  `config.update(name, value)` sets one for the process; the context
+managers (`enable_x64(True)`, ...) set one for the current thread and context.
+
+`config.key()` is the tuple of the options that change what is traced or compiled: it is part of
+every cache key, so it is kept ready.  Imports nothing of calque.
+"""
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: default, what it accepts, whether programs depend on it."""
+
+    name: str
+    default: Any
+    kind: str  # "bool", "int", "enum", "any"
+    traced: bool
+    help: str
+    choices: tuple[Any, ...] = ()
+
+
+_MATMUL = (None, "default", "high", "highest", "bfloat16", "bfloat16_3x", "tensorfloat32",
+           "float32", "BF16_BF16_F32", "F32_F32_F32", "TF32_TF32_F32", "fastest")
+
+OPTIONS = {o.name: o for o in (
+    Option("jax_enable_x64", False, "bool", True, "64-bit dtypes are kept instead of cut to 32"),
+    Option("jax_threefry_partitionable", False, "bool", True,
+           "today's JAX random stream instead of the one the tutorials print"),
+    Option("jax_numpy_dtype_promotion", "standard", "enum", True,
+           "'strict' refuses implicit dtype promotion", ("standard", "strict")),
+    Option("jax_numpy_rank_promotion", "allow", "enum", True,
+           "'warn' or 'raise' when shapes of different rank broadcast", ("allow", "warn", "raise")),
+    Option("jax_default_matmul_precision", None, "enum", True,
+           "precision of dot_general where none is given", _MATMUL),
+    Option("jax_debug_nans", False, "bool", True, "raise FloatingPointError when a result has NaN"),
+    Option("jax_debug_infs", False, "bool", True, "raise FloatingPointError when a result is inf"),
+    Option("jax_disable_jit", False, "bool", True, "jit runs the Python body operation by operation"),
+    Option("jax_log_compiles", False, "bool", False, "print every compile with its reason"),
+    Option("jax_default_device", None, "any", True, "where new arrays are put"),
+    Option("jax_platforms", None, "any", False, "comma-separated platforms to use: cpu,cuda,vulkan"),
+    Option("jax_num_cpu_devices", 1, "int", False, "number of logical CPU devices (before first use)"),
+    Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
+           ("threefry2x32",)),
+    Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
+    Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
+           ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
+)}
+
+
+def _parse(option: Option, value: Any) -> Any:
+    if option.kind == "bool":
+        if isinstance(value, str):
+            text = value.strip().lower()
+            if text in ("1", "true", "yes", "on"):
+                return True
+            if text in ("0", "false", "no", "off", ""):
+                return False
+        elif isinstance(value, (bool, int)):
+            return bool(value)
+        raise ValueError(f"config: {option.name} takes a bool, got {value!r}.")
+    if option.kind == "int":
+        return int(value)
+    if option.kind == "enum":
+        if value is None and None in option.choices:
+            return None
+        if value not in option.choices:
+            raise ValueError(
+                f"config: {option.name} takes one of {option.choices}, got {value!r}.")
+    return value
+
+
+class Config:
+    """The process-wide options; attributes are readable by name (`config.jax_enable_x64`)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._local: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+            "calque_config", default=None)
+        self._local_key: contextvars.ContextVar[tuple[Any, ...] | None] = contextvars.ContextVar(
+            "calque_config_key", default=None)
+        for o in OPTIONS.values():
+            env = os.environ.get(o.name.upper())
+            self._values[o.name] = o.default if env is None else _parse(o, env)
+        self._key = self._make_key(self._values)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {**self._values, **(self._local.get() or {})}
+
+    @staticmethod
+    def _make_key(values: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(values[o.name] for o in OPTIONS.values() if o.traced)
+
+    def key(self) -> tuple[Any, ...]:
+        """The values that traced programs depend on, in the order of OPTIONS."""
+        local = self._local_key.get()
+        return self._key if local is None else local
+
+    def update(self, name: str, value: Any) -> None:
+        """Set an option for the whole process; unknown names raise AttributeError, as in JAX."""
+        if name not in OPTIONS:
+            raise AttributeError(
+                f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
+        self._values[name] = _parse(OPTIONS[name], value)
+        self._key = self._make_key(self._values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in OPTIONS:
+            raise AttributeError(f"config has no option {name!r}")
+        local = self._local.get()
+        if local is not None and name in local:
+            return local[name]
+        return self._values[name]
+
+    @contextlib.contextmanager
+    def context(self, name: str, value: Any) -> Iterator[None]:
+        """Set one option for the current context only."""
+        local = {**(self._local.get() or {}), name: _parse(OPTIONS[name], value)}
+        token = self._local.set(local)
+        key_token = self._local_key.set(self._make_key({**self._values, **local}))
+        try:
+            yield
+        finally:
+            self._local.reset(token)
+            self._local_key.reset(key_token)
+
+
+config = Config()
+
+
+def context_manager(name: str) -> Any:
+    """`enable_x64`-like: a function whose result is a context that sets option `name`."""
+    def manager(value: Any = True) -> Any:
+        return config.context(name, value)
+    manager.__doc__ = f"Context in which {name} has the given value: {OPTIONS[name].help}."
+    manager.__name__ = name.removeprefix("jax_")
+    return manager

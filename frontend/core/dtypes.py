@@ -1,0 +1,317 @@
+"""Dtypes and their promotion: the lattice of JAX's "type promotion semantics" page, weak types
+included, and the 32/64-bit switch.
+
+`promote(dtype, weak pairs) -> (dtype, weak)` is the heart; `scalar_type_of`, `canonical` and
+`result_type` serve the rest.  Imports core.config and core.errors only.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from calque.core.config import config
+from calque.core.errors import TypePromotionError
+
+Dtype = np.dtype[Any]
+
+bool_ = np.dtype(bool)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+float0 = np.dtype([("float0", np.void, 0)])  # tangent dtype of integers and booleans
+FLOAT8 = tuple(np.dtype(t) for t in (
+    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e5m2fnuz))
+
+_NARROW = {np.dtype(a): np.dtype(b) for a, b in (
+    ("int64", "int32"), ("uint64", "uint32"), ("float64", "float32"),
+    ("complex128", "complex64"))}
+
+SIGNED = tuple(np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+UNSIGNED = tuple(np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+FLOATS = (np.dtype("float16"), bfloat16, np.dtype("float32"), np.dtype("float64"))
+COMPLEX = (np.dtype("complex64"), np.dtype("complex128"))
+ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX, *FLOAT8)
+_KNOWN = frozenset(ALL)
+
+
+class KeyDtype:
+    """Dtype of typed PRNG keys, `key<fry>`: a key is two uint32 words inside."""
+
+    name = "key<fry>"
+    itemsize = 8
+    kind = "K"
+    char = "K"
+    words = 2
+
+    def __repr__(self) -> str:
+        return "key<fry>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyDtype)
+
+    def __hash__(self) -> int:
+        return hash("key<fry>")
+
+
+class extended(np.generic):  # noqa: N801 (JAX's name)
+    """Abstract kind of the dtypes that NumPy does not have."""
+
+
+class prng_key(extended):  # noqa: N801 (JAX's name)
+    """Abstract kind of PRNG key dtypes, for issubdtype."""
+
+
+key_dtype = KeyDtype()
+
+
+def is_key(dtype: Any) -> bool:
+    return isinstance(dtype, KeyDtype)
+
+
+# ---- kinds
+def is_float(dtype: Any) -> bool:
+    """Real floating point, bfloat16 and fp8 included (their NumPy kind is 'V')."""
+    return dtype in _FLOAT_SET
+
+
+def is_inexact(dtype: Any) -> bool:
+    return dtype in _FLOAT_SET or dtype in COMPLEX
+
+
+def is_complex(dtype: Any) -> bool:
+    return dtype in COMPLEX
+
+
+def is_integer(dtype: Any) -> bool:
+    return dtype in SIGNED or dtype in UNSIGNED
+
+
+_FLOAT_SET = frozenset((*FLOATS, *FLOAT8))
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
+    if is_key(a):
+        return isinstance(b, type) and issubclass(prng_key, b) or is_key(b)
+    if isinstance(b, type) and issubclass(b, extended):
+        return False
+    if not (isinstance(a, type) and issubclass(a, np.generic)):
+        a = np.dtype(a)
+        if a == float0:
+            return b in (np.void, np.generic)
+        if a in _FLOAT_SET and a.kind == "V":
+            if isinstance(b, type) and issubclass(b, np.generic) and b is not a.type:
+                return b in (np.floating, np.inexact, np.number, np.generic)
+            return bool(np.dtype(b) == a)
+    elif a in (ml_dtypes.bfloat16, *(d.type for d in FLOAT8)):
+        return issubdtype(np.dtype(a), b)
+    if isinstance(b, type) and issubclass(b, np.generic):
+        return bool(np.issubdtype(a, b))
+    return bool(np.issubdtype(a, np.dtype(b)))
+
+
+# ---- the 32/64-bit switch
+def canonical(dtype: Any) -> Dtype:
+    """The dtype arrays really get: 64-bit ones are cut to 32 unless jax_enable_x64."""
+    if is_key(dtype):
+        return dtype  # type: ignore[no-any-return]
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return default_dtype(dtype)
+    d = np.dtype(dtype)
+    if not config.jax_enable_x64:
+        d = _NARROW.get(d, d)
+    if d not in _KNOWN and d != float0:
+        raise TypeError(
+            f"dtype {d} is not a valid array dtype; only numbers and booleans are.\n"
+            f"  Fix: use one of {', '.join(x.name for x in ALL)}.")
+    return d
+
+
+def default_dtype(python_type: type) -> Dtype:
+    """int -> int32 (int64 with x64), float -> float32, complex -> complex64, bool -> bool."""
+    wide = np.dtype(python_type) if python_type is not int else np.dtype(np.int64)
+    return wide if config.jax_enable_x64 else _NARROW.get(wide, wide)
+
+
+_PYTHON: dict[type, str] = {bool: "b", int: "i*", float: "f*", complex: "c*"}
+
+
+def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
+    """(dtype, weak) of a Python scalar, None for anything else."""
+    kind = type(x)
+    if kind in _PYTHON:
+        return default_dtype(kind), kind is not bool
+    return None
+
+
+# ---- the promotion lattice (nodes: dtype names and the weak i*, f*, c*)
+_EDGES: dict[str, list[str]] = {
+    "bool": ["i*"],
+    "i*": ["uint8", "int8"],
+    "uint8": ["int16", "uint16"], "uint16": ["int32", "uint32"],
+    "uint32": ["int64", "uint64"], "uint64": ["f*"],
+    "int8": ["int16"], "int16": ["int32"], "int32": ["int64"], "int64": ["f*"],
+    "f*": ["c*", "float16", "bfloat16", *(d.name for d in FLOAT8)],
+    **{d.name: [] for d in FLOAT8},
+    "float16": ["float32"], "bfloat16": ["float32"], "float32": ["float64", "complex64"],
+    "float64": ["complex128"],
+    "c*": ["complex64"], "complex64": ["complex128"], "complex128": [],
+}
+
+
+@functools.cache
+def _above(node: str) -> frozenset[str]:
+    found = {node}
+    for nxt in _EDGES[node]:
+        found |= _above(nxt)
+    return frozenset(found)
+
+
+@functools.cache
+def _join(nodes: frozenset[str]) -> str:
+    common = frozenset.intersection(*[_above(n) for n in nodes])
+    least = [n for n in common if common <= _above(n)]
+    if len(least) != 1:
+        raise TypePromotionError(
+            f"Input dtypes {tuple(sorted(nodes))} have no available implicit dtype promotion path.\n"
+            "  Fix: cast one of them explicitly with .astype(...).")
+    return least[0]
+
+
+def _node(dtype: Dtype, weak: bool) -> str:
+    if weak:
+        if dtype.kind == "c":
+            return "c*"
+        return "f*" if is_float(dtype) else ("i*" if is_integer(dtype) else "bool")
+    return dtype.name
+
+
+_WEAK = {"i*": int, "f*": float, "c*": complex}
+
+
+@functools.cache
+def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> tuple[Dtype, bool]:
+    if len(pairs) == 1:
+        (dtype, weak), = pairs
+        return dtype, weak and dtype != bool_
+    kinds = {d for d, _ in pairs}
+    all_weak = all(w for _, w in pairs)
+    if len(kinds) == 1 and not all_weak:
+        return kinds.pop(), False
+    if strict:
+        strong = {d for d, w in pairs if not w}
+        nodes = {_node(d, w) for d, w in pairs}
+        if len(strong) > 1 or (len(strong) == 1 and _join(frozenset(nodes)) != next(
+                iter(strong)).name):
+            names = sorted(f"{d}{' (weak)' if w else ''}" for d, w in pairs)
+            raise TypePromotionError(
+                f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path "
+                "when jax_numpy_dtype_promotion=strict.\n"
+                "  Fix: cast explicitly, or set jax_numpy_dtype_promotion='standard'.")
+    nodes = frozenset(_node(d, w and not all_weak) for d, w in pairs)
+    top = _join(nodes)
+    if top in _WEAK:
+        dtype = np.dtype(_WEAK[top]) if top != "i*" else np.dtype(np.int64)
+        weak = True
+    else:
+        dtype, weak = np.dtype(getattr(ml_dtypes, top)) if not hasattr(np, top) and hasattr(
+            ml_dtypes, top) else np.dtype(top), all_weak
+    if not x64:
+        dtype = _NARROW.get(dtype, dtype)
+    return dtype, weak and dtype != bool_
+
+
+def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
+    """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
+    return _promote(frozenset(pairs), config.jax_enable_x64,
+                    config.jax_numpy_dtype_promotion == "strict")
+
+
+def promote_types(a: Any, b: Any) -> Dtype:
+    """The dtype two dtypes promote to (JAX's lattice); Python scalar types are weak."""
+    return promote([_pair(a), _pair(b)])[0]
+
+
+def _pair(x: Any) -> tuple[Dtype, bool]:
+    if isinstance(x, type) and x in _PYTHON:
+        return default_dtype(x), x is not bool
+    return canonical(x), False
+
+
+def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
+    """(canonical dtype, weak) of an array, a tracer, a scalar, a dtype or a dtype's name."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.dtype, aval.weak_type
+    info = scalar_info(x)
+    if info is not None:
+        return info
+    if isinstance(x, (np.ndarray, np.generic)):
+        return canonical(x.dtype), False
+    if isinstance(x, (type, str, np.dtype)):
+        return _pair(x)
+    if hasattr(x, "dtype"):
+        return canonical(x.dtype), bool(getattr(x, "weak_type", False))
+    raise TypeError(f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.")
+
+
+def result_type(*args: Any) -> Dtype:
+    """The dtype an operation on these arrays, scalars or dtypes has."""
+    if not args:
+        raise ValueError("result_type: at least one array or dtype is required.")
+    return promote([dtype_and_weak(a) for a in args])[0]
+
+
+def to_inexact(dtype: Dtype) -> Dtype:
+    """Integers and booleans to the default float, inexact dtypes unchanged."""
+    return dtype if is_inexact(dtype) else default_dtype(float)
+
+
+def real_dtype(dtype: Dtype) -> Dtype:
+    """complex64 -> float32, complex128 -> float64, others unchanged."""
+    return np.dtype(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
+
+
+def complex_dtype(dtype: Dtype) -> Dtype:
+    """float64 -> complex128, other reals -> complex64, complex unchanged."""
+    if dtype.kind == "c":
+        return dtype
+    return np.dtype("complex128") if dtype == np.dtype("float64") else np.dtype("complex64")
+
+
+def tangent_dtype(dtype: Dtype) -> Dtype:
+    """Inexact dtypes are their own tangents; integers, booleans and keys have float0."""
+    return dtype if not is_key(dtype) and is_inexact(dtype) else float0
+
+
+_SHORT = {"bool": "bool", "bfloat16": "bf16", "float8_e4m3fn": "f8_e4m3fn",
+          "float8_e4m3fnuz": "f8_e4m3fnuz", "float8_e5m2": "f8_e5m2",
+          "float8_e5m2fnuz": "f8_e5m2fnuz"}
+
+
+@functools.cache
+def short_name(dtype: Any) -> str:
+    """jaxpr notation: float32 -> f32, int8 -> i8, uint32 -> u32, complex64 -> c64."""
+    if is_key(dtype):
+        return "key<fry>"
+    if dtype == float0:
+        return "float0"
+    if dtype.name in _SHORT:
+        return _SHORT[dtype.name]
+    return f"{dtype.kind}{8 * dtype.itemsize}"
+
+
+def finfo(dtype: Any) -> Any:
+    """np.finfo that knows bfloat16 and fp8."""
+    return ml_dtypes.finfo(np.dtype(dtype))
+
+
+def iinfo(dtype: Any) -> Any:
+    return ml_dtypes.iinfo(np.dtype(dtype))
+
+
+def names(dtypes: Sequence[Any]) -> str:
+    return ", ".join(str(d) for d in dtypes)
