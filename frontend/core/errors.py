@@ -1,14 +1,19 @@
 """calque's error classes.  Names and base classes are JAX's, so that `except` clauses keep working.
 
 Each class is a documented page: what happened, a failing program and the mended one.  Messages have
-three parts (what, where, how to fix); `explain` puts them together.  Imports nothing of calque.
+three parts (what, where, how to fix); `explain` puts them together.  Imports core.source only.
 """
 from __future__ import annotations
 
+from calque.core.source import UNKNOWN, here
 
-def explain(what: str, where: str = "", fix: str = "") -> str:
-    """The three parts of a message, each on its own line."""
+
+def explain(what: str, where: str | None = None, fix: str = "") -> str:
+    """The three parts of a message, each on its own line; where: the user's line by default."""
     lines = [what]
+    if where is None:
+        source = here()
+        where = "" if source is UNKNOWN else str(source)
     if where:
         lines.append(f"  In {where}.")
     if fix:

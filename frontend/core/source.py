@@ -5,6 +5,7 @@ into messages.  Imports nothing of calque.
 """
 from __future__ import annotations
 
+import contextvars
 import os
 import sys
 from dataclasses import dataclass
@@ -42,8 +43,16 @@ def is_ours(filename: str) -> bool:
     return known
 
 
+# While a Program is replayed, the source of the equation at hand.
+replaying: contextvars.ContextVar[Source | None] = contextvars.ContextVar(
+    "calque_source", default=None)
+
+
 def here() -> Source:
-    """The innermost frame outside calque."""
+    """The innermost frame outside calque, or the source of the equation being replayed."""
+    known = replaying.get()
+    if known is not None:
+        return known
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -1,0 +1,236 @@
+"""Program: the one intermediate representation.  A flat list of equations over typed variables,
+immutable once built; inner programs of higher-order primitives are parameters of equations.
+
+`Program.key()` is the canonical structure (variables numbered in order of appearance): two programs
+with equal keys compute the same function, so it is what compile caches are keyed by.
+Imports core.avals and core.source; printing is in core.printer, checking in core.checker.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.source import UNKNOWN, Source
+
+if TYPE_CHECKING:
+    from calque.core.primitive import Primitive
+
+
+class Var:
+    """A typed variable; identity is its name."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval.short()})"
+
+
+class Literal:
+    """A rank-0 constant written into the equation."""
+
+    __slots__ = ("value", "aval")
+
+    def __init__(self, value: Any, aval: ShapedArray) -> None:
+        self.value = np.asarray(value).astype(aval.dtype)[()]
+        self.aval = aval
+
+    @property
+    def val(self) -> Any:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"Literal({self.value}:{self.aval.short()})"
+
+
+Atom = Var | Literal
+
+
+class Equation:
+    """outputs = primitive[params](inputs), at a place in the user's source."""
+
+    __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope")
+
+    def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...],
+                 params: dict[str, Any], source: Source = UNKNOWN,
+                 scope: tuple[str, ...] = ()) -> None:
+        self.primitive, self.inputs, self.outputs = primitive, inputs, outputs
+        self.params, self.source, self.scope = params, source, scope
+
+    @property
+    def invars(self) -> tuple[Atom, ...]:
+        return self.inputs
+
+    @property
+    def outvars(self) -> tuple[Var, ...]:
+        return self.outputs
+
+    def replace(self, **changes: Any) -> Equation:
+        """A copy with some fields replaced."""
+        fields = {s: getattr(self, s) for s in self.__slots__}
+        fields.update(changes)
+        return Equation(**fields)
+
+    def __repr__(self) -> str:
+        return f"<{self.primitive.name} at {self.source}>"
+
+
+class Program:
+    """consts and inputs -> equations -> outputs.
+
+    `const_vars[i]` is bound to `consts[i]` (arrays captured by the traced function); programs held
+    by higher-order primitives have no consts, whatever they capture is passed as operands.
+    """
+
+    __slots__ = ("const_vars", "consts", "inputs", "equations", "outputs", "name", "_key",
+                 "memo", "__weakref__")
+
+    def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation],
+                 outputs: Sequence[Atom], const_vars: Sequence[Var] = (),
+                 consts: Sequence[Any] = (), name: str = "main") -> None:
+        self.inputs, self.equations = tuple(inputs), tuple(equations)
+        self.outputs = tuple(outputs)
+        self.const_vars, self.consts = tuple(const_vars), tuple(consts)
+        self.name = name
+        self._key: ProgramKey | None = None
+        self.memo: dict[Any, Any] = {}  # derived programs (jvp, transpose, ...) by what was asked
+
+    @property
+    def in_avals(self) -> tuple[ShapedArray, ...]:
+        return tuple(v.aval for v in self.inputs)
+
+    @property
+    def out_avals(self) -> tuple[ShapedArray, ...]:
+        return tuple(v.aval for v in self.outputs)
+
+    # JAX's names for the same things
+    @property
+    def jaxpr(self) -> Program:
+        return self
+
+    @property
+    def eqns(self) -> tuple[Equation, ...]:
+        return self.equations
+
+    @property
+    def invars(self) -> tuple[Var, ...]:
+        return self.inputs
+
+    @property
+    def outvars(self) -> tuple[Atom, ...]:
+        return self.outputs
+
+    @property
+    def constvars(self) -> tuple[Var, ...]:
+        return self.const_vars
+
+    def hoisted(self) -> Program:
+        """The same program with its consts as leading inputs."""
+        if not self.const_vars:
+            return self
+        return Program((*self.const_vars, *self.inputs), self.equations, self.outputs,
+                       name=self.name)
+
+    def key(self) -> ProgramKey:
+        """The canonical structure, hashable; computed once."""
+        if self._key is None:
+            self._key = ProgramKey(_structure(self))
+        return self._key
+
+    def __str__(self) -> str:
+        from calque.core.printer import program_text
+        return program_text(self)
+
+    __repr__ = __str__
+
+    def derived(self, what: Any, make: Callable[[], Any]) -> Any:
+        """make(), remembered under `what` for as long as this program lives."""
+        try:
+            return self.memo[what]
+        except KeyError:
+            return self.memo.setdefault(what, make())
+
+
+class ProgramKey:
+    """A structure tuple with its hash computed once."""
+
+    __slots__ = ("structure", "_hash")
+
+    def __init__(self, structure: tuple[Any, ...]) -> None:
+        self.structure = structure
+        self._hash = hash(structure)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ProgramKey) and self._hash == other._hash
+                                 and self.structure == other.structure)
+
+
+def param_key(value: Any) -> Any:
+    """A hashable stand-in for a parameter of an equation."""
+    if isinstance(value, Program):
+        return value.key()
+    if isinstance(value, (tuple, list)):
+        return tuple(param_key(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, param_key(v)) for k, v in value.items())
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.dtype.str, value.tobytes())
+    if isinstance(value, float):
+        return (type(value), value.hex())  # 0.0 == -0.0 and nan != nan: compare the bits
+    if isinstance(value, (bool, int)):
+        return (type(value), value)  # True == 1 == 1.0 as dictionary keys
+    return value
+
+
+def literal_key(atom: Literal) -> Any:
+    return (atom.aval, np.asarray(atom.value).tobytes())
+
+
+def _structure(p: Program) -> tuple[Any, ...]:
+    number: dict[Var, int] = {}
+    for v in (*p.const_vars, *p.inputs):
+        number[v] = len(number)
+
+    def atom(a: Atom) -> Any:
+        return number[a] if isinstance(a, Var) else literal_key(a)
+
+    rows: list[Any] = []
+    for e in p.equations:
+        ins = tuple(atom(a) for a in e.inputs)
+        for v in e.outputs:
+            number[v] = len(number)
+        rows.append((e.primitive.name, ins,
+                     tuple((k, param_key(v)) for k, v in e.params.items()),
+                     tuple(v.aval for v in e.outputs)))
+    return (tuple(v.aval for v in p.const_vars), tuple(v.aval for v in p.inputs), tuple(rows),
+            tuple(atom(a) for a in p.outputs))
+
+
+def eliminate_dead_code(p: Program, used_outputs: Sequence[bool] | None = None) -> Program:
+    """Without equations whose outputs nobody needs; inputs stay, unused outputs are dropped."""
+    outputs = [o for i, o in enumerate(p.outputs) if used_outputs is None or used_outputs[i]]
+    live = {o for o in outputs if isinstance(o, Var)}
+    kept: list[Equation] = []
+    for e in reversed(p.equations):
+        if e.primitive.has_effects(e.params) or any(v in live for v in e.outputs):
+            kept.append(e)
+            live.update(a for a in e.inputs if isinstance(a, Var))
+    consts = [(v, c) for v, c in zip(p.const_vars, p.consts) if v in live]
+    return Program(p.inputs, kept[::-1], outputs, [v for v, _ in consts], [c for _, c in consts],
+                   p.name)
+
+
+def free_of_consts(programs: Iterable[Program]) -> bool:
+    return not any(p.const_vars for p in programs)
+
+
+compile_lock = threading.RLock()

@@ -1,0 +1,161 @@
+"""Dispatch on context: a context variable holds the current Trace; `bind` asks it to process.
+
+Each Trace keeps its parent and runs rules under it.  A value belongs to a trace when
+`isinstance(x, Tracer) and x.trace is self`; everything else passes down unchanged.  The bottom
+trace evaluates with the evaluator that calque/__init__ installs.
+Start reading at `Trace`, then transforms/jvp.py.  Imports core only.
+"""
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from calque.core import errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive
+from calque.core.source import Source, here
+
+
+class Trace:
+    """How primitives are processed in one context."""
+
+    __slots__ = ("parent", "open", "source")
+    kind = "trace"
+
+    def __init__(self, parent: Trace | None) -> None:
+        self.parent = parent
+        self.open = True
+        self.source: Source | None = None
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.open = False
+
+
+class EvalTrace(Trace):
+    """The bottom: concrete arrays, evaluated at once by the installed evaluator."""
+
+    __slots__ = ()
+    kind = "eval"
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        for a in args:
+            if isinstance(a, Tracer):
+                raise leaked(a, prim)
+        return evaluator[0](prim, args, params)
+
+
+def _no_evaluator(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    raise RuntimeError("calque.core has no evaluator installed; import calque.")
+
+
+evaluator: list[Callable[..., Any]] = [_no_evaluator]  # set once by calque/__init__
+bottom = EvalTrace(None)
+current: contextvars.ContextVar[Trace] = contextvars.ContextVar("calque_trace", default=bottom)
+
+
+@contextlib.contextmanager
+def under(trace: Trace) -> Iterator[None]:
+    """Make `trace` current inside the block."""
+    token = current.set(trace)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+def at_bottom() -> bool:
+    """Whether operations now run eagerly (no transformation is being traced)."""
+    return isinstance(current.get(), EvalTrace)
+
+
+class _ArrayMeta(type):
+    """isinstance(x, Array) holds for concrete arrays and for tracers (JAX's jax.Array)."""
+
+
+class Tracer:
+    """A value that a trace stands for; operators are installed by calque.array."""
+
+    __slots__ = ("trace", "__weakref__")
+    __array_priority__ = 1000
+    trace: Trace
+
+    @property
+    def aval(self) -> ShapedArray:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def concrete(self) -> Any:
+        """The concrete array behind, if this trace knows it, else None."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval}>with<{type(self).__name__}>"
+
+    __str__ = __repr__
+
+    def __hash__(self) -> int:
+        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+
+
+def _where(trace: Trace) -> str:
+    return f"the function traced at {trace.source}" if trace.source else str(here())
+
+
+def leaked(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerError:
+    """The error for a tracer that outlived its transformation."""
+    return errors.UnexpectedTracerError(errors.explain(
+        f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
+        "the transformation that made it had ended (a side effect let it leak).",
+        where=_where(tracer.trace),
+        fix="return the value from the traced function instead of storing it outside."))
+
+
+def concretization_error(x: Tracer, what: str, fix: str,
+                         kind: type[Exception] = errors.ConcretizationTypeError) -> Exception:
+    """A three-part error for a traced value that was needed concretely."""
+    return kind(errors.explain(what, where=_where(x.trace), fix=fix))
+
+
+def full_lower(x: Any) -> Any:
+    return x
+
+
+@contextlib.contextmanager
+def scope(name: str) -> Iterator[None]:
+    """named_scope: prefixes the locations of what is traced inside."""
+    token = scopes.set((*scopes.get(), str(name)))
+    try:
+        yield
+    finally:
+        scopes.reset(token)
+
+
+scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+    "calque_scopes", default=())
+
+__all__ = ["EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "bottom",
+           "concretization_error", "current", "evaluator", "leaked", "scope", "scopes", "under"]

@@ -1,0 +1,64 @@
+"""Symbolic zeros of tangents and cotangents, and their sums: shared by every transformation so that
+unused paths cost nothing.  `add_any` and `full` are looked up in the registry at call time (they are
+primitives, which core does not import).  Imports core only.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """A tangent or cotangent known to be zero."""
+
+    aval: ShapedArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+
+def is_zero(x: Any) -> bool:
+    return isinstance(x, Zero)
+
+
+def zero_like(x: Any) -> Zero:
+    """The Zero tangent of a value."""
+    return Zero(aval_of(x).tangent())
+
+
+def zeros(aval: ShapedArray) -> Any:
+    """A real array of zeros of an aval (float0 arrays are NumPy's)."""
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    scalar = np.zeros((), aval.dtype)[()]
+    if not aval.shape:
+        return registry["broadcast_in_dim"].bind(
+            scalar, shape=(), broadcast_dimensions=(), sharding=None)
+    return registry["broadcast_in_dim"].bind(
+        scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+
+
+def instantiate(x: Any) -> Any:
+    """x, or an array of zeros for a Zero."""
+    return zeros(x.aval) if isinstance(x, Zero) else x
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """x + y where either may be Zero."""
+    if isinstance(x, Zero):
+        return y
+    if isinstance(y, Zero):
+        return x
+    return registry["add_any"].bind(x, y)

@@ -1,0 +1,148 @@
+"""Direct linearize: primal operations run under the parent, what touches a tangent is staged.
+
+The result is the primal outputs plus a linear Program of the tangents whose consts are the
+residuals.  No partial evaluator: higher-order primitives have a `linearize` rule instead.
+Start reading at `LinearizeTrace.process`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive
+from calque.core.program import Program, Var, eliminate_dead_code
+from calque.core.source import here
+from calque.core.trace import Trace, Tracer, current, leaked, under
+from calque.core.zeros import is_zero, zero_like
+from calque.transforms.stage import StageTrace, StageTracer, replay, stage
+
+
+class LinearizeTracer(Tracer):
+    """A primal value with its tangent as a variable of the tangent program."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
+        self.trace, self.primal, self.tangent = trace, primal, tangent
+
+    @property
+    def aval(self) -> ShapedArray:
+        return aval_of(self.primal)
+
+    def concrete(self) -> Any:
+        return self.primal.concrete() if hasattr(self.primal, "concrete") else self.primal
+
+
+class SplitTrace(Trace):
+    """Runs jvp rules: operations on tangents are staged, all others go to the parent."""
+
+    __slots__ = ("tangents",)
+    kind = "split"
+
+    def __init__(self, parent: Trace, tangents: StageTrace) -> None:
+        super().__init__(parent)
+        self.tangents = tangents
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        assert self.parent is not None
+        if any(type(a) is StageTracer and a.trace is self.tangents for a in args):
+            return self.tangents.process(prim, args, params)
+        return self.parent.process(prim, args, params)
+
+
+class LinearizeTrace(Trace):
+    """Splits a function into its primal run and its tangent program."""
+
+    __slots__ = ("tangents", "rules")
+    kind = "linearize"
+
+    def __init__(self, parent: Trace) -> None:
+        super().__init__(parent)
+        self.tangents = StageTrace("tangent")
+        self.rules = SplitTrace(parent, self.tangents)
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        if type(x) is LinearizeTracer and x.trace is self:
+            if not self.open:
+                raise leaked(x, "linearize")
+            return x.primal, x.tangent
+        return x, zero_like(x)
+
+    def wrap(self, primal: Any, tangent: Any) -> Any:
+        return primal if is_zero(tangent) else LinearizeTracer(self, primal, tangent)
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        assert self.parent is not None
+        if not any(type(a) is LinearizeTracer and a.trace is self for a in args):
+            return self.parent.process(prim, args, params)
+        primals, tangents = zip(*[self.split(a) for a in args])
+        if not prim.differentiable:
+            return self.parent.process(prim, primals, params)
+        if prim.linearize is not None:
+            nonzero = [not is_zero(t) for t in tangents]
+            with under(self.parent):
+                out, tangent_fn = prim.linearize(nonzero, primals, **params)
+            with under(self.tangents):
+                tangent = tangent_fn(*[t for t in tangents if not is_zero(t)])
+        else:
+            rule = prim.rule("jvp")
+            with under(self.rules):
+                out, tangent = rule(primals, tangents, **params)
+        if prim.multiple_results:
+            return [self.wrap(o, t) for o, t in zip(out, tangent)]
+        return self.wrap(out, tangent)
+
+
+def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
+                   nonzero: Sequence[bool]) -> tuple[list[Any], list[bool], Program]:
+    """(outputs, which outputs have a tangent, tangent program with residuals as consts).
+
+    The tangent program maps the tangents of the inputs marked nonzero to those of the outputs
+    that have one.
+    """
+    trace = LinearizeTrace(current.get())
+    trace.source = here()
+    inputs = [trace.tangents.new(aval_of(p).tangent()) for p, n in zip(primals, nonzero) if n]
+    try:
+        given = iter(inputs)
+        wrapped = [trace.wrap(p, next(given)) if n else p for p, n in zip(primals, nonzero)]
+        with under(trace):
+            outs = f(*wrapped)
+        pairs = [trace.split(o) for o in outs]
+        tangents = [t for _, t in pairs if not is_zero(t)]
+        program = trace.tangents.program(inputs, tangents)
+    finally:
+        trace.close()
+        trace.tangents.close()
+    return ([p for p, _ in pairs], [not is_zero(t) for _, t in pairs],
+            eliminate_dead_code(program))
+
+
+def linearize_program(p: Program, nonzero: Sequence[bool]
+                      ) -> tuple[Program, Program, list[bool], list[int]]:
+    """(forward, tangent, nonzero outputs, residual sources).
+
+    forward: inputs -> (outputs, residuals); tangent: (residuals, nonzero tangents) -> nonzero
+    output tangents.  `sources[k]` is the index of the input that residual k is, or -1 when it was
+    computed: a loop need not stack what it already has.
+    """
+    assert not p.const_vars
+
+    def make() -> tuple[Program, Program, list[bool], list[int]]:
+        kept: dict[str, Any] = {}
+
+        def run(*primals: Any) -> list[Any]:
+            outs, mask, tangent = linearize_flat(lambda *xs: replay(p, *xs), primals, nonzero)
+            kept.update(mask=mask, tangent=tangent)
+            return [*outs, *tangent.consts]
+
+        forward = stage(run, p.in_avals, f"fwd_{p.name}")
+        tangent: Program = kept["tangent"]
+        order = {v: i for i, v in enumerate(forward.inputs)}
+        residuals = forward.outputs[len(p.outputs):]
+        sources = [order.get(r, -1) if isinstance(r, Var) else -1 for r in residuals]
+        assert not forward.const_vars
+        return forward, tangent.hoisted(), kept["mask"], sources
+
+    return p.derived(("linearize", tuple(nonzero)), make)  # type: ignore[no-any-return]

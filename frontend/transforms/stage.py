@@ -1,0 +1,129 @@
+"""Staging: run a function on StageTracers and record a Program; replay a Program under any trace.
+
+`stage(f, avals)` -> (Program, whatever f returned besides its flat outputs).  Values of enclosing
+traces and concrete arrays become consts of the Program.  Start reading at `StageTrace.process`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import checker
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.source import here, replaying
+from calque.core.trace import Trace, Tracer, leaked, scopes, under
+
+
+class StageTracer(Tracer):
+    """A variable of a Program being recorded."""
+
+    __slots__ = ("var",)
+
+    def __init__(self, trace: StageTrace, var: Var) -> None:
+        self.trace, self.var = trace, var
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self.var.aval
+
+
+class StageTrace(Trace):
+    """Records every primitive as an equation."""
+
+    __slots__ = ("equations", "captured", "name")
+    kind = "stage"
+
+    def __init__(self, name: str = "main", parent: Trace | None = None) -> None:
+        super().__init__(parent)
+        self.name = name
+        self.equations: list[Equation] = []
+        self.captured: dict[int, tuple[Var, Any]] = {}  # id -> (variable, value kept alive)
+
+    def new(self, aval: ShapedArray) -> StageTracer:
+        return StageTracer(self, Var(aval))
+
+    def atom(self, x: Any, prim: Any = "return") -> Atom:
+        """The variable or literal that stands for x in this program."""
+        if type(x) is StageTracer and x.trace is self:
+            if not self.open:
+                raise leaked(x, prim)
+            return x.var
+        if isinstance(x, (bool, int, float, complex, np.generic)):
+            return Literal(x, aval_of(x))
+        if isinstance(x, np.ndarray) and x.ndim == 0:
+            return Literal(x[()], aval_of(x))
+        if isinstance(x, Tracer) and not x.trace.open:
+            raise leaked(x, prim)
+        found = self.captured.get(id(x))
+        if found is None:
+            found = self.captured[id(x)] = (Var(aval_of(x)), x)
+        return found[0]
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        atoms = tuple(self.atom(a, prim) for a in args)
+        out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
+        avals = out if prim.multiple_results else (out,)
+        tracers = [StageTracer(self, Var(a)) for a in avals]
+        self.equations.append(Equation(
+            prim, atoms, tuple(t.var for t in tracers), params, here(), scopes.get()))
+        return tracers if prim.multiple_results else tracers[0]
+
+    def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
+        """What was recorded, with these inputs and outputs; the trace is closed."""
+        atoms = [self.atom(o) for o in outputs]
+        self.close()
+        pairs = list(self.captured.values())
+        made = Program([t.var for t in inputs], self.equations, atoms,
+                       [v for v, _ in pairs], [c for _, c in pairs], self.name)
+        return checker.checked(made, f"after staging {self.name}")
+
+
+def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
+          name: str = "main") -> Program:
+    """Record f, a function of flat arrays that returns a sequence of arrays."""
+    trace = StageTrace(name)
+    trace.source = here()
+    inputs = [trace.new(a) for a in avals]
+    try:
+        with under(trace):
+            outputs = list(f(*inputs))
+        return trace.program(inputs, outputs)
+    finally:
+        trace.close()
+
+
+def closed(p: Program) -> tuple[Program, list[Any]]:
+    """(program without consts, the values to pass first): for higher-order primitives."""
+    return p.hoisted(), list(p.consts)
+
+
+def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[Any]:
+    """Run a Program's equations under the current trace; args are its inputs."""
+    env: dict[Var, Any] = dict(zip(p.const_vars, p.consts if consts is None else consts))
+    if len(args) != len(p.inputs):
+        raise TypeError(f"replay: {p.name} takes {len(p.inputs)} values, got {len(args)}")
+    env.update(zip(p.inputs, args))
+
+    def read(a: Atom) -> Any:
+        return literal_value(a) if isinstance(a, Literal) else env[a]
+
+    for e in p.equations:
+        token = replaying.set(e.source)
+        try:
+            out = e.primitive.bind(*[read(a) for a in e.inputs], **e.params)
+        finally:
+            replaying.reset(token)
+        if e.primitive.multiple_results:
+            env.update(zip(e.outputs, out))
+        else:
+            env[e.outputs[0]] = out
+    return [read(o) for o in p.outputs]
+
+
+def literal_value(a: Literal) -> Any:
+    """The literal as a value that keeps its weak type when bound again."""
+    return a.value.item() if a.aval.weak_type else a.value

@@ -1,0 +1,103 @@
+"""The backward pass: cotangents flow through a linear Program from outputs to inputs.
+
+`backward(p, args, cts)` runs under the current trace; `transpose_program` is the staged form that
+rules of higher-order primitives use.  Start reading at `backward`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.primitive import Linear, is_linear
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.source import replaying
+from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
+from calque.transforms.stage import literal_value, stage
+
+
+def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Cotangents of the inputs given as Linear, in input order (Zero where nothing flows).
+
+    args: one per input, Linear(aval) for those to differentiate, a value for the others.
+    """
+    known: dict[Var, Any] = dict(zip(p.const_vars, p.consts))
+    linear: set[Var] = set()
+    for v, a in zip(p.inputs, args):
+        if is_linear(a):
+            linear.add(v)
+        else:
+            known[v] = a
+
+    def read(a: Atom) -> Any:
+        if isinstance(a, Literal):
+            return literal_value(a)
+        return Linear(a.aval) if a in linear else known[a]
+
+    tape: list[Equation] = []
+    for e in p.equations:
+        if any(isinstance(a, Var) and a in linear for a in e.inputs):
+            linear.update(e.outputs)
+            tape.append(e)
+        else:  # does not depend on the linear inputs: run it forward
+            out = e.primitive.bind(*[read(a) for a in e.inputs], **e.params)
+            known.update(zip(e.outputs, out if e.primitive.multiple_results else [out]))
+
+    flowing: dict[Var, Any] = {}
+
+    def collect(atom: Atom, ct: Any) -> None:
+        if isinstance(atom, Var) and atom in linear and ct is not None and not is_zero(ct):
+            flowing[atom] = add_tangents(flowing[atom], ct) if atom in flowing else ct
+
+    for o, ct in zip(p.outputs, cts):
+        collect(o, ct)
+    for e in reversed(tape):
+        _pull(e, flowing, read, collect)
+    return [flowing.get(v, Zero(v.aval)) for v, a in zip(p.inputs, args) if is_linear(a)]
+
+
+def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None:
+    """Send the cotangents of an equation's outputs to its linear inputs."""
+    if not any(v in flowing for v in e.outputs):
+        return
+    cts = [flowing.pop(v, None) for v in e.outputs]
+    cts = [Zero(v.aval) if c is None else c for v, c in zip(e.outputs, cts)]
+    token = replaying.set(e.source)
+    try:
+        rule = e.primitive.rule("transpose")
+        result = rule(cts if e.primitive.multiple_results else cts[0],
+                      *[read(a) for a in e.inputs], **e.params)
+    finally:
+        replaying.reset(token)
+    for a, ct in zip(e.inputs, result):
+        collect(a, ct)
+
+
+def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[bool],
+                      forced: Sequence[bool] | None = None) -> tuple[Program, list[bool]]:
+    """The Program of (non-linear inputs, given output cotangents) -> cotangents of linear inputs.
+
+    Returns it with the mask of the linear inputs that get one; `forced` instantiates some.
+    """
+    assert not p.const_vars
+
+    def make() -> tuple[Program, list[bool]]:
+        mask: list[bool] = []
+
+        def run(*values: Any) -> list[Any]:
+            count = len(p.inputs) - sum(linear)
+            known, given = iter(values[:count]), iter(values[count:])
+            args = [Linear(v.aval) if n else next(known) for v, n in zip(p.inputs, linear)]
+            cts = [next(given) if g else Zero(o.aval) for o, g in zip(p.outputs, ct_given)]
+            result = backward(p, args, cts)
+            force = forced or [False] * len(result)
+            mask.extend((not is_zero(c)) or (f and c.dtype != dtypes.float0)
+                        for c, f in zip(result, force))
+            return [instantiate(c) for c, m in zip(result, mask) if m]
+
+        avals = [v.aval for v, n in zip(p.inputs, linear) if not n]
+        avals += [o.aval for o, g in zip(p.outputs, ct_given) if g]
+        return stage(run, avals, f"transpose_{p.name}"), mask
+
+    what = ("transpose", tuple(linear), tuple(ct_given), tuple(forced or ()))
+    return p.derived(what, make)  # type: ignore[no-any-return]

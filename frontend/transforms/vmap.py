@@ -1,0 +1,135 @@
+"""Batching: values carry the axis they are mapped over; rules run under the parent trace.
+
+`vmap_flat` for functions, `batch_program` for Programs, and the helpers that batching rules use
+(`move_axis`, `to_front`, `broadcast_axis`).  Start reading at `BatchTrace.process`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive, registry
+from calque.core.program import Program
+from calque.core.source import here
+from calque.core.trace import Trace, Tracer, current, leaked, under
+from calque.transforms.stage import replay, stage
+
+
+class BatchTracer(Tracer):
+    """One element of a batch: `value` has the mapped axis `axis`, which the aval hides."""
+
+    __slots__ = ("value", "axis", "_aval")
+
+    def __init__(self, trace: BatchTrace, value: Any, axis: int) -> None:
+        self.trace, self.value, self.axis = trace, value, axis
+        a = aval_of(value)
+        self._aval = ShapedArray(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self._aval
+
+
+class BatchTrace(Trace):
+    """Applies batching rules; `axis_name` names the mapped axis for collectives."""
+
+    __slots__ = ("size", "axis_name")
+    kind = "vmap"
+
+    def __init__(self, parent: Trace, size: int, axis_name: Any = None) -> None:
+        super().__init__(parent)
+        self.size, self.axis_name = size, axis_name
+
+    def split(self, x: Any) -> tuple[Any, int | None]:
+        if type(x) is BatchTracer and x.trace is self:
+            if not self.open:
+                raise leaked(x, "vmap")
+            return x.value, x.axis
+        return x, None
+
+    def wrap(self, value: Any, axis: int | None) -> Any:
+        return value if axis is None else BatchTracer(self, value, axis)
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        assert self.parent is not None
+        if not any(type(a) is BatchTracer and a.trace is self for a in args):
+            return self.parent.process(prim, args, params)
+        values, axes = zip(*[self.split(a) for a in args])
+        rule = prim.rule("batch")
+        with under(self.parent):
+            out, axis = rule(self.size, values, axes, **params)
+        if prim.multiple_results:
+            return [self.wrap(o, d) for o, d in zip(out, axis)]
+        return self.wrap(out, axis)
+
+
+def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
+              in_axes: Sequence[int | None], axis_name: Any = None
+              ) -> tuple[list[Any], list[int | None]]:
+    """Outputs with their mapped axes (None: not mapped) under the current trace."""
+    trace = BatchTrace(current.get(), size, axis_name)
+    trace.source = here()
+    try:
+        with under(trace):
+            outs = f(*[trace.wrap(a, d) for a, d in zip(args, in_axes)])
+        pairs = [trace.split(o) for o in outs]
+    finally:
+        trace.close()
+    return [v for v, _ in pairs], [d for _, d in pairs]
+
+
+def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
+                  force: Sequence[bool] | bool = False) -> tuple[Program, list[bool]]:
+    """The batched Program and which outputs are batched (always along axis 0).
+
+    `force` makes outputs batched even when they do not depend on a mapped input.
+    """
+    assert not p.const_vars
+    forced = [force] * len(p.outputs) if isinstance(force, bool) else list(force)
+
+    def make() -> tuple[Program, list[bool]]:
+        mask: list[bool] = []
+
+        def run(*values: Any) -> list[Any]:
+            outs, axes = vmap_flat(lambda *xs: replay(p, *xs), size, values, in_axes)
+            mask.extend(d is not None or f for d, f in zip(axes, forced))
+            return [to_front(o, d, size) if m else o for o, d, m in zip(outs, axes, mask)]
+
+        avals = [a if d is None else ShapedArray(
+            a.shape[:d] + (size,) + a.shape[d:], a.dtype, a.weak_type)
+            for a, d in zip(p.in_avals, in_axes)]
+        return stage(run, avals, f"vmap_{p.name}"), mask
+
+    what = ("vmap", size, tuple(in_axes), tuple(forced))
+    return p.derived(what, make)  # type: ignore[no-any-return]
+
+
+# ---- helpers for batching rules
+def move_axis(x: Any, source: int, target: int) -> Any:
+    """x with one axis moved (a transpose)."""
+    ndim = aval_of(x).ndim
+    source, target = source % ndim, target % ndim
+    if source == target:
+        return x
+    order = [i for i in range(ndim) if i != source]
+    order.insert(target, source)
+    return registry["transpose"].bind(x, permutation=tuple(order))
+
+
+def broadcast_axis(x: Any, size: int, axis: int) -> Any:
+    """x repeated along a new axis."""
+    a = aval_of(x)
+    shape = a.shape[:axis] + (size,) + a.shape[axis:]
+    dims = tuple(i for i in range(len(shape)) if i != axis)
+    return registry["broadcast_in_dim"].bind(
+        x, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+
+def to_front(x: Any, axis: int | None, size: int) -> Any:
+    """x with its batch axis first; an unbatched x is repeated."""
+    return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
+
+
+__all__ = ["BatchTrace", "BatchTracer", "Callable", "batch_program", "broadcast_axis",
+           "move_axis", "to_front", "vmap_flat"]
