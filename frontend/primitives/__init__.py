@@ -1,0 +1,13 @@
+"""Primitives, one section each: abstract rule, jvp, transpose, batching.  Map:
+
+  elementwise.py  arithmetic, comparison, logic, shifts, transcendental, select, convert, bitcast
+  reduce.py       sums, products, extrema, logical reductions, argmax and argmin
+  shape.py        reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota
+  index.py        dynamic_slice, dynamic_update_slice
+  contract.py     dot_general
+  random.py       threefry keys and bits
+  call.py         jit (calls of inner Programs)
+  control.py      cond, scan
+
+The lowering of each lies in lowering/rules/<same file>.py, its samples in tests/samples.py.
+"""

@@ -14,7 +14,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import Trace, Tracer, current, leaked, under
-from calque.core.zeros import is_zero, zero_like
+from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.transforms.stage import StageTrace, StageTracer, replay, stage
 
 
@@ -95,11 +95,12 @@ class LinearizeTrace(Trace):
 
 
 def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
-                   nonzero: Sequence[bool]) -> tuple[list[Any], list[bool], Program]:
+                   nonzero: Sequence[bool], forced: Sequence[bool] | None = None
+                   ) -> tuple[list[Any], list[bool], Program]:
     """(outputs, which outputs have a tangent, tangent program with residuals as consts).
 
     The tangent program maps the tangents of the inputs marked nonzero to those of the outputs
-    that have one.
+    that have one; `forced` gives some outputs a tangent of zeros.
     """
     trace = LinearizeTrace(current.get())
     trace.source = here()
@@ -110,6 +111,9 @@ def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
         with under(trace):
             outs = f(*wrapped)
         pairs = [trace.split(o) for o in outs]
+        if forced is not None:
+            with under(trace.tangents):
+                pairs = [(o, instantiate(t) if f else t) for (o, t), f in zip(pairs, forced)]
         tangents = [t for _, t in pairs if not is_zero(t)]
         program = trace.tangents.program(inputs, tangents)
     finally:
@@ -119,7 +123,8 @@ def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
             eliminate_dead_code(program))
 
 
-def linearize_program(p: Program, nonzero: Sequence[bool]
+def linearize_program(p: Program, nonzero: Sequence[bool],
+                      forced: Sequence[bool] | None = None
                       ) -> tuple[Program, Program, list[bool], list[int]]:
     """(forward, tangent, nonzero outputs, residual sources).
 
@@ -133,7 +138,7 @@ def linearize_program(p: Program, nonzero: Sequence[bool]
         kept: dict[str, Any] = {}
 
         def run(*primals: Any) -> list[Any]:
-            outs, mask, tangent = linearize_flat(lambda *xs: replay(p, *xs), primals, nonzero)
+            outs, mask, tangent = linearize_flat(lambda *xs: replay(p, *xs), primals, nonzero, forced)
             kept.update(mask=mask, tangent=tangent)
             return [*outs, *tangent.consts]
 
@@ -145,4 +150,4 @@ def linearize_program(p: Program, nonzero: Sequence[bool]
         assert not forward.const_vars
         return forward, tangent.hoisted(), kept["mask"], sources
 
-    return p.derived(("linearize", tuple(nonzero)), make)  # type: ignore[no-any-return]
+    return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)  # type: ignore[no-any-return]

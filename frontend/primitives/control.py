@@ -1,0 +1,359 @@
+"""Structured control flow: cond (with any number of branches) and scan.  Both hold Programs and
+transform them; what a branch or body captures is passed as an operand.
+
+scan's operands are (consts, initial carry, xs), its results (final carry, stacked ys).
+Start reading at `_scan_abstract`; the linearize rules say what is saved for the backward pass.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive, is_linear
+from calque.core.program import Program
+from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.primitives import elementwise as ew
+from calque.primitives.call import unmask
+from calque.transforms.jvp import jvp_program
+from calque.transforms.linearize import linearize_program
+from calque.transforms.stage import replay, stage
+from calque.transforms.transpose import transpose_program
+from calque.transforms.vmap import batch_program, move_axis, to_front
+
+# ---- cond: operands (index, *operands); params branches: tuple of Programs of equal types
+cond_p = Primitive("cond", multiple_results=True, higher_order=True,
+                   effects=lambda params: any(e.primitive.has_effects(e.params)
+                                              for b in params["branches"] for e in b.equations))
+
+
+def cond(index: Any, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
+    return cond_p.bind(index, *operands, branches=tuple(branches))  # type: ignore
+
+
+def _cond_abstract(index: ShapedArray, *operands: ShapedArray,
+                   branches: tuple[Program, ...]) -> list[ShapedArray]:
+    assert not index.shape and index.dtype == np.dtype("int32"), index
+    for b in branches:
+        assert [(a.shape, a.dtype) for a in b.in_avals] == [(a.shape, a.dtype) for a in operands]
+    outs = [b.out_avals for b in branches]
+    return [a.update(weak_type=all(o[i].weak_type for o in outs)) for i, a in enumerate(outs[0])]
+
+
+def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
+              branches: tuple[Program, ...]) -> Any:
+    nonzero = [not is_zero(t) for t in tangents[1:]]
+    masks = [jvp_program(b, nonzero)[1] for b in branches]
+    union = [any(m) for m in zip(*masks)]
+    programs = [jvp_program(b, nonzero, union)[0] for b in branches]
+    given = [t for t in tangents[1:] if not is_zero(t)]
+    values = cond(primals[0], [*primals[1:], *given], programs)
+    n = len(branches[0].outputs)
+    return values[:n], unmask(values[n:], union, branches[0].out_avals)
+
+
+def _cond_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *,
+                    branches: tuple[Program, ...]) -> tuple[list[Any], Callable[..., list[Any]]]:
+    """Each branch saves its own residuals; the other branches fill theirs with zeros."""
+    assert not nonzero[0]
+    masks = [linearize_program(b, nonzero[1:])[2] for b in branches]
+    union = [any(m) for m in zip(*masks)]
+    parts = [linearize_program(b, nonzero[1:], union) for b in branches]
+    n = len(branches[0].outputs)
+    saved = [list(fwd.out_avals[n:]) for fwd, *_ in parts]
+    every = [a for avals in saved for a in avals]
+    forwards = [_with_padding(fwd, n, saved, i) for i, (fwd, *_) in enumerate(parts)]
+    values = cond(primals[0], primals[1:], forwards)
+    residuals = values[n:]
+    tangent_programs = [_picking(t, saved, i) for i, (_, t, *_) in enumerate(parts)]
+    assert len(residuals) == len(every)
+
+    def apply(*tangents: Any) -> list[Any]:
+        outs = cond(primals[0], [*residuals, *tangents], tangent_programs)
+        return unmask(outs, union, branches[0].out_avals)
+
+    return values[:n], apply
+
+
+def _with_padding(fwd: Program, n: int, saved: list[list[ShapedArray]], mine: int) -> Program:
+    def run(*args: Any) -> list[Any]:
+        outs = replay(fwd, *args)
+        rest = [outs[n:] if i == mine else [zeros(a) for a in avals]
+                for i, avals in enumerate(saved)]
+        return [*outs[:n], *[r for part in rest for r in part]]
+    return stage(run, fwd.in_avals, fwd.name)
+
+
+def _picking(tangent: Program, saved: list[list[ShapedArray]], mine: int) -> Program:
+    first = sum(len(s) for s in saved[:mine])
+    count, total = len(saved[mine]), sum(len(s) for s in saved)
+
+    def run(*args: Any) -> list[Any]:
+        return replay(tangent, *args[first:first + count], *args[total:])
+
+    avals = [a for s in saved for a in s] + list(tangent.in_avals[count:])
+    return stage(run, avals, tangent.name)
+
+
+def _cond_transpose(cts: Sequence[Any], index: Any, *operands: Any,
+                    branches: tuple[Program, ...]) -> list[Any]:
+    linear = [is_linear(o) for o in operands]
+    given = [not is_zero(c) for c in cts]
+    masks = [transpose_program(b, linear, given)[1] for b in branches]
+    union = [any(m) for m in zip(*masks)]
+    programs = [transpose_program(b, linear, given, union)[0] for b in branches]
+    values = iter(cond(index, [o for o in operands if not is_linear(o)]
+                       + [c for c in cts if not is_zero(c)], programs))
+    flow = iter(union)
+    return [None, *[(next(values) if next(flow) else Zero(o.aval)) if n else None
+                    for o, n in zip(operands, linear)]]
+
+
+def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
+                branches: tuple[Program, ...]) -> Any:
+    index, *operands = args
+    if dims[0] is None:
+        masks = [batch_program(b, size, dims[1:])[1] for b in branches]
+        union = [any(m) for m in zip(*masks)]
+        programs = [batch_program(b, size, dims[1:], union)[0] for b in branches]
+        return cond(index, operands, programs), [0 if m else None for m in union]
+    # a batch of predicates: run all branches, choose elementwise
+    index = move_axis(index, dims[0], 0)
+    results = [replay(batch_program(b, size, dims[1:], True)[0], *operands) for b in branches]
+    picked = [_choose(index, list(cases)) for cases in zip(*results)]
+    return picked, [0] * len(picked)
+
+
+def _choose(index: Any, cases: list[Any]) -> Any:
+    shape = aval_of(cases[0]).shape
+    count = len(cases)
+    safe = ew.clamp_p.bind(np.int32(0), index, np.int32(count - 1))
+    which: Any = ew.ne_p.bind(safe, np.int32(0)) if count == 2 else safe
+    which = ew.registry["broadcast_in_dim"].bind(
+        which, shape=shape, broadcast_dimensions=(0,), sharding=None)
+    return ew.select_n(which, *cases)
+
+
+cond_p.abstract, cond_p.jvp, cond_p.linearize = _cond_abstract, _cond_jvp, _cond_linearize
+cond_p.transpose, cond_p.batch = _cond_transpose, _cond_batch
+
+# ---- scan
+scan_p = Primitive("scan", multiple_results=True, higher_order=True,
+                   effects=lambda params: any(e.primitive.has_effects(e.params)
+                                              for e in params["jaxpr"].equations))
+
+
+def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
+         length: int, reverse: bool = False, unroll: int = 1) -> list[Any]:
+    return scan_p.bind(  # type: ignore[no-any-return]
+        *consts, *init, *xs, jaxpr=body, length=length, reverse=reverse, unroll=unroll,
+        num_consts=len(consts), num_carry=len(init))
+
+
+def _parts(values: Sequence[Any], num_consts: int, num_carry: int) -> tuple[Any, Any, Any]:
+    """(consts, carry, xs) of a flat sequence."""
+    k = num_consts + num_carry
+    return values[:num_consts], values[num_consts:k], values[k:]
+
+
+def _stacked(a: ShapedArray, length: int) -> ShapedArray:
+    return ShapedArray((length, *a.shape), a.dtype, a.weak_type)
+
+
+def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bool, unroll: int,
+                   num_consts: int, num_carry: int) -> list[ShapedArray]:
+    _, carry, xs = _parts(avals, num_consts, num_carry)
+    assert all(x.shape[:1] == (length,) for x in xs), (length, xs)
+    outs = jaxpr.out_avals
+    assert [(a.shape, a.dtype) for a in outs[:num_carry]] == [(a.shape, a.dtype) for a in carry]
+    return [*outs[:num_carry], *[_stacked(a, length) for a in outs[num_carry:]]]
+
+
+def _fixed_point(mask: Sequence[bool], num_consts: int, num_carry: int,
+                 step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """Grow the carry part of an input mask until the body's carry outputs are within it."""
+    consts, carry, xs = _parts(list(mask), num_consts, num_carry)
+    for _ in range(num_carry + 1):
+        out = step([*consts, *carry, *xs])[:num_carry]
+        grown = [a or b for a, b in zip(carry, out)]
+        if grown == list(carry):
+            break
+        carry = grown
+    return [*consts, *carry, *xs]
+
+
+def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, length: int,
+              reverse: bool, unroll: int, num_consts: int, num_carry: int) -> Any:
+    start = [not is_zero(t) for t in tangents]
+    nonzero = _fixed_point(start, num_consts, num_carry, lambda m: jvp_program(jaxpr, m)[1])
+    nz_consts, nz_carry, nz_xs = _parts(nonzero, num_consts, num_carry)
+    n_out = len(jaxpr.outputs)
+    forced = [*nz_carry, *[False] * (n_out - num_carry)]
+    program, mask = jvp_program(jaxpr, nonzero, forced)
+    values = [instantiate(t) if n else t for t, n in zip(tangents, nonzero)]
+    given = [t for t, n in zip(values, nonzero) if n]
+    counts = [sum(nz_consts), sum(nz_carry), sum(nz_xs)]
+    body = _interleaved(program, (num_consts, num_carry, len(nz_xs)), counts,
+                        (num_carry, n_out - num_carry), sum(mask[:num_carry]))
+    pc, pi, px = _parts(primals, num_consts, num_carry)
+    tc, ti, tx = _parts(given, counts[0], counts[1])
+    outs = scan(body, [*pc, *tc], [*pi, *ti], [*px, *tx], length=length, reverse=reverse,
+                unroll=unroll)
+    n_tc = counts[1]
+    primal_out = [*outs[:num_carry], *outs[num_carry + n_tc:num_carry + n_tc + n_out - num_carry]]
+    tangent_out = [*outs[num_carry:num_carry + n_tc], *outs[n_out + n_tc:]]
+    avals = [aval_of(o) for o in primal_out]
+    return primal_out, unmask(tangent_out, mask, avals)
+
+
+def _interleaved(p: Program, primal: tuple[int, int, int], tangent: Sequence[int],
+                 outs: tuple[int, int], carry_tangents: int) -> Program:
+    """Reorder (primals, tangents) into scan's (consts, carry, xs), each primals then tangents."""
+    a = sum(primal)
+    pc, pi, px = p.inputs[:primal[0]], p.inputs[primal[0]:primal[0] + primal[1]], \
+        p.inputs[primal[0] + primal[1]:a]
+    ts = p.inputs[a:]
+    tc, ti, tx = ts[:tangent[0]], ts[tangent[0]:tangent[0] + tangent[1]], \
+        ts[tangent[0] + tangent[1]:]
+    n = outs[0] + outs[1]
+    oc, oy, ot = p.outputs[:outs[0]], p.outputs[outs[0]:n], p.outputs[n:]
+    order = [*oc, *ot[:carry_tangents], *oy, *ot[carry_tangents:]]
+    return p.derived(("interleaved", primal, tuple(tangent)), lambda: Program(
+        [*pc, *tc, *pi, *ti, *px, *tx], p.equations, order, name=p.name))  # type: ignore
+
+
+def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
+                    length: int, reverse: bool, unroll: int, num_consts: int,
+                    num_carry: int) -> tuple[list[Any], Callable[..., list[Any]]]:
+    """The forward scan stacks the residuals; those that are consts of the body are not stacked."""
+    grown = _fixed_point(nonzero, num_consts, num_carry,
+                         lambda m: linearize_program(jaxpr, m)[2])
+    nz_consts, nz_carry, nz_xs = _parts(grown, num_consts, num_carry)
+    n_out = len(jaxpr.outputs)
+    forced = [*nz_carry, *[False] * (n_out - num_carry)]
+    forward, tangent, mask, sources = linearize_program(jaxpr, grown, forced)
+    looped = [k for k, s in enumerate(sources) if not 0 <= s < num_consts]
+    body = Program(forward.inputs, forward.equations,
+                   [*forward.outputs[:n_out], *[forward.outputs[n_out + k] for k in looped]],
+                   name=forward.name)
+    pc, pi, px = _parts(primals, num_consts, num_carry)
+    outs = scan(body, pc, pi, px, length=length, reverse=reverse, unroll=unroll)
+    stacked = dict(zip(looped, outs[n_out:]))
+    fixed = {k: pc[s] for k, s in enumerate(sources) if 0 <= s < num_consts}
+    t_body = _tangent_body(tangent, list(fixed), looped, sum(nz_consts), sum(nz_carry))
+    grown_only = [g and not n for g, n in zip(grown, nonzero)]
+    out_avals = [aval_of(o) for o in outs[:n_out]]
+
+    def apply(*tangents: Any) -> list[Any]:
+        given = iter(tangents)
+        full = [zeros(aval_of(p).tangent()) if extra else next(given)
+                for p, n, extra in zip(primals, grown, grown_only) if n]
+        tc, ti, tx = _parts(full, sum(nz_consts), sum(nz_carry))
+        result = scan(t_body, [*fixed.values(), *tc], ti, [*[stacked[k] for k in looped], *tx],
+                      length=length, reverse=reverse, unroll=unroll)
+        return unmask(result, mask, out_avals)
+
+    return outs[:n_out], apply
+
+
+def _tangent_body(tangent: Program, fixed: list[int], looped: list[int], n_consts: int,
+                  n_carry: int) -> Program:
+    """Inputs (residuals, tangents) reordered to (fixed, t_consts), t_carry, (looped, t_xs)."""
+    n_res = len(fixed) + len(looped)
+    res, ts = tangent.inputs[:n_res], tangent.inputs[n_res:]
+    order = [*[res[k] for k in fixed], *ts[:n_consts], *ts[n_consts:n_consts + n_carry],
+             *[res[k] for k in looped], *ts[n_consts + n_carry:]]
+    what = ("tangent_body", tuple(fixed), tuple(looped), n_consts, n_carry)
+    return tangent.derived(what, lambda: Program(  # type: ignore[no-any-return]
+        order, tangent.equations, tangent.outputs, name=tangent.name))
+
+
+def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int, reverse: bool,
+                    unroll: int, num_consts: int, num_carry: int) -> list[Any]:
+    """The loop runs the other way; cotangents of linear consts are summed in the carry."""
+    linear = [is_linear(a) for a in args]
+    lin_c, lin_i, lin_x = _parts(linear, num_consts, num_carry)
+    assert all(lin_i), "scan: the carry of a linear scan is linear"
+    ct_carry = [instantiate(c) for c in cts[:num_carry]]
+    ct_ys = cts[num_carry:]
+    given = [not is_zero(c) for c in ct_ys]
+    back, _ = transpose_program(jaxpr, linear, [*[True] * num_carry, *given],
+                                [True] * sum(linear))
+    n_lc, n_kc = sum(lin_c), num_consts - sum(lin_c)
+    n_kx, n_lx = len(lin_x) - sum(lin_x), sum(lin_x)
+    # back: (known consts, known xs, ct carry, ct ys) -> (ct consts, ct carry, ct xs)
+
+    def run(*values: Any) -> list[Any]:
+        known_c, values = values[:n_kc], values[n_kc:]
+        sums, values = values[:n_lc], values[n_lc:]
+        carry, values = values[:num_carry], values[num_carry:]
+        known_x, ct_y = values[:n_kx], values[n_kx:]
+        outs = replay(back, *known_c, *known_x, *carry, *ct_y)
+        added = [ew.add_any_p.bind(s, c) for s, c in zip(sums, outs)]
+        return [*added, *outs[n_lc:]]
+
+    kinds = list(jaxpr.in_avals)
+    avals_c, avals_i, avals_x = _parts(kinds, num_consts, num_carry)
+    body_avals = [a for a, n in zip(avals_c, lin_c) if not n]
+    body_avals += [a.strong() for a, n in zip(avals_c, lin_c) if n]
+    body_avals += [a.strong() for a in avals_i]
+    body_avals += [a for a, n in zip(avals_x, lin_x) if not n]
+    body_avals += [o for o, g in zip(jaxpr.out_avals[num_carry:], given) if g]
+    what = ("scan_transpose", tuple(linear), tuple(given))
+    body = jaxpr.derived(what, lambda: stage(run, body_avals, f"transpose_{jaxpr.name}"))
+    consts, _, xs = _parts(args, num_consts, num_carry)
+    sums = [zeros(a.aval) for a, n in zip(consts, lin_c) if n]
+    outs = scan(body, [a for a, n in zip(consts, lin_c) if not n], [*sums, *ct_carry],
+                [*[a for a, n in zip(xs, lin_x) if not n],
+                 *[c for c in ct_ys if not is_zero(c)]],
+                length=length, reverse=not reverse, unroll=unroll)
+    ct_c, ct_i, ct_x = iter(outs[:n_lc]), outs[n_lc:n_lc + num_carry], iter(outs[n_lc + num_carry:])
+    assert n_lx == len(outs) - n_lc - num_carry
+    return [*[next(ct_c) if n else None for n in lin_c], *ct_i,
+            *[next(ct_x) if n else None for n in lin_x]]
+
+
+def _scan_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
+                length: int, reverse: bool, unroll: int, num_consts: int, num_carry: int) -> Any:
+    def axes(mask: Sequence[bool]) -> list[int | None]:
+        return [0 if m else None for m in mask]
+
+    start = [d is not None for d in dims]
+    batched = _fixed_point(start, num_consts, num_carry,
+                           lambda m: batch_program(jaxpr, size, axes(m))[1])
+    _, b_carry, _ = _parts(batched, num_consts, num_carry)
+    force = [*b_carry, *[False] * (len(jaxpr.outputs) - num_carry)]
+    body, mask = batch_program(jaxpr, size, axes(batched), force)
+    consts, init, xs = _parts(args, num_consts, num_carry)
+    dc, di, dx = _parts(dims, num_consts, num_carry)
+    consts = [c if d is None else move_axis(c, d, 0) for c, d in zip(consts, dc)]
+    init = [to_front(i, d, size) if b else i for i, d, b in zip(init, di, b_carry)]
+    xs = [x if d is None else move_axis(x, d, 1) for x, d in zip(xs, dx)]
+    outs = scan(body, consts, init, xs, length=length, reverse=reverse, unroll=unroll)
+    out_axes = [(0 if i < num_carry else 1) if m else None for i, m in enumerate(mask)]
+    return outs, out_axes
+
+
+scan_p.abstract, scan_p.jvp, scan_p.linearize = _scan_abstract, _scan_jvp, _scan_linearize
+scan_p.transpose, scan_p.batch = _scan_transpose, _scan_batch
+
+
+def batch_by_loop(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[int | None],
+                  **params: Any) -> Any:
+    """Batch a primitive by scanning over the mapped axis (where no wider form exists)."""
+    fixed = [a for a, d in zip(args, dims) if d is None]
+    mapped = [move_axis(a, d, 0) for a, d in zip(args, dims) if d is not None]
+
+    def run(*values: Any) -> list[Any]:
+        rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
+        one = [next(rest) if d is None else next(looped) for d in dims]
+        out = prim.bind(*one, **params)
+        return out if prim.multiple_results else [out]  # type: ignore[no-any-return]
+
+    avals = [aval_of(a) for a in fixed]
+    avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]
+    body = stage(run, avals, f"loop_{prim.name}")
+    outs = scan(body, fixed, [], mapped, length=size)
+    return (outs, [0] * len(outs)) if prim.multiple_results else (outs[0], 0)

@@ -1,0 +1,118 @@
+"""Indexing at traced positions: dynamic_slice and dynamic_update_slice.
+
+Start indices are clamped so that the window lies inside the operand (XLA's rule).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive, is_linear
+from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.primitives import elementwise as ew
+from calque.primitives.control import batch_by_loop
+from calque.transforms.vmap import to_front
+
+dynamic_slice_p = Primitive("dynamic_slice")
+dynamic_update_slice_p = Primitive("dynamic_update_slice")
+
+
+def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+    return dynamic_slice_p.bind(x, *starts, slice_sizes=tuple(sizes))
+
+
+def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
+    return dynamic_update_slice_p.bind(x, update, *starts)
+
+
+def _check_starts(name: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> None:
+    if len(starts) != x.ndim:
+        raise TypeError(explain(f"{name}: start_indices must have one entry per axis of "
+                                f"{x.short()}, got {len(starts)}."))
+    for s in starts:
+        if s.shape or not dtypes.is_integer(s.dtype):
+            raise TypeError(explain(f"{name}: index arguments must be integers of shape (), got "
+                                    f"{s.short()}."))
+
+
+def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
+                    slice_sizes: tuple[int, ...]) -> ShapedArray:
+    _check_starts("dynamic_slice", x, starts)
+    if len(slice_sizes) != x.ndim or any(
+            not 0 <= s <= n for s, n in zip(slice_sizes, x.shape)):
+        raise TypeError(explain(
+            f"slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
+            f"{slice_sizes} for operand shape {x.shape}."))
+    return ShapedArray(slice_sizes, x.dtype, x.weak_type)
+
+
+def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    out = dynamic_slice_p.bind(*primals, **params)
+    if is_zero(tangents[0]):
+        return out, Zero(aval_of(out).tangent())
+    return out, dynamic_slice_p.bind(tangents[0], *primals[1:], **params)
+
+
+def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+    blank = zeros(ShapedArray(x.aval.shape, aval_of(ct).dtype))
+    return [dynamic_update_slice(blank, ct, starts), *[None] * len(starts)]
+
+
+def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
+                 slice_sizes: tuple[int, ...]) -> Any:
+    if all(d is None for d in dims[1:]):
+        x, d = args[0], dims[0]
+        assert d is not None
+        zero = ew.const(args[1], 0) if len(args) > 1 else 0
+        starts = [*args[1:1 + d], zero, *args[1 + d:]]
+        return dynamic_slice(x, starts, (*slice_sizes[:d], size, *slice_sizes[d:])), d
+    return batch_by_loop(dynamic_slice_p, size, args, dims, slice_sizes=slice_sizes)
+
+
+dynamic_slice_p.abstract, dynamic_slice_p.jvp = _slice_abstract, _slice_jvp
+dynamic_slice_p.transpose, dynamic_slice_p.batch = _slice_transpose, _slice_batch
+
+
+def _update_abstract(x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> ShapedArray:
+    ew.check_dtypes("dynamic_update_slice", ew.ANY, [x, update])
+    _check_starts("dynamic_update_slice", x, starts)
+    if update.ndim != x.ndim or any(u > n for u, n in zip(update.shape, x.shape)):
+        raise TypeError(explain(
+            f"dynamic_update_slice update shape must be smaller than operand shape, got update "
+            f"shape {update.shape} for operand shape {x.shape}."))
+    return ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
+
+
+def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    out = dynamic_update_slice_p.bind(*primals)
+    tx, tu = tangents[:2]
+    if is_zero(tx) and is_zero(tu):
+        return out, Zero(aval_of(out).tangent())
+    return out, dynamic_update_slice(instantiate(tx), instantiate(tu), primals[2:])
+
+
+def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
+    result: list[Any] = [None, None, *[None] * len(starts)]
+    shape = update.shape if is_linear(update) else aval_of(update).shape
+    if is_linear(x):
+        blank = zeros(ShapedArray(shape, aval_of(ct).dtype))
+        result[0] = dynamic_update_slice(ct, blank, starts)
+    if is_linear(update):
+        result[1] = dynamic_slice(ct, starts, shape)
+    return result
+
+
+def _update_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    if all(d is None for d in dims[2:]):
+        x, update = (to_front(a, d, size) for a, d in zip(args[:2], dims[:2]))
+        zero = ew.const(args[2], 0) if len(args) > 2 else 0
+        return dynamic_update_slice(x, update, [zero, *args[2:]]), 0
+    return batch_by_loop(dynamic_update_slice_p, size, args, dims)
+
+
+dynamic_update_slice_p.abstract, dynamic_update_slice_p.jvp = _update_abstract, _update_jvp
+dynamic_update_slice_p.transpose = _update_transpose
+dynamic_update_slice_p.batch = _update_batch

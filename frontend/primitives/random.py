@@ -1,0 +1,113 @@
+"""Threefry keys and bits (Salmon et al. 2011, Threefry-2x32, 20 rounds) as primitives on typed keys.
+
+A key array of shape s is uint32[*s, 2] inside; the lowering writes the rounds out.  `partitionable`
+chooses between JAX's two streams.  None is differentiable.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.primitives import elementwise as ew
+from calque.transforms.vmap import move_axis, to_front
+
+
+def _key_primitive(name: str) -> Primitive:
+    return Primitive(name, differentiable=False)
+
+
+def _need_key(name: str, a: ShapedArray) -> None:
+    if not dtypes.is_key(a.dtype):
+        raise TypeError(explain(f"{name} accepts a typed PRNG key, got {a.short()}.",
+                                fix="make one with random.key(seed) or random.wrap_key_data."))
+
+
+def _batch_front(p: Primitive) -> Any:
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -> Any:
+        return p.bind(move_axis(args[0], dims[0], 0), **params), 0
+    return batch
+
+
+# ---- random_seed: integers -> keys
+random_seed_p = _key_primitive("random_seed")
+
+
+def _seed_abstract(x: ShapedArray) -> ShapedArray:
+    if not dtypes.is_integer(x.dtype):
+        raise TypeError(explain(f"PRNG key seed must be an integer; got {x.short()}."))
+    return ShapedArray(x.shape, dtypes.key_dtype)
+
+
+random_seed_p.abstract = _seed_abstract
+random_seed_p.batch = _batch_front(random_seed_p)
+
+# ---- random_wrap, random_unwrap: uint32[..., 2] <-> keys
+random_wrap_p, random_unwrap_p = _key_primitive("random_wrap"), _key_primitive("random_unwrap")
+
+
+def _wrap_abstract(x: ShapedArray) -> ShapedArray:
+    if x.dtype != np.dtype("uint32") or x.shape[-1:] != (2,):
+        raise TypeError(explain(
+            f"random_wrap: key data must be uint32 with a last axis of size 2, got {x.short()}."))
+    return ShapedArray(x.shape[:-1], dtypes.key_dtype)
+
+
+def _unwrap_abstract(k: ShapedArray) -> ShapedArray:
+    _need_key("random_unwrap", k)
+    return ShapedArray((*k.shape, 2), np.dtype("uint32"))
+
+
+random_wrap_p.abstract, random_unwrap_p.abstract = _wrap_abstract, _unwrap_abstract
+random_wrap_p.batch = _batch_front(random_wrap_p)
+random_unwrap_p.batch = _batch_front(random_unwrap_p)
+
+# ---- random_split: key -> keys of `shape`
+random_split_p = _key_primitive("random_split")
+
+
+def _split_abstract(k: ShapedArray, *, shape: tuple[int, ...],
+                    partitionable: bool) -> ShapedArray:
+    _need_key("random_split", k)
+    return ShapedArray((*k.shape, *shape), k.dtype)
+
+
+random_split_p.abstract = _split_abstract
+random_split_p.batch = _batch_front(random_split_p)
+
+# ---- random_fold_in: keys and uint32 data of equal shapes
+random_fold_in_p = _key_primitive("random_fold_in")
+
+
+def _fold_abstract(k: ShapedArray, data: ShapedArray) -> ShapedArray:
+    _need_key("random_fold_in", k)
+    if data.dtype != np.dtype("uint32"):
+        raise TypeError(explain(f"random_fold_in: data must be uint32, got {data.short()}."))
+    return ShapedArray(ew.broadcast_shape("random_fold_in", [k, data]), k.dtype)
+
+
+def _fold_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    return random_fold_in_p.bind(*[to_front(a, d, size) for a, d in zip(args, dims)]), 0
+
+
+random_fold_in_p.abstract, random_fold_in_p.batch = _fold_abstract, _fold_batch
+
+# ---- random_bits: key -> unsigned integers of `shape`
+random_bits_p = _key_primitive("random_bits")
+
+
+def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: tuple[int, ...],
+                   partitionable: bool) -> ShapedArray:
+    _need_key("random_bits", k)
+    if bit_width not in (8, 16, 32, 64):
+        raise TypeError(f"random_bits: bit_width must be 8, 16, 32 or 64, got {bit_width}.")
+    return ShapedArray((*k.shape, *shape), np.dtype(f"uint{bit_width}"))
+
+
+random_bits_p.abstract = _bits_abstract
+random_bits_p.batch = _batch_front(random_bits_p)
