@@ -1,0 +1,19 @@
+"""Lowering rules, in the same files and order as frontend/primitives.
+
+registry.py holds the table and the context; importing this package fills the table.
+"""
+from __future__ import annotations
+
+from calque.lowering.rules import (  # noqa: F401
+    call,
+    contract,
+    control,
+    elementwise,
+    index,
+    random,
+    reduce,
+    shape,
+)
+from calque.lowering.rules.registry import Context, physical, rules
+
+__all__ = ["Context", "physical", "rules"]

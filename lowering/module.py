@@ -1,0 +1,211 @@
+"""Program -> MLIR module: one function `main` in StableHLO, with IREE's holes cured on the way.
+
+Arguments that are unused or empty and results that are empty or just an argument never reach the
+compiler; `Lowered` says which ones and how to put the results together.  No locations are emitted
+unless asked for: the bytes are the cache key, and a moved line must not recompile.
+Start reading at `lower`.
+"""
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.source import UNKNOWN
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+from calque.lowering.passes import cost, keys
+from calque.lowering.rules import Context, physical, rules
+from calque.lowering.targets import Target
+
+ENTRY = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where a result comes from: computed (position), an argument (position), or empty."""
+
+    kind: str  # "computed" | "argument" | "empty"
+    position: int
+    aval: ShapedArray  # physical
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A module and how to call it."""
+
+    program: Program
+    module: bytes | None  # None: nothing to compute
+    arguments: tuple[int, ...]  # positions of the inputs (consts first) that are passed
+    results: tuple[Result, ...]
+    computed: tuple[ShapedArray, ...]  # physical avals of the computed results
+    small: bool
+    options: tuple[str, ...]
+    donated: tuple[int, ...]  # positions among `arguments`
+
+
+def lower(program: Program, target: Target, donated: Sequence[int] = (),
+          signature: str | None = None, locations: bool = False,
+          name: str = "calque") -> Lowered:
+    """Emit a Program for a target.
+
+    Args:
+      program: consts count as leading inputs.
+      donated: positions (consts first) of inputs whose memory may be overwritten.
+      signature: JSON kept in the function's iree.reflection.
+      locations: keep the user's file and line on every operation.
+    """
+    p = eliminate_dead_code(program)
+    inputs = (*p.const_vars, *p.inputs)
+    positions = {v: i for i, v in enumerate((*program.const_vars, *program.inputs))}
+    results, computed = _plan_results(p, positions)
+    used = _used(p, computed)
+    passed = tuple(positions[v] for v in inputs if v in used and v.aval.size)
+    by_position = {positions[v]: v for v in inputs}
+    module = None
+    if computed:
+        module = _module_bytes(p, [by_position[i] for i in passed], computed, target,
+                               [i for i, k in enumerate(passed) if k in donated], signature,
+                               locations, name)
+    return Lowered(
+        program=program, module=module, arguments=passed, results=tuple(results),
+        computed=tuple(physical(a.aval) for a in computed),
+        small=cost.is_small(p), options=_options(p, target),
+        donated=tuple(i for i, k in enumerate(passed) if k in donated))
+
+
+def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
+    results: list[Result] = []
+    computed: list[Atom] = []
+    seen: dict[Var, int] = {}
+    for o in p.outputs:
+        aval = physical(o.aval)
+        if not aval.size:
+            results.append(Result("empty", -1, aval))
+        elif isinstance(o, Var) and o in positions:
+            results.append(Result("argument", positions[o], aval))
+        elif isinstance(o, Var) and o in seen:
+            results.append(Result("computed", seen[o], aval))
+        else:
+            if isinstance(o, Var):
+                seen[o] = len(computed)
+            results.append(Result("computed", len(computed), aval))
+            computed.append(o)
+    return results, computed
+
+
+def _used(p: Program, computed: Sequence[Atom]) -> set[Var]:
+    used = {a for e in p.equations for a in e.inputs if isinstance(a, Var)}
+    return used | {a for a in computed if isinstance(a, Var)}
+
+
+def _options(p: Program, target: Target) -> tuple[str, ...]:
+    if target.backend == "llvm-cpu" and cost.large_matmuls(p):
+        return ("--iree-opt-data-tiling",)
+    return ()
+
+
+def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
+                  donated: Sequence[int], signature: str | None, locations: bool,
+                  name: str) -> bytes:
+    ir = mlir.ir()
+    with mlir.context(), ir.Location.unknown():
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        ins = [mlir.tensor_type(a.shape, a.dtype) for a in (physical(v.aval) for v in arguments)]
+        outs = [mlir.tensor_type(a.shape, a.dtype) for a in (physical(o.aval) for o in outputs)]
+        with ir.InsertionPoint(module.body):
+            func = ir.Operation.create("func.func", regions=1, attributes={
+                "sym_name": ir.StringAttr.get(ENTRY),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(ins, outs))})
+        if signature is not None:
+            func.attributes["iree.reflection"] = ir.DictAttr.get(
+                {"calque.signature": ir.StringAttr.get(signature)})
+        block = func.regions[0].blocks.append(*ins)
+        with ir.InsertionPoint(block):
+            emitter = _Emitter(target, locations)
+            values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
+                      for a, v in zip(block.arguments, arguments)]
+            emitter.ctx.fresh.update(values[i] for i in donated)
+            env = dict(zip(arguments, values))
+            emitter.equations(p, env)
+            results = [emitter.read(o, env) for o in outputs]
+            ir.Operation.create("func.return", operands=[r.ir for r in results])
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+class _Emitter:
+    """Emits the equations of Programs into the current block."""
+
+    def __init__(self, target: Target, locations: bool) -> None:
+        self.ctx = Context(Builder(), f64_ok=target.backend != "vulkan-spirv" or "fp64" in target.spirv)
+        self.ctx.emit_program = self.program
+        self.locations = locations
+
+    def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
+        env = dict(zip(p.inputs, args))
+        self.equations(p, env)
+        return [self.read(o, env) for o in p.outputs]
+
+    def read(self, atom: Atom, env: dict[Var, Value]) -> Value:
+        if isinstance(atom, Literal):
+            value = self.ctx.b.splat(atom.value, (), atom.aval.dtype)
+            self.ctx.literals[value] = atom
+            self.ctx.leaves[value] = frozenset()  # constants are not read from memory
+            return value
+        value = env.get(atom)
+        if value is None:  # an empty argument: it is not passed
+            a = physical(atom.aval)
+            assert not a.size, atom
+            value = env[atom] = self.ctx.b.splat(0, a.shape, a.dtype)
+        return value
+
+    def equations(self, p: Program, env: dict[Var, Value]) -> None:
+        for e in p.equations:
+            if self.locations:
+                with self._location(e):
+                    outs = self.equation(e, env)
+            else:
+                outs = self.equation(e, env)
+            env.update(zip(e.outputs, outs))
+
+    def equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
+        avals = [physical(v.aval) for v in e.outputs]
+        if avals and not any(a.size for a in avals):
+            return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
+        params = e.params
+        ins = [a.aval for a in e.inputs]
+        if keys.has_keys(ins) or keys.has_keys([v.aval for v in e.outputs]):
+            params = keys.physical_params(e.primitive.name, params, ins,
+                                          [v.aval for v in e.outputs])
+        rule = rules.get(e.primitive.name)
+        if rule is None:
+            raise NotImplementedError(explain(
+                f"{e.primitive.name}: no lowering rule for this primitive.",
+                where=str(e.source), fix="add one to lowering/rules/."))
+        out = rule(self.ctx, [self.read(a, env) for a in e.inputs], params, avals)
+        outs: list[Value] = out if isinstance(out, list) else [out]
+        for v, a in zip(outs, avals):
+            assert (v.shape, v.dtype) == (a.shape, a.dtype), (e.primitive, v, a)
+        return outs
+
+    def _location(self, e: Equation) -> Any:
+        ir = mlir.ir()
+        name = "/".join((*e.scope, e.primitive.name))
+        if e.source is UNKNOWN:
+            return ir.Location.name(name)
+        return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
+
+
+def module_text(source: bytes, debug: bool = False) -> str:
+    """The bytes of a module as MLIR text."""
+    ir = mlir.ir()
+    with mlir.context():
+        module = ir.Module.parse(source)
+        return str(module.operation.get_asm(enable_debug_info=debug, large_elements_limit=32))

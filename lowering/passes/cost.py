@@ -1,0 +1,92 @@
+"""How much work a Program is, roughly: from it follow where it runs and which flags it gets.
+
+`work` counts element operations (a multiply-add of a dot counts as one); `is_small` says whether to
+run inline (see docs/architecture.md for the measured border), `is_cheap` whether both branches of a
+cond may be computed.
+"""
+from __future__ import annotations
+
+import math
+
+from calque.core.program import Equation, Program
+
+SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
+CHEAP_WORK = 16_384
+MATMUL_TILING = 256 * 256 * 256  # from here on data tiling pays (IREE_NOTES 3)
+
+_HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv": 12, "tanh": 8,
+          "random_bits": 40, "random_split": 40, "atan2": 12, "erf": 8, "logistic": 6}
+
+
+def _inner(e: Equation) -> list[tuple[Program, int]]:
+    """(inner program, how often it runs)."""
+    p = e.params
+    if e.primitive.name == "scan":
+        return [(p["jaxpr"], max(1, p["length"]))]
+    if e.primitive.name == "cond":
+        return [(b, 1) for b in p["branches"]]
+    return [(v, 1) for v in p.values() if isinstance(v, Program)]
+
+
+def equation_work(e: Equation) -> int:
+    """Element operations of one equation."""
+    inner = _inner(e)
+    if inner:
+        return sum(work(p) * n for p, n in inner)
+    out = sum(v.aval.size for v in e.outputs)
+    if e.primitive.name == "dot_general":
+        (xc, _), _ = e.params["dimension_numbers"]
+        return out * max(1, math.prod(e.inputs[0].aval.shape[i] for i in xc))
+    size = max([out, *[a.aval.size for a in e.inputs]])
+    return size * _HEAVY.get(e.primitive.name, 1)
+
+
+def work(p: Program) -> int:
+    """Element operations of a whole Program, loops counted."""
+    return sum(equation_work(e) for e in p.equations)
+
+
+def loop_steps(p: Program) -> int:
+    """Iterations of host loops: each costs microseconds whatever it does."""
+    steps = 0
+    for e in p.equations:
+        for inner, n in _inner(e):
+            own = n if e.primitive.name == "scan" else 0
+            steps += own + n * loop_steps(inner)
+    return steps
+
+
+def is_small(p: Program) -> bool:
+    """Whether the program runs inline on the caller's thread."""
+    return work(p) < SMALL_WORK and loop_steps(p) < 20
+
+
+def is_cheap(p: Program) -> bool:
+    """Whether running a branch for nothing costs less than waiting for its predicate."""
+    return (work(p) < CHEAP_WORK and loop_steps(p) == 0
+            and not any(e.primitive.has_effects(e.params) for e in p.equations))
+
+
+def writes_in_place(p: Program) -> bool:
+    """Whether some equation, at any depth, may write into an operand."""
+    return any(e.primitive.name == "dynamic_update_slice"
+               or any(writes_in_place(q) for q, _ in _inner(e)) for e in p.equations)
+
+
+def large_matmuls(p: Program) -> bool:
+    """Whether the dots are of the kind that data tiling speeds up: large in all three sizes."""
+    found = False
+    for e in p.equations:
+        for q, _ in _inner(e):
+            found |= large_matmuls(q)
+        if e.primitive.name != "dot_general":
+            continue
+        x, y = (a.aval for a in e.inputs)
+        (xc, yc), (xb, yb) = e.params["dimension_numbers"]
+        k = math.prod(x.shape[i] for i in xc)
+        m = math.prod(n for i, n in enumerate(x.shape) if i not in xc and i not in xb)
+        n_ = math.prod(n for i, n in enumerate(y.shape) if i not in yc and i not in yb)
+        if min(m, n_, k) < 64 and m * n_ * k > MATMUL_TILING:
+            return False
+        found |= not xb and min(m, n_, k) >= 256
+    return found

@@ -1,0 +1,42 @@
+"""Shape primitives on key arrays: a key is uint32[2], so every shape has one axis more in memory.
+
+`physical_params` rewrites the parameters; the rules then see plain uint32 arrays.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+
+MOVES_KEYS = {"reshape", "transpose", "broadcast_in_dim", "concatenate", "slice", "squeeze", "rev",
+              "select_n", "dynamic_slice", "dynamic_update_slice", "copy", "stop_gradient",
+              "jit", "cond", "scan", "random_seed", "random_wrap", "random_unwrap",
+              "random_split", "random_fold_in", "random_bits"}
+
+
+def has_keys(avals: Sequence[ShapedArray]) -> bool:
+    return any(dtypes.is_key(a.dtype) for a in avals)
+
+
+def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray],
+                    outs: Sequence[ShapedArray]) -> dict[str, Any]:
+    """The parameters for the words of keys; the operation itself if keys cannot take it."""
+    if name not in MOVES_KEYS:
+        raise TypeError(explain(
+            f"{name}: PRNG keys cannot be used here.",
+            fix="use random.key_data(key) to work on the words of a key."))
+    n = ins[0].ndim
+    if name == "transpose":
+        return {**params, "permutation": (*params["permutation"], n)}
+    if name == "broadcast_in_dim":
+        return {**params, "broadcast_dimensions": (*params["broadcast_dimensions"],
+                                                   outs[0].ndim)}
+    if name == "slice":
+        strides = params["strides"]
+        return {"start_indices": (*params["start_indices"], 0),
+                "limit_indices": (*params["limit_indices"], 2),
+                "strides": None if strides is None else (*strides, 1)}
+    return params

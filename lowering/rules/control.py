@@ -1,0 +1,154 @@
+"""cond and scan.
+
+A cond whose branches are cheap computes all of them and selects: a real branch makes the program
+wait for its predicate on the host.  A scan that is short is unrolled; others are a counted
+stablehlo.while, whose stacked outputs are written into fresh buffers.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.program import Program
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+from calque.lowering.passes.cost import is_cheap, writes_in_place
+from calque.lowering.rules.index import emit_slice, emit_update
+from calque.lowering.rules.registry import Context, physical, rule
+
+UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are unrolled
+
+
+@rule("cond")
+def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> list[Value]:
+    index, *operands = xs
+    branches: tuple[Program, ...] = params["branches"]
+    if len(branches) == 1:
+        return ctx.emit_program(branches[0], operands)
+    if all(is_cheap(p) for p in branches):
+        results = [ctx.emit_program(p, operands) for p in branches]
+        return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]
+    return _case(ctx, index, operands, branches, outs)
+
+
+def _select(b: Builder, index: Value, cases: list[Value]) -> Value:
+    result = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        take = index <= i if i == 0 else index.eq(i)
+        result = b.select(b.broadcast(take, result.shape, ()), cases[i], result)
+    return result
+
+
+def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[Program],
+          outs: list[ShapedArray]) -> list[Value]:
+    ir = mlir.ir()
+    specs = [(a.shape, a.dtype) for a in outs]
+    op = ctx.b.op("stablehlo.case", [index], specs, regions=len(branches))
+    for region, program in zip(op.regions, branches):
+        block = region.blocks.append()
+        with ir.InsertionPoint(block):
+            results = ctx.emit_program(program, operands)
+            ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
+    return [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
+
+
+@rule("scan")
+def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> list[Value]:
+    body: Program = params["jaxpr"]
+    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    consts, carry, stacked = xs[:n_consts], xs[n_consts:n_consts + n_carry], \
+        xs[n_consts + n_carry:]
+    length = params["length"]
+    loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
+    if length * max(1, _equations(body)) <= UNROLL_EQUATIONS or length <= params["unroll"]:
+        return loop.unrolled(carry)
+    if writes_in_place(body):
+        carry = [c if _single(c) else ctx.owned(c) for c in carry]
+    return loop.rolled(carry, outs[n_carry:])
+
+
+def _single(v: Value) -> bool:
+    return int(np.prod(v.shape)) <= 1
+
+
+def _equations(p: Program) -> int:
+    return sum(1 + sum(_equations(v) for v in e.params.values() if isinstance(v, Program))
+               for e in p.equations)
+
+
+class _Loop:
+    """One scan being emitted."""
+
+    def __init__(self, ctx: Context, body: Program, consts: Sequence[Value],
+                 xs: Sequence[Value], n_carry: int, length: int, reverse: bool) -> None:
+        self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
+        self.n_carry, self.length, self.reverse = n_carry, length, reverse
+
+    def unrolled(self, carry: Sequence[Value]) -> list[Value]:
+        b = self.ctx.b
+        rows: list[list[Value]] = []
+        order = range(self.length)
+        for i in reversed(order) if self.reverse else order:
+            sliced = [self._row(x, i) for x in self.xs]
+            outs = self.ctx.emit_program(self.body, [*self.consts, *carry, *sliced])
+            carry = outs[:self.n_carry]
+            rows.append([b.reshape(y, (1, *y.shape)) for y in outs[self.n_carry:]])
+        if self.reverse:
+            rows.reverse()
+        ys = [_joined(b, list(column)) for column in zip(*rows)] if rows else [
+            b.splat(0, (0, *a.shape), a.dtype)
+            for a in map(physical, self.body.out_avals[self.n_carry:])]
+        return [*carry, *ys]
+
+    def _row(self, x: Value, i: int) -> Value:
+        b = self.ctx.b
+        zeros = [0] * (len(x.shape) - 1)
+        return b.reshape(b.slice(x, [i, *zeros], [i + 1, *x.shape[1:]]), x.shape[1:])
+
+    def rolled(self, carry: Sequence[Value], ys: Sequence[ShapedArray]) -> list[Value]:
+        ctx, b, ir = self.ctx, self.ctx.b, mlir.ir()
+        start = b.splat(0, (), np.int32)
+        buffers = [b.splat(0, y.shape, y.dtype) for y in ys]
+        state = [start, *carry, *buffers]
+        specs = [(v.shape, v.dtype) for v in state]
+        op = b.op("stablehlo.while", state, specs, regions=2)
+        types = [v.ir.type for v in state]
+        cond = op.regions[0].blocks.append(*types)
+        with ir.InsertionPoint(cond):
+            i = Value(b, cond.arguments[0], (), np.dtype(np.int32))
+            ir.Operation.create("stablehlo.return", operands=[(i < self.length).ir])
+        block = op.regions[1].blocks.append(*types)
+        with ir.InsertionPoint(block):
+            values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
+            ctx.fresh.update(values[1:])
+            results = self._step(values)
+            ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
+        out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
+        ctx.fresh.update(out[1 + self.n_carry:])
+        return out[1:]
+
+    def _step(self, state: list[Value]) -> list[Value]:
+        ctx, b = self.ctx, self.ctx.b
+        i, carry, buffers = state[0], state[1:1 + self.n_carry], state[1 + self.n_carry:]
+        at = (self.length - 1) - i if self.reverse else i
+        rows = [b.reshape(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x.shape[1:])
+                for x in self.xs]
+        outs = ctx.emit_program(self.body, [*self.consts, *carry, *rows])
+        written = []
+        for buffer, y in zip(buffers, outs[self.n_carry:]):
+            row = b.reshape(y, (1, *y.shape))
+            written.append(emit_update(ctx, buffer, row, [at, *_zeros(b, buffer)]))
+        return [i + 1, *outs[:self.n_carry], *written]
+
+
+def _zeros(b: Builder, x: Value) -> list[Value]:
+    return [b.splat(0, (), np.int32)] * (len(x.shape) - 1)
+
+
+def _joined(b: Builder, rows: list[Value]) -> Value:
+    return rows[0] if len(rows) == 1 else b.concatenate(rows, 0)

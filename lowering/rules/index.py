@@ -1,0 +1,70 @@
+"""dynamic_slice and dynamic_update_slice: indices are clamped here, and the operand of an update is
+copied when it may be an argument's memory (IREE updates in place).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.rules.registry import Context, rule
+
+
+def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
+            sizes: Sequence[int]) -> list[Value]:
+    """Start indices as i32 (i64 for huge axes) within [0, axis size - window size]."""
+    result = []
+    for s, n, k in zip(starts, shape, sizes):
+        last = n - k
+        if s.dtype.kind == "u":
+            s = b.minimum(s, min(last, np.iinfo(s.dtype).max))
+        else:
+            s = b.minimum(b.maximum(s, 0), min(last, np.iinfo(s.dtype).max))
+        result.append(s.astype(np.int32 if last < 2**31 else np.int64))
+    wide = any(r.dtype == np.dtype(np.int64) for r in result)
+    return [r.astype(np.int64) for r in result] if wide else result
+
+
+def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+    if sizes == x.shape:
+        return x
+    return b.emit("dynamic_slice", [x, *starts], sizes, x.dtype,
+                  {"slice_sizes": int_array(sizes)})
+
+
+def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) -> Value:
+    """x with a window replaced; x's own memory is used only when it is surely ours."""
+    if update.shape == x.shape:
+        return update
+    if 0 in update.shape:
+        return x
+    out = ctx.b.emit("dynamic_update_slice", [ctx.owned(x), update, *starts], x.shape, x.dtype)
+    ctx.fresh.add(out)
+    return out
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(ctx: Context, xs: list[Value], params: dict[str, Any],
+                   outs: list[ShapedArray]) -> Value:
+    x, *starts = xs
+    sizes = outs[0].shape
+    starts = _with_words(ctx.b, x, starts)
+    return emit_slice(ctx.b, x, clamped(ctx.b, starts, x.shape, sizes), sizes)
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(ctx: Context, xs: list[Value], params: dict[str, Any],
+                          outs: list[ShapedArray]) -> Value:
+    x, update, *starts = xs
+    starts = _with_words(ctx.b, x, starts)
+    return emit_update(ctx, x, update, clamped(ctx.b, starts, x.shape, update.shape))
+
+
+def _with_words(b: Builder, x: Value, starts: list[Value]) -> list[Value]:
+    """Keys have one axis more in memory than in their aval."""
+    if len(starts) < len(x.shape):
+        return [*starts, b.splat(0, (), np.int32)]
+    return starts

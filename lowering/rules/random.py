@@ -1,0 +1,177 @@
+"""Threefry-2x32 with its 20 rounds written out (Salmon, Moraes, Dror, Shaw: "Parallel random
+numbers: as easy as 1, 2, 3", SC 2011), and JAX's two ways of counting.
+
+Keys are uint32[..., 2].  A loop or a private function for the rounds meets IREE's "circular
+dependency" (IREE_NOTES 2), and written out it fuses with what makes the counts.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering.builder import Builder, Value
+from calque.lowering.rules.registry import Context, rule
+
+U32 = np.dtype(np.uint32)
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
+    """Two words of counter under a two-word key; all operands of one shape."""
+    keys = (k0, k1, k0 ^ k1 ^ _PARITY)
+    x0, x1 = x0 + keys[0], x1 + keys[1]
+    for i in range(5):
+        for r in _ROTATIONS[i % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << r) | (x1 >> (32 - r))) ^ x0
+        x0 = x0 + keys[(i + 1) % 3]
+        x1 = x1 + keys[(i + 2) % 3] + (i + 1)
+    return x0, x1
+
+
+def _words(b: Builder, keys: Value, extra: Sequence[int]) -> tuple[Value, Value]:
+    """The two words of each key, spread over trailing axes `extra`."""
+    batch = keys.shape[:-1]
+    result = []
+    for i in (0, 1):
+        start = [0] * len(batch) + [i]
+        word = b.reshape(b.slice(keys, start, [*batch, i + 1]), batch)
+        result.append(b.broadcast(word, (*batch, *extra), range(len(batch))))
+    return result[0], result[1]
+
+
+def _counts64(b: Builder, batch: Sequence[int], shape: Sequence[int]) -> tuple[Value, Value]:
+    """High and low words of the row-major position within `shape`."""
+    full = (*batch, *shape)
+    size = math.prod(shape)
+    wide = np.dtype(np.uint64) if size > 2**32 else U32
+    low = b.splat(0, full, wide)
+    stride = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        if shape[axis] > 1:
+            low = low + b.iota(full, wide, len(batch) + axis) * stride
+        stride *= shape[axis]
+    if wide == U32:
+        return b.splat(0, full, U32), low
+    return (low >> 32).astype(U32), low.astype(U32)
+
+
+def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
+    """The original stream: counts 0..count-1 are cut in two halves, each a word of the counter."""
+    batch = keys.shape[:-1]
+    half = (count + 1) // 2
+    k0, k1 = _words(b, keys, (half,))
+    axis = len(batch)
+    low = b.iota((*batch, half), U32, axis)
+    high = low + half
+    if count % 2:  # the padded last count is 0
+        high = b.select(high < count, high, b.like(high, 0))
+    y0, y1 = threefry(k0, k1, low, high)
+    if count % 2:
+        y1 = b.slice(y1, [0] * (axis + 1), [*batch, half - 1])
+    return b.concatenate([y0, y1], axis) if y1.shape[axis] else y0
+
+
+def _partitionable_bits(b: Builder, keys: Value, shape: Sequence[int]) -> tuple[Value, Value]:
+    batch = keys.shape[:-1]
+    hi, lo = _counts64(b, batch, shape)
+    return threefry(*_words(b, keys, shape), hi, lo)
+
+
+def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value:
+    """`size` numbers of 8, 16, 32 or 64 bits of the original stream, in one flat axis."""
+    batch = keys.shape[:-1]
+    axis = len(batch)
+    words = -(-width * size // 32)
+    bits = _flat_bits(b, keys, words)
+    if width == 32:
+        return bits
+    if width == 64:
+        start, limit = [0] * (axis + 1), [*batch, words // 2]
+        high = b.slice(bits, start, limit).astype(np.uint64)
+        start[axis] = words // 2
+        low = b.slice(bits, start, [*batch, words]).astype(np.uint64)
+        return (high << 32) | low
+    per = 32 // width
+    spread = b.broadcast(bits, (*batch, words, per), range(axis + 1))
+    shift = b.iota((*batch, words, per), U32, axis + 1) * width
+    parts = (spread >> shift) & ((1 << width) - 1)
+    flat = b.reshape(parts, (*batch, words * per)).astype(np.dtype(f"uint{width}"))
+    return b.slice(flat, [0] * (axis + 1), [*batch, size])
+
+
+@rule("random_bits")
+def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> Value:
+    b, (keys,) = ctx.b, xs
+    width, shape = params["bit_width"], params["shape"]
+    dtype = np.dtype(f"uint{width}")
+    if params["partitionable"]:
+        hi, lo = _partitionable_bits(b, keys, shape)
+        if width == 64:
+            out = (hi.astype(np.uint64) << 32) | lo.astype(np.uint64)
+        else:
+            mixed = hi ^ lo
+            out = mixed if width == 32 else (mixed & ((1 << width) - 1)).astype(dtype)
+    else:
+        flat = _flat_bits_of_width(b, keys, width, math.prod(shape))
+        out = b.reshape(flat, (*keys.shape[:-1], *shape))
+    ctx.fresh.add(out)
+    return out
+
+
+@rule("random_split")
+def _split(ctx: Context, xs: list[Value], params: dict[str, Any],
+           outs: list[ShapedArray]) -> Value:
+    b, (keys,) = ctx.b, xs
+    shape = params["shape"]
+    if params["partitionable"]:
+        hi, lo = _partitionable_bits(b, keys, shape)
+        pair = [b.reshape(v, (*v.shape, 1)) for v in (hi, lo)]
+        return b.concatenate(pair, len(pair[0].shape) - 1)
+    flat = _flat_bits(b, keys, 2 * math.prod(shape))
+    return b.reshape(flat, outs[0].shape)
+
+
+def _fold(b: Builder, keys: Value, high: Value, low: Value) -> Value:
+    y = threefry(*_words(b, keys, ()), high, low)
+    pair = [b.reshape(v, (*v.shape, 1)) for v in y]
+    return b.concatenate(pair, len(pair[0].shape) - 1)
+
+
+@rule("random_fold_in")
+def _fold_in(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> Value:
+    b, (keys, data) = ctx.b, xs
+    batch = outs[0].shape[:-1]
+    if keys.shape[:-1] != batch:
+        keys = b.broadcast(keys, (*batch, 2), [len(batch)])
+    if data.shape != batch:
+        data = b.broadcast(data, batch, ())
+    return _fold(b, keys, b.like(data, 0), data)
+
+
+@rule("random_seed")
+def _seed(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> Value:
+    """The high and low words of the seed; 32-bit seeds have a high word of 0."""
+    b, (x,) = ctx.b, xs
+    if x.dtype.itemsize == 8:
+        wide = x.astype(np.uint64) if x.dtype.kind == "i" else x
+        high, low = (wide >> 32).astype(U32), (wide & 0xFFFFFFFF).astype(U32)
+    else:
+        low = x.astype(np.int32).astype(U32) if x.dtype.kind == "i" else x.astype(U32)
+        high = b.like(low, 0)
+    pair = [b.reshape(v, (*v.shape, 1)) for v in (high, low)]
+    return b.concatenate(pair, len(pair[0].shape) - 1)
+
+
+@rule("random_wrap", "random_unwrap")
+def _pass(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> Value:
+    return xs[0]

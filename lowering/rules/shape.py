@@ -1,0 +1,93 @@
+"""Shape primitives: most are one StableHLO op."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering.builder import Value, int_array
+from calque.lowering.rules.registry import Context, rule
+
+
+@rule("reshape", "squeeze")
+def _reshape(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> Value:
+    return ctx.b.reshape(xs[0], outs[0].shape)
+
+
+@rule("transpose")
+def _transpose(ctx: Context, xs: list[Value], params: dict[str, Any],
+               outs: list[ShapedArray]) -> Value:
+    return ctx.b.transpose(xs[0], params["permutation"])
+
+
+@rule("broadcast_in_dim")
+def _broadcast(ctx: Context, xs: list[Value], params: dict[str, Any],
+               outs: list[ShapedArray]) -> Value:
+    out = ctx.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
+    if outs[0].size > 1 and int(np.prod(xs[0].shape)) < outs[0].size:
+        ctx.fresh.add(out)
+    return ctx.fused(out, xs)
+
+
+@rule("concatenate")
+def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
+                 outs: list[ShapedArray]) -> Value:
+    axis = params["dimension"]
+    parts = [x for x in xs if x.shape[axis]]
+    out = parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
+    if len(parts) > 1:
+        ctx.fresh.add(out)
+    return out
+
+
+@rule("slice")
+def _slice(ctx: Context, xs: list[Value], params: dict[str, Any],
+           outs: list[ShapedArray]) -> Value:
+    return ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+
+
+@rule("pad")
+def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
+         outs: list[ShapedArray]) -> Value:
+    x, value = xs
+    config = params["padding_config"]
+    if 0 in x.shape:
+        return ctx.b.broadcast(value, outs[0].shape, ())
+    # IREE has no negative padding: crop afterwards
+    grown = [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config]
+    shape = tuple(lo + hi + n + i * (n - 1) for n, (lo, hi, i) in zip(x.shape, grown))
+    out = ctx.b.emit("pad", [x, value], shape, x.dtype, {
+        "edge_padding_low": int_array([p[0] for p in grown]),
+        "edge_padding_high": int_array([p[1] for p in grown]),
+        "interior_padding": int_array([p[2] for p in grown])}) if shape != x.shape else x
+    if shape == outs[0].shape:
+        return out
+    start = [max(-lo, 0) for lo, _, _ in config]
+    limit = [n - max(-hi, 0) for n, (_, hi, _) in zip(shape, config)]
+    return ctx.b.slice(out, start, limit)
+
+
+@rule("rev")
+def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
+    if not params["dimensions"]:
+        return xs[0]
+    return ctx.b.emit("reverse", xs, xs[0].shape, xs[0].dtype,
+                      {"dimensions": int_array(params["dimensions"])})
+
+
+@rule("iota")
+def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
+    dtype = np.dtype(params["dtype"])
+    shape, axis = outs[0].shape, params["dimension"]
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        re = ctx.b.iota(shape, part, axis)
+        out = ctx.b.complex(re, ctx.b.like(re, 0))
+    elif dtype.kind == "V":
+        out = ctx.b.iota(shape, np.float32, axis).astype(dtype)
+    else:
+        out = ctx.b.iota(shape, dtype, axis)
+    ctx.fresh.add(out)
+    return ctx.fused(out, [])
