@@ -1,0 +1,400 @@
+"""Array: immutable data on a device plus the time it is there.  Shape and dtype are known at once,
+the value when its fence is reached (`block_until_ready`, `np.asarray`, `await`).
+
+An Array may also be *lazy*: recorded by an eager transformation and not yet run; asking for its
+buffer runs what was recorded.  Operators and methods are installed by calque.numpy.methods.
+Start reading at `Array`.
+"""
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from calque import runtime
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.trace import Tracer, concretization_error
+from calque.runtime import Buffer, Device
+
+
+class _ArrayMeta(type):
+    """isinstance(x, Array) also holds for tracers, which stand for arrays."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type(x) is cls or isinstance(x, Tracer)
+
+
+class Array(metaclass=_ArrayMeta):
+    """A multidimensional array of one dtype on one device.
+
+    Arrays are made by functions of calque.numpy and by transformations, not by this class.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.asarray([1.0, 2.0])
+      Array([1., 2.], dtype=float32)
+    """
+
+    __slots__ = ("_own", "_pending", "aval", "__weakref__")
+    __array_priority__ = 100
+    aval: ShapedArray
+    _own: Buffer | None
+    _pending: Any  # (LazyTrace, Var) while lazy
+
+    def __init__(self, buffer: Buffer | None, aval: ShapedArray, pending: Any = None) -> None:
+        self._own, self.aval, self._pending = buffer, aval, pending
+
+    # ---- what is known at once
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Element type (a NumPy dtype, or key<fry> for PRNG keys)."""
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype gives way in promotion, as that of a Python scalar does."""
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data."""
+        return self.aval.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.aval.dtype.itemsize)
+
+    # ---- the value
+    @property
+    def _buffer(self) -> Buffer:
+        if self._pending is not None:
+            self._pending[0].flush()
+        buffer = self._own
+        if buffer is None:
+            raise RuntimeError(errors.explain(f"Array has been deleted: it was {self.aval}."))
+        return buffer
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array (no copy on the CPU); keys as their words."""
+        return self._buffer.numpy()
+
+    def concrete(self) -> Array:
+        return self
+
+    def block_until_ready(self) -> Array:
+        """Wait until the value is there, raise what went wrong, return the array."""
+        self._buffer.wait()
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether the value is there, without waiting."""
+        return self._buffer.is_ready()
+
+    def copy_to_host_async(self) -> None:
+        """Start what np.asarray will need; on the CPU the data is in host memory already."""
+        _ = self._buffer
+
+    def __await__(self) -> Generator[Any, None, Array]:
+        """`await x`: the event loop runs on while the device works."""
+        return self._await().__await__()
+
+    async def _await(self) -> Array:
+        buffer = self._buffer
+        if not buffer.is_ready():
+            await asyncio.get_running_loop().run_in_executor(None, buffer.wait)
+        buffer.wait()
+        return self
+
+    def delete(self) -> None:
+        """Free the memory now; using the array afterwards is an error."""
+        self._buffer.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted or donated."""
+        return self._pending is None and self._buffer.is_deleted()
+
+    # ---- where it is
+    def devices(self) -> set[Device]:
+        """The devices that hold the data."""
+        return {self._buffer.device}
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the data."""
+        return self._buffer.device
+
+    @property
+    def committed(self) -> bool:
+        """Whether the array was put on its device explicitly."""
+        return False
+
+    def __hash__(self) -> int:
+        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+
+    # ---- conversion to other worlds
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if dtypes.is_key(self.dtype):
+            raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. "
+                            "Use jax.random.key_data(arr) if you wish to extract the underlying "
+                            "integer array.")
+        value = self._numpy()
+        if dtype is not None and np.dtype(dtype) != value.dtype:
+            if copy is False:
+                raise ValueError("__array__: a copy is needed to change the dtype")
+            return value.astype(dtype)
+        return value.copy() if copy else value
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._buffer.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._buffer.__dlpack_device__()
+
+    def item(self, *args: int) -> Any:
+        """The one element (or the one at an index) as a Python scalar."""
+        return self._numpy().item(*args)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars."""
+        return self._numpy().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("bool"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if not dtypes.is_integer(self.dtype) or self.shape:
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(self._numpy())
+
+    def _scalar(self, kind: str) -> Any:
+        value = self._numpy()
+        if kind == "bool":
+            if value.size != 1:
+                what = "an empty array" if not value.size else "an array with more than one element"
+                raise ValueError(errors.explain(
+                    f"The truth value of {what} is ambiguous.", fix="use x.any() or x.all()."))
+            return value.reshape(())[()]
+        if value.ndim:
+            raise TypeError(errors.explain(
+                f"Only scalar arrays can be converted to Python scalars; got arr.ndim={value.ndim}",
+                fix="index the element you mean, or use x.item()."))
+        return value[()].astype(complex) if kind == "complex" else value[()]
+
+    def __format__(self, spec: str) -> str:
+        return format(self._numpy()[()], spec) if self.ndim == 0 else format(str(self), spec)
+
+    def __str__(self) -> str:
+        if dtypes.is_key(self.dtype):
+            return repr(self)
+        return str(self._numpy())
+
+    def __repr__(self) -> str:
+        if dtypes.is_key(self.dtype):
+            return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._numpy()}"
+        return array_repr(self._numpy(), self.weak_type)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __reduce__(self) -> Any:
+        return _unpickle, (np.asarray(self._numpy()), self.weak_type, dtypes.is_key(self.dtype))
+
+    def __copy__(self) -> Array:
+        return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return from_numpy(self._numpy(), self.weak_type)
+
+
+def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
+    """JAX's form: Array([1., 2.], dtype=float32)."""
+    tail = f"dtype={value.dtype.name}" + (", weak_type=True" if weak else "") + ")"
+    prefix = "Array("
+    width = np.get_printoptions()["linewidth"]
+    if value.size:
+        body = np.array2string(value, prefix=prefix, suffix=",", separator=", ",
+                               max_line_width=width)
+    else:
+        body = f"[], shape={value.shape}"
+    last = len(body) - (body.rfind("\n") + 1)
+    if body.rfind("\n") < 0:
+        last += len(prefix)
+    sep = " " if last + len(tail) + 2 <= width else "\n" + " " * len(prefix)
+    return f"{prefix}{body},{sep}{tail}"
+
+
+def _unpickle(value: np.ndarray[Any, Any], weak: bool, key: bool) -> Array:
+    made = from_numpy(value, weak)
+    if key:
+        return Array(made._buffer, ShapedArray(value.shape[:-1], dtypes.key_dtype))
+    return made
+
+
+# ---- making arrays
+def current_device() -> Device:
+    """The device new arrays go to: jax_default_device, else the first one."""
+    from_config = dtypes.config.jax_default_device
+    if from_config is None:
+        return runtime.default_device()
+    if isinstance(from_config, str):
+        return runtime.devices(from_config)[0]
+    return from_config  # type: ignore[no-any-return]
+
+
+def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
+               alias: bool = False) -> Array:
+    """A copy of a NumPy array on the device (aligned host memory is shared with alias=True)."""
+    array = np.asarray(value)
+    dtype = dtypes.canonical(array.dtype)
+    if dtype != array.dtype:
+        array = array.astype(dtype)
+    device = device or current_device()
+    buffer = Buffer.alias_numpy(array, device) if alias else Buffer.from_numpy(array, device)
+    return Array(buffer, ShapedArray(array.shape, dtype, weak))
+
+
+@functools.lru_cache(maxsize=1024)
+def _scalar_buffer(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
+    return from_numpy(np.asarray(value, dtype), kind in (int, float, complex), device)
+
+
+def from_scalar(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar; recent ones are reused."""
+    aval = aval_of(value)
+    key = float(value).hex() if isinstance(value, float) else value
+    if isinstance(value, complex):
+        key = (float(value.real).hex(), float(value.imag).hex())
+    try:
+        made = _scalar_buffer(type(value), key, value, aval.dtype, current_device())
+    except OverflowError:
+        raise OverflowError(errors.explain(
+            f"Python int {value} too large to convert to {aval.dtype}.",
+            fix="pass an array of a wider dtype, or enable x64.")) from None
+    return Array(made._buffer, aval)
+
+
+def to_array(x: Any) -> Array:
+    """Any array-like outside a trace as an Array (concrete values only)."""
+    if type(x) is Array:
+        return x
+    if isinstance(x, np.ndarray):
+        return from_numpy(x)
+    return from_scalar(x)
+
+
+def live_arrays() -> list[Array]:
+    """All arrays that hold memory now."""
+    return [x for x in gc.get_objects()
+            if type(x) is Array and x._pending is None and x._own is not None
+            and not x._own.is_deleted()]
+
+
+# ---- what a traced value answers when a concrete one is needed
+def _traced_bool(x: Tracer) -> bool:
+    known = x.concrete()
+    if known is not None:
+        return bool(known)
+    if x.aval.shape:
+        raise ValueError(errors.explain(
+            "The truth value of an array with more than one element is ambiguous.",
+            fix="use x.any() or x.all()."))
+    raise concretization_error(
+        x, f"Attempted boolean conversion of traced array with shape {x.aval.short()}.",
+        "use jnp.where(cond, a, b), lax.cond, or mark the argument as static.",
+        errors.TracerBoolConversionError)
+
+
+def _traced_scalar(kind: type) -> Any:
+    def convert(x: Tracer) -> Any:
+        known = x.concrete()
+        if known is not None:
+            return kind(known)
+        raise concretization_error(
+            x, f"Abstract tracer value encountered where concrete value is expected: "
+            f"traced array with shape {x.aval.short()}. The {kind.__name__}() function was applied "
+            "to it.", f"use x.astype({kind.__name__}), or mark the argument as static.")
+    return convert
+
+
+def _traced_index(x: Tracer) -> int:
+    known = x.concrete()
+    if known is not None:
+        return known.__index__()  # type: ignore[no-any-return]
+    raise concretization_error(
+        x, "The __index__() method was called on traced array with shape "
+        f"{x.aval.short()}.", "mark the argument as static, or index with jnp operations.",
+        errors.TracerIntegerConversionError)
+
+
+def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any:
+    known = x.concrete()
+    if known is not None:
+        return np.asarray(known, dtype=dtype)
+    raise concretization_error(
+        x, "The numpy.ndarray conversion method __array__() was called on traced array with shape "
+        f"{x.aval.short()}.", "use calque.numpy functions instead of NumPy's inside transformed "
+        "functions.", errors.TracerArrayConversionError)
+
+
+def _traced_needs_value(name: str) -> Any:
+    def method(x: Tracer, *args: Any) -> Any:
+        known = x.concrete()
+        if known is not None:
+            return getattr(known, name)(*args)
+        raise concretization_error(
+            x, f"The {name}() method was called on traced array with shape {x.aval.short()}.",
+            "return the value from the transformed function and look at it outside.")
+    return method
+
+
+def _traced_len(x: Tracer) -> int:
+    if not x.shape:
+        raise TypeError("len() of unsized object")
+    return x.shape[0]
+
+
+def _install_tracer_methods() -> None:
+    methods = {"__bool__": _traced_bool, "__int__": _traced_scalar(int),
+               "__float__": _traced_scalar(float), "__complex__": _traced_scalar(complex),
+               "__index__": _traced_index, "__array__": _traced_array, "__len__": _traced_len,
+               "item": _traced_needs_value("item"), "tolist": _traced_needs_value("tolist"),
+               "block_until_ready": lambda x: x, "is_deleted": lambda x: False,
+               "nbytes": property(lambda x: x.aval.nbytes),
+               "itemsize": property(lambda x: x.aval.dtype.itemsize)}
+    for name, f in methods.items():
+        setattr(Tracer, name, f)
+
+
+_install_tracer_methods()

@@ -1,0 +1,397 @@
+"""Running Programs now: the evaluator of the bottom trace, and lazy recording.
+
+Outside a transformation a primitive runs as a program of its own; a block under `fused()` (eager
+grad, jvp, vmap, and public functions of many operations) is recorded and run as one program when
+it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables, keyed
+by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
+"""
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array, current_device, from_numpy, from_scalar, to_array
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
+from calque.core.primitive import Primitive
+from calque.core.program import (
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    Var,
+    eliminate_dead_code,
+    param_key,
+)
+from calque.core.source import here
+from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
+from calque.lowering.cache import compile_cached
+from calque.lowering.compile import CompileError
+from calque.lowering.module import Lowered, lower
+from calque.lowering.targets import Target, host_target, parse_target
+from calque.runtime import Buffer, Device, Executable
+
+# ---- compiled Programs
+
+
+class Compiled:
+    """A Program ready to run on a device: takes and gives Buffers (consts are leading arguments)."""
+
+    __slots__ = ("lowered", "executable", "device", "direct", "vmfb")
+
+    def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
+        self.lowered, self.device, self.vmfb = lowered, device, vmfb
+        self.executable = None if vmfb is None else Executable(
+            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=None,
+            result_specs=[(a.shape, a.dtype) for a in lowered.computed])
+        count = len(lowered.program.const_vars) + len(lowered.program.inputs)
+        # the common case: every argument is passed, every result computed, in order
+        self.direct = (
+            self.executable is not None and lowered.arguments == tuple(range(count))
+            and all(r.kind == "computed" and r.position == i
+                    for i, r in enumerate(lowered.results)))
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Run; results come back at once, ready or behind a fence."""
+        if self.direct:
+            return self.executable(buffers)  # type: ignore[misc]
+        low = self.lowered
+        for b in buffers:
+            b.check_alive()
+        computed = [] if self.executable is None else self.executable(
+            [buffers[i] for i in low.arguments])
+        taken: set[int] = set()
+        results = []
+        for r in low.results:
+            if r.kind == "argument":
+                results.append(buffers[r.position].with_shape(r.aval.shape))
+            elif r.kind == "empty":
+                results.append(Buffer.from_numpy(np.zeros(r.aval.shape, r.aval.dtype),
+                                                 self.device))
+            else:
+                one = computed[r.position]
+                results.append(one.with_shape(r.aval.shape) if r.position in taken else one)
+                taken.add(r.position)
+        return results
+
+
+_memory: dict[Any, Compiled] = {}
+_memory_lock = threading.Lock()
+_in_flight: dict[Any, threading.Event] = {}
+MEMORY_LIMIT = 4096  # executables kept; the oldest go first
+
+
+def target_of(device: Device) -> Target:
+    """The compile target of a device."""
+    return host_target() if device.platform == "cpu" else parse_target(device.platform)
+
+
+def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
+             reason: str = "") -> Compiled:
+    """The executable of a Program, compiled at most once per structure."""
+    key = (program.key(), device, donated)
+    found = _memory.get(key)
+    return found if found is not None else _compile_once(key, program, device, donated, reason)
+
+
+def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int, ...],
+                  reason: str) -> Compiled:
+    """Compile, while other threads that want the same program wait for this one."""
+    while True:
+        with _memory_lock:
+            found = _memory.get(key)
+            if found is not None:
+                return found
+            waiting = _in_flight.get(key)
+            if waiting is None:
+                mine = _in_flight[key] = threading.Event()
+                break
+        waiting.wait()
+    try:
+        made = compile_program(program, device, donated, reason)
+        with _memory_lock:
+            while len(_memory) >= MEMORY_LIMIT:
+                del _memory[next(iter(_memory))]
+            _memory[key] = made
+        return made
+    finally:
+        with _memory_lock:
+            del _in_flight[key]
+        mine.set()
+
+
+def compile_program(program: Program, device: Device, donated: tuple[int, ...] = (),
+                    reason: str = "") -> Compiled:
+    """Lower and compile, past the memory cache."""
+    target = target_of(device)
+    lowered = lower(program, target, donated)
+    if lowered.module is None:
+        return Compiled(lowered, device, None)
+    try:
+        vmfb = compile_cached(lowered.module, target, lowered.options,
+                              reason=reason or program.name)
+    except CompileError:
+        # compile again with locations, so that the message names the user's line
+        located = lower(program, target, donated, locations=True)
+        assert located.module is not None
+        vmfb = compile_cached(located.module, target, located.options, reason=reason)
+    return Compiled(lowered, device, vmfb)
+
+
+def clear_memory_cache() -> None:
+    """Forget all executables of this process."""
+    with _memory_lock:
+        _memory.clear()
+
+
+def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
+    """Run a Program on Arrays (consts included in the Program)."""
+    arrays = [*[to_array(c) for c in program.consts], *args]
+    buffers = [a._buffer for a in arrays]
+    device = buffers[0].device if buffers else current_device()
+    outs = compiled(program, device, reason=reason)(buffers)
+    arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
+    check_floats(arrays)
+    return arrays
+
+
+def check_floats(arrays: Sequence[Array], where: str = "") -> None:
+    """jax_debug_nans and jax_debug_infs."""
+    if not (config.jax_debug_nans or config.jax_debug_infs):
+        return
+    for x in arrays:
+        if dtypes.is_key(x.dtype) or not dtypes.is_inexact(x.dtype):
+            continue
+        value = x._numpy()
+        if value.dtype.kind == "V":
+            value = value.astype(np.float32)
+        if config.jax_debug_nans and np.isnan(value).any():
+            raise FloatingPointError(errors.explain(
+                f"invalid value (nan) encountered in {where or 'a computation'}."))
+        if config.jax_debug_infs and np.isinf(value).any():
+            raise FloatingPointError(errors.explain(
+                f"invalid value (inf) encountered in {where or 'a computation'}."))
+
+
+# ---- the bottom trace
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run one primitive on concrete values."""
+    shortcut = _SHORTCUTS.get(prim.name)
+    if shortcut is not None:
+        done = shortcut(args, params)
+        if done is not None:
+            return done
+    arrays = [to_array(a) for a in args]
+    variables = [Var(a.aval) for a in arrays]
+    inputs: list[Atom] = list(variables)
+    if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
+        inputs[1] = Literal(args[1], arrays[1].aval)  # a known exponent has a better form
+    out = prim.rule("abstract")(*[a.aval for a in arrays], **params)
+    outputs = [Var(a) for a in (out if prim.multiple_results else (out,))]
+    program = Program(variables, [Equation(prim, tuple(inputs), tuple(outputs), params, here())],
+                      outputs, name=prim.name)
+    results = run_program(program, arrays, reason=f"eager {prim.name}")
+    return results if prim.multiple_results else results[0]
+
+
+def _known(x: Any) -> np.ndarray[Any, Any] | None:
+    """The value, when it is at hand without waiting and moving it by NumPy is cheap."""
+    if type(x) is Array:
+        if x._pending is not None or dtypes.is_key(x.dtype) or x.nbytes > 65536:
+            return None
+        buffer = x._own
+        if buffer is None or buffer.is_deleted() or not buffer.device.is_host:
+            return None
+        return buffer.numpy() if buffer.is_ready() else None
+    return np.asarray(x, aval_of(x).dtype)
+
+
+def _moved(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A shortcut that moves elements with NumPy: same bits, and no program to compile."""
+    def shortcut(args: Sequence[Any], params: dict[str, Any]) -> Any:
+        values = [_known(a) for a in args]
+        if any(v is None for v in values):
+            return None
+        out = _RULES[f.__name__](*[aval_of(a) for a in args], **params)
+        return from_numpy(np.ascontiguousarray(f(out, *values, **params)).reshape(out.shape),
+                          out.weak_type)
+    return shortcut
+
+
+def _broadcast_in_dim(out: ShapedArray, x: Any, *, shape: Any, broadcast_dimensions: Any,
+                      sharding: Any = None) -> Any:
+    spread = [1] * len(shape)
+    for n, d in zip(x.shape, broadcast_dimensions):
+        spread[d] = n
+    return np.broadcast_to(x.reshape(spread), shape)
+
+
+def _iota(out: ShapedArray, *, dtype: Any, shape: Any, dimension: int,
+          sharding: Any = None) -> Any:
+    line = np.arange(shape[dimension]).astype(dtype)
+    spread = [1] * len(shape)
+    spread[dimension] = shape[dimension]
+    return np.broadcast_to(line.reshape(spread), shape)
+
+
+def _slice(out: ShapedArray, x: Any, *, start_indices: Any, limit_indices: Any,
+           strides: Any) -> Any:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(slice(s, e, t) for s, e, t in zip(start_indices, limit_indices, steps))]
+
+
+def _dynamic_slice(out: ShapedArray, x: Any, *starts: Any, slice_sizes: Any) -> Any:
+    where = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, x.shape, slice_sizes)]
+    return x[tuple(slice(s, s + k) for s, k in zip(where, slice_sizes))]
+
+
+def _transpose(out: ShapedArray, x: Any, *, permutation: Any) -> Any:
+    return x.transpose(permutation)
+
+
+def _concatenate(out: ShapedArray, *xs: Any, dimension: int) -> Any:
+    return np.concatenate(xs, dimension)
+
+
+def _rev(out: ShapedArray, x: Any, *, dimensions: Any) -> Any:
+    return np.flip(x, dimensions)
+
+
+def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
+    """reshape and squeeze share the memory."""
+    (x,) = args
+    if type(x) is not Array or x._pending is not None:
+        return None
+    out = _RULES[name](x.aval, **params)
+    shape = (*out.shape, 2) if dtypes.is_key(out.dtype) else out.shape
+    return Array(x._buffer.with_shape(shape), out)
+
+
+def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A conversion that changes only the weak type, or that of a Python scalar."""
+    (x,) = args
+    aval = aval_of(x)
+    if type(x) is Array and aval.dtype == params["new_dtype"] and x._pending is None:
+        out = ShapedArray(aval.shape, aval.dtype, params["weak_type"])
+        return Array(x._buffer.with_shape(x._buffer.shape), out)
+    if isinstance(x, (bool, int, float)) and dtypes.is_float(params["new_dtype"]):
+        value = np.asarray(x).astype(params["new_dtype"])
+        return from_numpy(value, params["weak_type"])
+    return None
+
+
+_SHORTCUTS: dict[str, Callable[..., Any]] = {
+    f.__name__.strip("_"): _moved(f)
+    for f in (_broadcast_in_dim, _iota, _slice, _dynamic_slice, _transpose, _concatenate, _rev)}
+_SHORTCUTS["reshape"] = lambda a, p: _reshaped(a, p, "reshape")
+_SHORTCUTS["squeeze"] = lambda a, p: _reshaped(a, p, "squeeze")
+_SHORTCUTS["convert_element_type"] = _converted
+_RULES: dict[str, Callable[..., ShapedArray]] = {}  # abstract rules by shortcut name
+
+
+def _fill_rules() -> None:
+    from calque.core.primitive import registry
+    for name in (*_SHORTCUTS,):
+        _RULES[name] = _RULES[f"_{name}"] = registry[name].rule("abstract")
+
+
+# ---- lazy recording
+LITERALS = frozenset((0, 1, -1, 2, 0.5))  # scalars written into programs; others are arguments
+LONGEST = 1000  # equations recorded before they are run
+
+
+class LazyTrace(Trace):
+    """Records eager operations; their results are Arrays whose values come at `flush`."""
+
+    __slots__ = ("equations", "inputs", "arrays", "lock", "name")
+    kind = "lazy"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(bottom)
+        self.name = name
+        self.lock = threading.RLock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.equations: list[Equation] = []
+        self.inputs: dict[int, tuple[Var, Array]] = {}
+        self.arrays: list[weakref.ref[Array]] = []
+
+    def atom(self, x: Any, prim: Primitive) -> Atom:
+        if isinstance(x, Tracer):
+            raise leaked(x, prim)
+        if isinstance(x, (bool, int, float, np.generic)) and _is_literal(x, prim):
+            return Literal(x, aval_of(x))
+        array = to_array(x)
+        pending = array._pending
+        if pending is not None and pending[0] is self:
+            return pending[1]  # type: ignore[no-any-return]
+        found = self.inputs.get(id(array))
+        if found is None:
+            _ = array._buffer  # runs what another thread's recording still holds
+            found = self.inputs[id(array)] = (Var(array.aval), array)
+        return found[0]
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        with self.lock:
+            atoms = tuple(self.atom(a, prim) for a in args)
+            out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
+            variables = tuple(Var(a) for a in (out if prim.multiple_results else (out,)))
+            self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
+            arrays = [Array(None, v.aval, (self, v)) for v in variables]
+            self.arrays.extend(weakref.ref(a) for a in arrays)
+            if len(self.equations) >= LONGEST:
+                self.flush()
+            return arrays if prim.multiple_results else arrays[0]
+
+    def flush(self) -> None:
+        """Run what was recorded; Arrays that are still alive get their values."""
+        with self.lock:
+            alive = [a for r in self.arrays if (a := r()) is not None]
+            pairs, equations = list(self.inputs.values()), self.equations
+            self._reset()
+            if not alive:
+                return
+            program = eliminate_dead_code(Program(
+                [v for v, _ in pairs], equations, [a._pending[1] for a in alive],
+                name=self.name))
+            try:
+                results = run_program(program, [a for _, a in pairs], f"eager {self.name}")
+            except BaseException:
+                for a in alive:  # they can never get a value: say so when they are used
+                    a._pending = None
+                raise
+            for a, r in zip(alive, results):
+                a._own, a._pending = r._own, None
+
+
+def _is_literal(x: Any, prim: Primitive) -> bool:
+    return prim.name == "pow" or (not isinstance(x, complex) and float(x) in LITERALS)
+
+
+@contextlib.contextmanager
+def fused(name: str = "eager") -> Iterator[None]:
+    """Record the eager operations of the block and run them as one program at its end.
+
+    Inside a transformation it does nothing: operations are recorded there anyway.
+    """
+    if not at_bottom() or config.jax_disable_jit:
+        yield
+        return
+    trace = LazyTrace(name)
+    token = current.set(trace)
+    try:
+        yield
+    finally:
+        current.reset(token)
+        trace.flush()
+
+
+__all__ = ["Compiled", "LazyTrace", "check_floats", "clear_memory_cache", "compile_program",
+           "compiled", "evaluate", "from_scalar", "fused", "run_program", "target_of", "under"]

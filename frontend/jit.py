@@ -1,0 +1,528 @@
+"""jit: trace once per signature, compile once per program, dispatch fast ever after.
+
+`JitFunction.__call__` is the hot path: flatten, look up (treedef, avals, config), run, wrap.
+Everything else (static arguments, donation, tracing inside other transformations, lower/compile)
+is off it.  Start reading at `JitFunction.__call__`.
+"""
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from calque import tree_util
+from calque.array import Array, current_device, to_array
+from calque.core import errors, trace
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
+from calque.core.program import Program
+from calque.core.trace import Tracer, bottom, current
+from calque.eager import Compiled, check_floats, compiled
+from calque.lowering.module import lower, module_text
+from calque.primitives.call import call
+from calque.runtime import Device
+from calque.tracing import (
+    ShapeDtypeStruct,
+    argument_path,
+    check_arguments,
+    name_of,
+    signature_of,
+    trace_to_program,
+)
+from calque.transforms.stage import replay
+
+_NAMESPACE = tree_util.NAMESPACE
+_flatten = optree.tree_flatten
+_log = logging.getLogger("calque")
+
+
+class _Entry:
+    """What a signature leads to: the traced Program and, once run, its executable."""
+
+    __slots__ = ("program", "out_tree", "consts", "compiled", "out_avals", "single", "donated",
+                 "portable")
+
+    def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
+        self.program, self.out_tree = program, out_tree
+        self.portable = not any(isinstance(c, Tracer) for c in program.consts)
+        self.consts: list[Any] = []
+        self.compiled: Compiled | None = None
+        self.out_avals = program.out_avals
+        self.single = tree_util.treedef_is_leaf(out_tree)
+        self.donated = donated
+
+    def ready(self, device: Device, reason: str) -> Compiled:
+        """The executable, compiled at first use."""
+        made = self.compiled
+        if made is None or made.device is not device:
+            shift = len(self.program.const_vars)
+            made = compiled(self.program, device, tuple(d + shift for d in self.donated), reason)
+            self.consts = [to_array(c)._buffer for c in self.program.consts]
+            self.compiled = made
+        return made
+
+
+class JitFunction:
+    """A function compiled per signature; see `jit`."""
+
+    def __init__(self, fun: Callable[..., Any], static_argnums: tuple[int, ...],
+                 static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
+                 donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool) -> None:
+        self._fun = fun
+        self._name = name_of(fun)
+        self._static_argnums, self._static_argnames = static_argnums, static_argnames
+        self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
+        self._inline, self._keep_unused = inline, keep_unused
+        self._plain = not (static_argnums or static_argnames)
+        self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
+                                          donate_argnames))
+        functools.update_wrapper(self, fun)
+
+    def __repr__(self) -> str:
+        return f"<calque.jit of {self._name}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # ---- the hot path
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current.get() is not bottom or not self._plain:
+            return self._general(args, kwargs)
+        leaves, tree = _flatten((args, kwargs), None, namespace=_NAMESPACE)
+        key: list[Any] = [tree, config.key()]
+        buffers = []
+        for x in leaves:
+            if type(x) is Array:
+                key.append(x.aval)
+                buffers.append(x._own if x._pending is None else x._buffer)
+            else:
+                check_arguments(self._name, leaves, tree)
+                x = to_array(x)
+                key.append(x.aval)
+                buffers.append(x._own)
+        entry = self._cache.get(tuple(key))
+        if entry is None:
+            if config.jax_disable_jit:
+                return self._fun(*args, **kwargs)
+            entry = self._trace(tuple(key), self._fun, tree, key[2:])
+        ready = entry.compiled
+        if ready is None or entry.donated or _debugging(ready, buffers):
+            return self._run_carefully(entry, leaves, buffers)
+        outs = ready([*entry.consts, *buffers]) if entry.consts else ready(buffers)
+        if entry.single:
+            return Array(outs[0], entry.out_avals[0])
+        return entry.out_tree.unflatten([Array(b, a) for b, a in zip(outs, entry.out_avals)])
+
+    def _run_carefully(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
+        """The first run of an entry, donation, other devices, checks of results."""
+        if not entry.portable:
+            raise trace.leaked(next(c for c in entry.program.consts if isinstance(c, Tracer)),
+                               self._name)
+        for b, x in zip(buffers, leaves):
+            if b is None or b.is_deleted():
+                raise RuntimeError(errors.explain(
+                    f"Array has been deleted with shape={aval_of(x)}.",
+                    fix="do not use an array after donating or deleting it."))
+        device = buffers[0].device if buffers else current_device()
+        reason = f"{self._name}: first call with this signature"
+        outs = entry.ready(device, reason)([*entry.consts, *buffers])
+        for i in entry.donated:
+            if not buffers[i].is_deleted():
+                buffers[i].delete()
+        arrays = [Array(b, a) for b, a in zip(outs, entry.out_avals)]
+        check_floats(arrays, self._name)
+        return entry.out_tree.unflatten(arrays)
+
+    # ---- tracing
+    def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
+               avals: Sequence[ShapedArray]) -> _Entry:
+        self._explain_miss(key)
+        program, out_tree = trace_to_program(fun, tree, avals, self._name)
+        entry = _Entry(program, out_tree, self._donated_leaves(tree))
+        if entry.portable:
+            self._cache[key] = entry
+        return entry
+
+    def _explain_miss(self, key: tuple[Any, ...]) -> None:
+        if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
+            return
+        if not self._cache:
+            why = "first call"
+        else:
+            seen = min(self._cache, key=lambda k: _distance(k, key))
+            why = "; ".join(_differences(seen, key)) or "static values are new"
+        print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+
+    def _donated_leaves(self, tree: Any) -> tuple[int, ...]:
+        if not (self._donate_argnums or self._donate_argnames):
+            return ()
+        count = tree.num_leaves
+        args, kwargs = tree.unflatten(list(range(count)))
+        found: set[int] = set()
+        for i in self._donate_argnums:
+            if -len(args) <= i < len(args):
+                found.update(tree_util.tree_leaves(args[i]))
+        for n in self._donate_argnames:
+            if n in kwargs:
+                found.update(tree_util.tree_leaves(kwargs[n]))
+        return tuple(sorted(found))
+
+    # ---- static arguments, calls inside transformations
+    def _split_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]
+                      ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]:
+        """(function of the dynamic arguments, those arguments, the static key)."""
+        if self._plain:
+            return self._fun, args, kwargs, None
+        nums = sorted({i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)})
+        names = [n for n in self._static_argnames if n in kwargs]
+        fixed = {i: args[i] for i in nums}
+        fixed_kw = {n: kwargs[n] for n in names}
+        for where, v in (*fixed.items(), *fixed_kw.items()):
+            _check_hashable(self._name, where, v)
+        dynamic = tuple(a for i, a in enumerate(args) if i not in fixed)
+        rest = {k: v for k, v in kwargs.items() if k not in fixed_kw}
+        fun, total = self._fun, len(args)
+
+        def partial(*dyn: Any, **kw: Any) -> Any:
+            values = iter(dyn)
+            full = [fixed[i] if i in fixed else next(values) for i in range(total)]
+            return fun(*full, **kw, **fixed_kw)
+
+        static = (tuple((i, type(v), v) for i, v in fixed.items()),
+                  tuple((n, type(v), v) for n, v in sorted(fixed_kw.items())))
+        return partial, dynamic, rest, static
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if config.jax_disable_jit:
+            return self._fun(*args, **kwargs)
+        entry, leaves = self._entry(args, kwargs)
+        if current.get() is bottom:
+            buffers = [to_array(x)._buffer for x in leaves]
+            return self._run_carefully(entry, leaves, buffers)
+        if self._inline:
+            outs = replay(entry.program, *leaves)
+        else:
+            outs = call(entry.program.derived("hoisted", entry.program.hoisted),
+                        [*entry.program.consts, *leaves], self._name)
+        return entry.out_tree.unflatten(outs)
+
+    def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+               specs: bool = False) -> tuple[_Entry, list[Any]]:
+        fun, dynamic, rest, static = self._split_static(args, kwargs)
+        leaves, tree = tree_util.flatten((dynamic, rest))
+        if specs:
+            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
+            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+                      if isinstance(x, ShapedArray) else x for x in leaves]
+        check_arguments(self._name, leaves, tree)
+        avals = [aval_of(x) for x in leaves]
+        key = (tree, config.key(), *avals) if static is None else (
+            tree, config.key(), static, *avals)
+        entry = self._cache.get(key)
+        if entry is None:
+            if static is not None and (self._donate_argnums or self._donate_argnames):
+                entry = self._trace_static_donated(key, fun, tree, avals, args)
+            else:
+                entry = self._trace(key, fun, tree, avals)
+        return entry, leaves
+
+    def _trace_static_donated(self, key: Any, fun: Any, tree: Any, avals: Any,
+                              args: tuple[Any, ...]) -> _Entry:
+        """donate_argnums count all arguments; the tree has the dynamic ones only."""
+        statics = {i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)}
+        order = [i for i in range(len(args)) if i not in statics]
+        wanted = {i % len(args) for i in self._donate_argnums if -len(args) <= i < len(args)}
+        shifted = tuple(order.index(i) for i in wanted if i in order)
+        original, self._donate_argnums = self._donate_argnums, shifted
+        try:
+            return self._trace(key, fun, tree, avals)
+        finally:
+            self._donate_argnums = original
+
+    # ---- looking inside
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
+        entry, leaves = self._entry(args, kwargs, specs=True)
+        return Traced(self, entry, tree_util.flatten(
+            self._split_static(args, kwargs)[1:3])[1])
+
+    def lower(self, *args: Any, **kwargs: Any) -> LoweredFunction:
+        """The StableHLO module for these arguments (arrays or ShapeDtypeStructs)."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result, without running."""
+        entry, _ = self._entry(args, kwargs, specs=True)
+        return _out_info(entry)
+
+    def clear_cache(self) -> None:
+        """Forget traces and executables of this function."""
+        self._cache.clear()
+
+    def _cache_size(self) -> int:
+        return len(self._cache)
+
+
+_caches: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, _Entry]]] = \
+    weakref.WeakKeyDictionary()
+
+
+def _shared_cache(fun: Any, options: Any) -> dict[Any, _Entry]:
+    """jit(f) made twice of one f shares its traces."""
+    try:
+        per_function = _caches.setdefault(fun, {})
+    except TypeError:
+        return {}
+    return per_function.setdefault(options, {})
+
+
+def clear_caches() -> None:
+    """Forget all traces and executables of this process (the disk cache stays)."""
+    from calque.eager import clear_memory_cache
+    for per_function in list(_caches.values()):
+        for cache in per_function.values():
+            cache.clear()
+    clear_memory_cache()
+
+
+def _debugging(ready: Compiled, buffers: Sequence[Any]) -> bool:
+    """Whether the fast path may not be taken: checks are on, or data lives elsewhere."""
+    if config.jax_debug_nans or config.jax_debug_infs:
+        return True
+    device = ready.device
+    return any(b is None or b.device is not device for b in buffers)
+
+
+def _check_hashable(name: str, where: Any, value: Any) -> None:
+    if isinstance(value, Tracer):
+        raise trace.concretization_error(
+            value, f"{name}: static argument {where!r} is a traced value {value.aval}.",
+            "pass a Python value, or do not mark it as static.")
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(errors.explain(
+            f"Non-hashable static arguments are used in a jit function: {name} got static "
+            f"argument {where!r} of type {type(value)}.",
+            fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
+        ) from None
+
+
+def _distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
+    return abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b))
+
+
+def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
+    """In words, what of a new signature was not seen before."""
+    found = []
+    if old[0] != new[0]:
+        return [f"the structure of the arguments is new: {new[0]}"]
+    if old[1] != new[1]:
+        found.append("the configuration changed")
+    for i, (a, b) in enumerate(zip(old[2:], new[2:])):
+        if a is b or a == b:
+            continue
+        if isinstance(b, ShapedArray):
+            where = argument_path(new[0], i - sum(
+                not isinstance(v, ShapedArray) for v in new[2:2 + i]))
+            found.append(f"{where} was {getattr(a, 'short', lambda a=a: a)()}, is {b.short()}"
+                         + (" (weak)" if b.weak_type else ""))
+        else:
+            found.append(f"static values {b} are new")
+    return found
+
+
+def _out_info(entry: _Entry) -> Any:
+    return entry.out_tree.unflatten([
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in entry.out_avals])
+
+
+class Traced:
+    """A function traced for one signature."""
+
+    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any) -> None:
+        self._fun, self._entry, self.in_tree = fun, entry, in_tree
+        self.fun_name = fun._name
+
+    @property
+    def jaxpr(self) -> Program:
+        """The Program."""
+        return self._entry.program
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the results."""
+        return _out_info(self._entry)
+
+    @property
+    def out_tree(self) -> Any:
+        return self._entry.out_tree
+
+    def lower(self) -> LoweredFunction:
+        """Emit the StableHLO module."""
+        return LoweredFunction(self)
+
+
+class LoweredFunction:
+    """The StableHLO of a function for one signature; `compile()` makes it callable."""
+
+    def __init__(self, traced: Traced) -> None:
+        self._traced = traced
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        return self._traced.out_info
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as MLIR text (dialect 'stablehlo')."""
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(errors.explain(
+                f"as_text: unknown dialect {dialect!r}.", fix="use 'stablehlo'."))
+        from calque.eager import target_of
+        low = lower(self._traced.jaxpr, target_of(current_device()), locations=debug_info,
+                    name=f"jit_{self._traced.fun_name}")
+        if low.module is None:
+            return "module {\n}\n"
+        return module_text(low.module, debug_info)
+
+    def compile(self) -> CompiledFunction:
+        """Compile for the current device."""
+        self._traced._entry.ready(current_device(), f"{self._traced.fun_name}: compile()")
+        return CompiledFunction(self)
+
+
+class CompiledFunction:
+    """An executable for one signature: called with exactly such arguments."""
+
+    def __init__(self, lowered: LoweredFunction) -> None:
+        self._lowered = lowered
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        return self._lowered.out_info
+
+    def as_text(self) -> str:
+        """The module that was compiled."""
+        return self._lowered.as_text()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self._lowered._traced._entry
+        name = self._lowered._traced.fun_name
+        leaves, tree = tree_util.flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise TypeError(errors.explain(
+                f"{name}: function was compiled for arguments of another structure than it was "
+                f"called with: {self.in_tree} and {tree}.",
+                fix="leave out static arguments, and pass trees like those given to lower()."))
+        check_arguments(name, leaves, tree)
+        for i, (x, want) in enumerate(zip(leaves, entry.program.in_avals)):
+            have = aval_of(x)
+            if (have.shape, have.dtype) != (want.shape, want.dtype):
+                raise TypeError(errors.explain(
+                    f"{name}: argument {argument_path(tree, i)} was compiled for {want.short()} "
+                    f"and called with {have.short()}.",
+                    fix="cast or reshape the argument, or lower again for this type."))
+        buffers = [to_array(x)._buffer for x in leaves]
+        return self._lowered._traced._fun._run_carefully(entry, leaves, buffers)
+
+
+def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
+        static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
+        keep_unused: bool = False, device: Any = None, backend: Any = None,
+        inline: bool = False) -> Any:
+    """Compile a function of arrays: it is traced once for each signature of its arguments.
+
+    Args:
+      fun: a pure function of arrays, numbers and trees of them.
+      static_argnums: positions of arguments whose Python value is compiled in (hashable).
+      static_argnames: names of such arguments.
+      donate_argnums: positions of arguments whose memory the results may take; they are dead
+        afterwards.
+      donate_argnames: names of such arguments.
+      keep_unused: accepted for compatibility; unused arguments cost nothing here.
+      inline: when called in another traced function, write the operations out there.
+
+    Returns:
+      A function with the same arguments and results, with methods lower, trace, eval_shape and
+      clear_cache.
+
+    Raises:
+      TypeError: an argument is not an array, a number or a tree of them, and not static.
+      ValueError: a static argument is not hashable.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> @calque.jit
+      ... def f(x):
+      ...     return x * 2 + 1
+      >>> f(jnp.arange(3))
+      Array([1, 3, 5], dtype=int32)
+    """
+    if fun is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames,
+            donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline)
+    if not callable(fun):
+        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
+                                       f"{type(fun).__name__}."))
+    nums, names = _resolve(fun, _ints(static_argnums), _names(static_argnames))
+    d_nums, d_names = _resolve(fun, _ints(donate_argnums), _names(donate_argnames))
+    return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
+
+
+def _ints(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(
+        int(v) for v in value)
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _resolve(fun: Any, nums: tuple[int, ...] | None, names: tuple[str, ...] | None
+             ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions from names and names from positions, by the function's signature."""
+    if nums is None and names is None:
+        return (), ()
+    signature = signature_of(fun)
+    if signature is None:
+        return nums or (), names or ()
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters
+                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    count = len(positional)
+    for i in nums or ():
+        if not variadic and not -count <= i < count:
+            raise ValueError(errors.explain(
+                f"jitted function has static_argnums={nums}, donate_argnums={nums} but only "
+                f"accepts {count} positional arguments."))
+    known = {p.name for p in parameters}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for n in names or ():
+            if n not in known:
+                raise ValueError(errors.explain(
+                    f"jitted function has invalid argnames {{{n!r}}} in static_argnames or "
+                    f"donate_argnames. Function does not take these args.",
+                    fix=f"use names among {sorted(known)}."))
+    if names is None:
+        names = tuple(positional[i].name for i in nums or ()
+                      if -count <= i < count and positional[i].kind is not
+                      positional[i].POSITIONAL_ONLY)
+    elif nums is None:
+        nums = tuple(i for i, p in enumerate(positional) if p.name in names)
+    return nums or (), names

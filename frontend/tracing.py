@@ -1,0 +1,139 @@
+"""From a Python function of trees to a Program: what jit, make_jaxpr, eval_shape, scan and cond
+share.  `trace_to_program(fun, in_tree, avals)` calls fun once on tracers.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.program import Program
+from calque.transforms.stage import stage
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """The function's name for programs and messages."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__name__", type(fun).__name__)
+
+
+class ShapeDtypeStruct:
+    """Shape and dtype without data, as eval_shape returns and lower accepts.
+
+    Example:
+      >>> ShapeDtypeStruct((2, 3), "float32")
+      ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+
+    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
+                 sharding: Any = None) -> None:
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        self.shape = tuple(shape)
+        self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
+        self.weak_type, self.sharding = weak_type, sharding
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and (
+            (self.shape, self.dtype, self.weak_type) == (other.shape, other.dtype,
+                                                         other.weak_type))
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak_type))
+
+
+def check_arguments(name: str, leaves: Sequence[Any], tree: Any) -> None:
+    """TypeError for the first leaf that is no array, with its path in the arguments."""
+    for i, x in enumerate(leaves):
+        if not is_arraylike(x):
+            raise TypeError(errors.explain(
+                f"Error interpreting argument to {name} as an abstract array. The problematic "
+                f"value is of type {type(x)} and was passed to the function at path "
+                f"{argument_path(tree, i)}.",
+                fix="pass an array or a number, or mark the argument as static "
+                    "(static_argnums, static_argnames)."))
+        if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMm":
+            raise TypeError(errors.explain(
+                f"{name}: argument {argument_path(tree, i)} has dtype {x.dtype}, which is not a "
+                "valid JAX array type. Only arrays of numeric types are supported.",
+                fix="convert it to numbers."))
+
+
+def argument_path(tree: Any, index: int) -> str:
+    """args[0]['w'] or kwargs['k'] for a leaf of (args, kwargs)."""
+    marks = [j == index for j in range(tree.num_leaves)]
+    paths = tree_util.tree_leaves_with_path(tree.unflatten(marks))
+    path = next(p for p, mark in paths if mark)
+    root = "args" if getattr(path[0], "idx", 0) == 0 else "kwargs"
+    return root + tree_util.keystr(path[1:])
+
+
+def check_outputs(name: str, leaves: Sequence[Any], tree: Any) -> None:
+    """TypeError for the first returned leaf that is no array."""
+    for i, x in enumerate(leaves):
+        if not is_arraylike(x):
+            path = tree_util.keystr(tree_util.tree_leaves_with_path(
+                tree.unflatten(list(range(len(leaves)))))[i][0])
+            raise TypeError(errors.explain(
+                f"{name} returned a value of type {type(x)} at output component "
+                f"{path or '(the result)'}, which is not a valid JAX type",
+                fix="return arrays, numbers and trees of them."))
+
+
+def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
+                     name: str | None = None) -> tuple[Program, Any]:
+    """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs)."""
+    name = name or name_of(fun)
+    kept: list[Any] = []
+
+    def run(*flat: Any) -> list[Any]:
+        args, kwargs = in_tree.unflatten(flat)
+        out = fun(*args, **kwargs)
+        leaves, out_tree = tree_util.flatten(out)
+        check_outputs(name, leaves, out_tree)
+        kept.append(out_tree)
+        return leaves
+
+    program = stage(run, avals, name)
+    return program, kept[0]
+
+
+def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
+def avals_of(leaves: Sequence[Any]) -> list[ShapedArray]:
+    return [aval_of(x) for x in leaves]
