@@ -1,0 +1,108 @@
+"""Rounding, signs, comparisons of size, neighbours, and remainders of floats.
+
+Start here for what IREE does wrong or slowly in the simplest ops; where its own op is right, these
+functions just emit it.
+"""
+from __future__ import annotations
+
+import numpy as np
+from calque.lowering.builder import Builder, Value
+from calque.lowering.math.common import BOOL, F32, F64, MANTISSA, SIGNED, floating, with_sign
+
+
+@floating
+def floor(b: Builder, x: Value) -> Value:
+    """The largest integer <= x."""
+    return b.floor(x)
+
+
+@floating
+def ceil(b: Builder, x: Value) -> Value:
+    """The smallest integer >= x."""
+    return b.unary("ceil", x)
+
+
+@floating
+def round_half_even(b: Builder, x: Value) -> Value:
+    """The nearest integer, ties to even (IREE expands its own to integer code, 2-20 times slower)."""
+    a, magic = abs(x), 2.0 ** MANTISSA[x.dtype]
+    return with_sign(b.select(a < magic, (a + magic) - magic, a), x)
+
+
+@floating
+def round_half_away(b: Builder, x: Value) -> Value:
+    """The nearest integer, ties away from zero."""
+    a = abs(x)
+    whole = b.floor(a)
+    return with_sign(b.select(a - whole >= 0.5, whole + 1.0, whole), x)
+
+
+@floating
+def _sign_float(b: Builder, x: Value) -> Value:
+    one = with_sign(b.like(x, 1.0), x)
+    return b.select(abs(x) > 0.0, one, x)  # +-0 and NaN as they are
+
+
+def sign(b: Builder, x: Value) -> Value:
+    """-1, 0, 1; +-0 and NaN stay; complex: x / |x| and 0 at 0; unsigned: 0 or 1."""
+    if x.dtype.kind == "c":
+        from calque.lowering.math.complex_ import sign as complex_sign
+        return complex_sign(b, x)
+    if x.dtype.kind == "i":
+        return b.select(x > 0, 1, b.select(x < 0, b.like(x, -1), b.like(x, 0)))
+    if x.dtype.kind in "ub":
+        return b.select(x.ne(0), 1, b.like(x, 0))
+    return _sign_float(b, x)
+
+
+def is_finite(b: Builder, x: Value) -> Value:
+    """False at infinities and NaN."""
+    if x.dtype.kind in "iub":
+        return b.splat(True, x.shape, BOOL)
+    return abs(x) < np.inf
+
+
+def maximum(b: Builder, x: Value, y: Value) -> Value:
+    """The larger; NaN if either is NaN; +0 above -0."""
+    return b.binary("maximum", x, y)
+
+
+def minimum(b: Builder, x: Value, y: Value) -> Value:
+    """The smaller; NaN if either is NaN; -0 below +0."""
+    return b.binary("minimum", x, y)
+
+
+def clamp(b: Builder, low: Value, x: Value, high: Value) -> Value:
+    """min(max(x, low), high); NaN anywhere gives NaN."""
+    return minimum(b, maximum(b, x, low), high)
+
+
+@floating
+def _nextafter_wide(b: Builder, x: Value, y: Value) -> Value:
+    return _step(b, x, y)
+
+
+def _step(b: Builder, x: Value, y: Value) -> Value:
+    integer = SIGNED[x.dtype]
+    width = 8 * x.dtype.itemsize
+    i = x.view(integer)
+    j = y.view(integer)
+    largest = (1 << (width - 1)) - 1
+    size_x, size_y = i & largest, j & largest
+    smallest = (j & (-1 << (width - 1))) | 1
+    # away from zero when |y| is larger and on the same side
+    outward = b.binary("and", (i ^ j) >= 0, size_y > size_x)
+    moved = i + b.select(outward, 1, b.like(i, -1))
+    moved = b.select(size_x.eq(0), smallest, moved)
+    moved = b.select(b.binary("or", i.eq(j), (size_x | size_y).eq(0)), j, moved)
+    infinity = int(np.asarray(np.inf, x.dtype).view(integer))
+    nan = int(np.asarray(np.nan, x.dtype).view(integer)) & largest
+    either = b.binary("or", size_x > infinity, size_y > infinity)
+    return b.select(either, nan, moved).view(x.dtype)
+
+
+def nextafter(b: Builder, x: Value, y: Value) -> Value:
+    """The next number of the dtype from x towards y (computed on representations)."""
+    if x.dtype in (F32, F64):
+        return _nextafter_wide(b, x, y)
+    return _step(b, x, y)

@@ -1,0 +1,151 @@
+"""Conversions between all dtypes, with XLA's results.
+
+IREE's own integer-to-float and float-to-float conversions are right (f32 denormals are flushed,
+as XLA does).  Ours: float to integer saturates with NaN -> 0 (IREE: undefined); f64 to f16 rounds
+once and keeps f16's denormals (IREE: twice, through f32, and flushes); fp8 by integer operations
+(IREE decodes e4m3fn's NaN as a number and rounds e5m2's denormals away); bool is x != 0; complex
+loses its imaginary part, as in lax.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.math.common import BF16, BOOL, F16, F32, F64, I32, I64, U32
+from calque.lowering.math.region import elementwise
+
+U8 = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """An 8-bit float: mantissa bits, exponent bias, codes (without sign) of max, infinity, NaN."""
+
+    mantissa: int
+    bias: int
+    largest: int
+    infinity: int | None  # None: overflow gives NaN
+    nan: int
+    one_zero: bool  # "uz": no -0, NaN is the code 0x80
+
+
+FLOAT8 = {
+    np.dtype(ml_dtypes.float8_e4m3fn): Float8(3, 7, 0x7E, None, 0x7F, False),
+    np.dtype(ml_dtypes.float8_e5m2): Float8(2, 15, 0x7B, 0x7C, 0x7E, False),
+    np.dtype(ml_dtypes.float8_e4m3fnuz): Float8(3, 8, 0x7F, None, 0x80, True),
+    np.dtype(ml_dtypes.float8_e5m2fnuz): Float8(2, 16, 0x7F, None, 0x80, True),
+}
+
+
+def is_float(dtype: Dtype) -> bool:
+    """f16, bf16, f32, f64 or an fp8 type."""
+    return dtype in (F16, BF16, F32, F64) or dtype in FLOAT8
+
+
+def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """x as dtype, rounded to nearest even or truncated, saturating for integers."""
+    source, dtype = x.dtype, np.dtype(dtype)
+    if source == dtype:
+        return x
+    if source.kind == "c":
+        return _from_complex(b, x, dtype)
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        re = convert(b, x, part)
+        return b.complex(re, b.like(re, 0.0))
+    if source in FLOAT8:
+        return convert(b, _decode(b, x), dtype)
+    if dtype in FLOAT8:
+        return _encode(b, _to_f32_for_rounding(b, x), dtype)
+    if dtype == BOOL:
+        return x.ne(0)
+    if is_float(source) and dtype.kind in "iu":
+        return _to_integer(b, x, dtype)
+    if source == F64 and dtype == F16:
+        return elementwise(b, lambda _, v: _round_to_odd(v).astype(F16), [x], [F16])[0]
+    return x.astype(dtype)
+
+
+def _from_complex(b: Builder, x: Value, dtype: Dtype) -> Value:
+    if dtype.kind != "c":
+        return convert(b, b.real(x), dtype)
+    part = np.dtype(f"f{dtype.itemsize // 2}")
+    return b.complex(convert(b, b.real(x), part), convert(b, b.imag(x), part))
+
+
+def _to_integer(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """Truncation; out of range gives the nearest end, NaN gives 0."""
+    if x.dtype in (F16, BF16):
+        x = x.astype(F32)
+    info = np.iinfo(dtype)
+    low, high = np.asarray(info.min, x.dtype), np.asarray(info.max, x.dtype)
+    representable = int(high) <= info.max
+    inside = high if representable else np.nextafter(high, np.asarray(0, x.dtype))
+    clean = b.select(b.isnan(x), 0.0, x)
+    clean = b.select(clean > inside, inside, b.select(clean < low, low, clean))
+    result = clean.astype(dtype)
+    return result if representable else b.select(x >= high, info.max, result)
+
+
+def _round_to_odd(x: Value) -> Value:
+    """f64 to f32 so that a second rounding, to at most 22 bits, is that of x (Boldo 2008)."""
+    i = x.view(I64)
+    low = (1 << 29) - 1
+    sticky = x.b.select((i & low).eq(0), 0, x.b.like(i, 1 << 29))
+    return ((i & ~low) | sticky).view(F64).astype(F32)
+
+
+def _to_f32_for_rounding(b: Builder, x: Value) -> Value:
+    if x.dtype == F64:
+        return elementwise(b, lambda _, v: _round_to_odd(v), [x], [F32])[0]
+    return x.astype(F32)
+
+
+def _encode(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """f32 to fp8 by its bits, to nearest even."""
+    form = FLOAT8[dtype]
+    u = x.view(U32)
+    sign = (u >> 24) & 0x80
+    size = u & 0x7FFFFFFF
+    drop = 23 - form.mantissa
+    # normal: add just under half, plus the bit that makes ties even; then move the bias
+    even = (size >> drop) & 1
+    rebias = (127 - form.bias) << form.mantissa
+    normal = ((size + ((1 << (drop - 1)) - 1) + even) >> drop) - rebias
+    # below the smallest normal: adding 2^k leaves the rounded multiple of the denormal in the
+    # low bits of the sum
+    anchor = np.float32(2.0 ** (1 - form.bias - form.mantissa + 23))
+    denormal = (size.view(F32) + float(anchor)).view(U32) - int(anchor.view(np.uint32))
+    smallest = int(np.float32(2.0 ** (1 - form.bias)).view(np.uint32))
+    code = b.select(size < smallest, denormal, normal)
+    over = form.nan if form.infinity is None else form.infinity
+    # the encoded normal number exceeds the largest code exactly on overflow (size is not tiny)
+    beyond = b.binary("and", size >= smallest, normal > form.largest)
+    code = b.select(beyond, over, code)
+    code = b.select(size > 0x7F800000, form.nan, code)
+    if form.one_zero:
+        plain = b.binary("or", code.eq(0), code.eq(0x80))
+        code = b.select(plain, code, code | sign)
+    else:
+        code = code | sign
+    return code.astype(U8).view(dtype)
+
+
+def _decode(b: Builder, x: Value) -> Value:
+    """fp8 to f32 by its bits, exactly."""
+    form = FLOAT8[x.dtype]
+    code = x.view(U8).astype(U32)
+    sign, size = (code & 0x80) << 24, code & 0x7F
+    normal = ((size << (23 - form.mantissa)) + ((127 - form.bias) << 23)).view(F32)
+    denormal = size.view(I32).astype(F32) * 2.0 ** (1 - form.bias - form.mantissa)
+    value = b.select(size < (1 << form.mantissa), denormal, normal)
+    if form.one_zero:
+        value = b.select(code.eq(form.nan), np.nan, value)
+    else:
+        if form.infinity is not None:
+            value = b.select(size.eq(form.infinity), np.inf, value)
+        first_nan = form.nan if form.infinity is None else form.infinity + 1
+        value = b.select(size >= first_nan, np.nan, value)
+    return (value.view(U32) | sign).view(F32)

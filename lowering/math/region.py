@@ -1,0 +1,168 @@
+"""Writes a decomposition as the body of one `linalg.generic`, instead of many StableHLO ops.
+
+Why: IREE fuses long chains of StableHLO ops whose values are used several times only in part
+(a range reduction fell into three dispatches, with its intermediates in memory), and legalizing
+fifty tensor ops costs compile time.  As one generic a function is one node: it fuses as a whole,
+its constants are scalars (so the body does not depend on the shape), and fused multiply-add is
+available.  `BodyBuilder` is a Builder whose values are rank 0 and whose ops are arith and math
+ops, so the same decomposition runs under both; `Builder.bodies = False` keeps plain StableHLO,
+for export.  Start at `elementwise`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Dtype, Value
+
+_ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
+    "add": ("arith.addf", "arith.addi", "arith.addi"),
+    "subtract": ("arith.subf", "arith.subi", "arith.subi"),
+    "multiply": ("arith.mulf", "arith.muli", "arith.muli"),
+    "divide": ("arith.divf", "arith.divsi", "arith.divui"),
+    "remainder": ("arith.remf", "arith.remsi", "arith.remui"),
+    "maximum": ("arith.maximumf", "arith.maxsi", "arith.maxui"),
+    "minimum": ("arith.minimumf", "arith.minsi", "arith.minui"),
+    "and": ("", "arith.andi", "arith.andi"),
+    "or": ("", "arith.ori", "arith.ori"),
+    "xor": ("", "arith.xori", "arith.xori"),
+    "shift_left": ("", "arith.shli", "arith.shli"),
+    "shift_right_logical": ("", "arith.shrui", "arith.shrui"),
+    "shift_right_arithmetic": ("", "arith.shrsi", "arith.shrsi"),
+    "select": ("arith.select",) * 3,
+    "negate": ("arith.negf", "", ""),
+    "abs": ("math.absf", "math.absi", ""),
+    "floor": ("math.floor", "", ""),
+    "ceil": ("math.ceil", "", ""),
+    "round_nearest_even": ("math.roundeven", "", ""),
+    "sqrt": ("math.sqrt", "", ""),
+    "exponential": ("math.exp", "", ""),
+    "log": ("math.log", "", ""),
+    "bitcast_convert": ("arith.bitcast",) * 3,
+}
+_FLOAT_PREDICATES = {"EQ": 1, "GT": 2, "GE": 3, "LT": 4, "LE": 5, "NE": 13}
+_SIGNED_PREDICATES = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
+_UNSIGNED_PREDICATES = {"EQ": 0, "NE": 1, "LT": 6, "LE": 7, "GT": 8, "GE": 9}
+
+
+def _kind(dtype: Dtype) -> int:
+    """Column of _ARITH: 0 float, 1 signed, 2 unsigned and bool (ml_dtypes' floats are kind V)."""
+    return {"i": 1, "u": 2, "b": 2}.get(dtype.kind, 0)
+
+
+def _scalar_type(dtype: Dtype) -> Any:
+    return mlir.ir().Type.parse(mlir.element_name(dtype).removeprefix("u"), mlir.context())
+
+
+class BodyBuilder(Builder):
+    """Emits arith and math ops on scalars; integers are signless, the Value knows the sign."""
+
+    def __init__(self, f64_ok: bool) -> None:
+        super().__init__(f64_ok, bodies=False)
+
+    def _make(self, name: str, operands: Sequence[Value], dtype: Dtype,
+              attributes: dict[str, Any] | None = None) -> Value:
+        op = mlir.ir().Operation.create(
+            name, results=[_scalar_type(dtype)], operands=[v.ir for v in operands],
+            attributes=attributes)
+        return Value(self, op.results[0], (), dtype)
+
+    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+             attributes: dict[str, str] | None = None) -> Value:
+        assert shape == ()
+        return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
+
+    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+        ir, dtype = mlir.ir(), np.dtype(dtype)
+        a = np.asarray(value).astype(dtype)
+        bits = int(a.view(f"u{dtype.itemsize}"))
+        kind = _scalar_type(dtype)
+        text = "true" if dtype == bool and a else "false" if dtype == bool else f"0x{bits:X}"
+        return self._make("arith.constant", [], dtype,
+                          {"value": ir.Attribute.parse(f"{text} : {kind}" if dtype != bool
+                                                       else text)})
+
+    def compare(self, direction: str, x: Value | Any, y: Value | Any) -> Value:
+        x, y = self.match(x, y)
+        table = (_FLOAT_PREDICATES, _SIGNED_PREDICATES, _UNSIGNED_PREDICATES)[_kind(x.dtype)]
+        predicate = mlir.ir().Attribute.parse(f"{table[direction]} : i64")
+        name = "arith.cmpf" if _kind(x.dtype) == 0 else "arith.cmpi"
+        return self._make(name, [x, y], np.dtype(bool), {"predicate": predicate})
+
+    def unary(self, name: str, x: Value) -> Value:
+        if name == "not":
+            ones = True if x.dtype == bool else -1
+            return self.binary("xor", x, self.splat(np.array(ones).astype(x.dtype), (), x.dtype))
+        if name == "negate" and _kind(x.dtype):
+            return self.binary("subtract", self.splat(0, (), x.dtype), x)
+        return self.emit(name, [x], (), x.dtype)
+
+    def convert(self, x: Value, dtype: Dtype) -> Value:
+        if x.dtype == dtype:
+            return x
+        source, target = _kind(x.dtype), _kind(dtype)
+        if source == 0 and target == 0:
+            name = "arith.extf" if dtype.itemsize > x.dtype.itemsize else "arith.truncf"
+        elif source == 0:
+            name = "arith.fptosi" if target == 1 else "arith.fptoui"
+        elif target == 0:
+            name = "arith.sitofp" if source == 1 else "arith.uitofp"
+        elif dtype.itemsize > x.dtype.itemsize or x.dtype == bool:
+            name = "arith.extsi" if source == 1 else "arith.extui"
+        elif dtype.itemsize < x.dtype.itemsize:
+            name = "arith.trunci"
+        else:
+            return Value(self, x.ir, (), dtype)
+        return self._make(name, [x], dtype)
+
+    def bitcast(self, x: Value, dtype: Dtype) -> Value:
+        if _kind(x.dtype) and _kind(dtype):
+            return Value(self, x.ir, (), dtype)
+        return super().bitcast(x, dtype)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """x*y + z, rounded once."""
+        return self._make("math.fma", [x, y, z], x.dtype)
+
+
+def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operands: Sequence[Value],
+                results: Sequence[Dtype]) -> list[Value]:
+    """body(builder, *operands) as one linalg.generic over operands of one shape.
+
+    Operands and results must be floats (StableHLO's unsigned types do not enter linalg).
+    """
+    if isinstance(b, BodyBuilder) or not b.bodies:
+        out = body(b, *operands)
+        return [out] if isinstance(out, Value) else list(out)
+    ir, shape = mlir.ir(), operands[0].shape
+    rank = len(shape)
+    dims = ", ".join(f"d{i}" for i in range(rank))
+    identity = f"affine_map<({dims}) -> ({dims})>"
+    count = len(operands) + len(results)
+    empties = [ir.Operation.create("tensor.empty", results=[mlir.tensor_type(shape, d)])
+               for d in results]
+    op = ir.Operation.create(
+        "linalg.generic",
+        results=[mlir.tensor_type(shape, d) for d in results],
+        operands=[v.ir for v in operands] + [e.results[0] for e in empties],
+        attributes={
+            "indexing_maps": ir.Attribute.parse(f"[{', '.join([identity] * count)}]"),
+            "iterator_types": ir.Attribute.parse(
+                f"[{', '.join(['#linalg.iterator_type<parallel>'] * rank)}]"),
+            "operandSegmentSizes": ir.Attribute.parse(
+                f"array<i32: {len(operands)}, {len(results)}>"),
+        },
+        regions=1)
+    types = [_scalar_type(d) for d in [v.dtype for v in operands] + list(results)]
+    loc = ir.Location.current
+    block = op.regions[0].blocks.append(*types, arg_locs=[loc] * len(types))
+    with ir.InsertionPoint(block):
+        inner = BodyBuilder(b.f64_ok)
+        out = body(inner, *[Value(inner, a, (), v.dtype)
+                            for a, v in zip(block.arguments, operands)])
+        out = [out] if isinstance(out, Value) else list(out)
+        assert [o.dtype for o in out] == list(results), (out, results)
+        ir.Operation.create("linalg.yield", operands=[o.ir for o in out])
+    return [Value(b, r, shape, d) for r, d in zip(op.results, results)]
