@@ -1,0 +1,25 @@
+"""calque.runtime: run compiled programs; needs numpy, ml_dtypes and iree.runtime, no compiler.
+
+Module map: errors (what can go wrong), dtypes (NumPy's names and IREE's), device (CPU: two queues
+over one memory; CUDA, Vulkan), buffer (memory + fence + donation), executable (load once, call
+inline or queued), aot (load a self-describing .vmfb and call it by name).
+Start reading at executable.py.
+"""
+from __future__ import annotations
+
+if __name__ != "calque.runtime":
+    raise ImportError(
+        "this folder is the package calque.runtime; run Python from another folder and "
+        "`import calque.runtime`.")
+
+from calque.runtime.aot import Artifact, load
+from calque.runtime.buffer import Buffer, dlpack_capsule, from_dlpack
+from calque.runtime.device import Device, default_device, devices, set_cpu_device_count
+from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError
+from calque.runtime.executable import Executable, Module
+
+__all__ = [
+    "Artifact", "ArtifactError", "Buffer", "DeletedBufferError", "Device", "DeviceError",
+    "Executable", "Module", "default_device", "devices", "dlpack_capsule", "from_dlpack", "load",
+    "set_cpu_device_count",
+]

@@ -1,0 +1,255 @@
+"""The disk cache of compiled programs, on by default.
+
+`compile_cached` is `compile_module` with a memory.  The key covers everything that decides the
+bytes: the module, every flag, the compiler's version, linked objects, and calque's own lowering.
+Entries are written to a temporary file and renamed, and carry a checksum: concurrent processes,
+kills and damaged files cost a compile, never a wrong program.  A cache that cannot be written is
+silently slow (one warning).  CALQUE_CACHE=0 switches it off; CALQUE_CACHE_DIR, CALQUE_CACHE_SIZE.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from calque.lowering.compile import all_flags, compile_module, compiler_version
+from calque.lowering.targets import Target
+
+_MAGIC = b"CALQUE01"
+_HEADER = len(_MAGIC) + 32
+_SUFFIX = ".vmfb"
+_DEFAULT_SIZE = 2 << 30
+_PRUNE_EVERY = 64  # writes of this process between two looks at the folder's size
+_STALE_S = 3600.0  # a temporary file this old belongs to a process that was killed
+_OBJECT = re.compile(rb'path = "([^"]+)"')
+
+_state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What the cache holds, and how it served this process."""
+
+    directory: str
+    enabled: bool
+    entries: int
+    bytes: int
+    limit: int
+    hits: int
+    misses: int
+
+
+def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...] = (), *,
+                   reason: str = "") -> bytes:
+    """`compile_module(source, target, options)`, from the disk where it was compiled before.
+
+    `reason` says why a program is compiled; CALQUE_LOG=compile prints it.
+    """
+    module = source.encode() if isinstance(source, str) else source
+    start = time.perf_counter()
+    path = None if _disabled() else cache_directory() / _file_name(module, target, options)
+    program = None if path is None else _read(path)
+    hit = program is not None
+    if program is None:
+        program = compile_module(module, target, options)
+        if path is not None:
+            _write(path, program)
+    _state["hits" if hit else "misses"] += 1
+    if "compile" in os.environ.get("CALQUE_LOG", ""):
+        _log(hit, reason, (time.perf_counter() - start) * 1e3, target, len(program))
+    return program
+
+
+def cache_directory() -> Path:
+    """Where entries live: $CALQUE_CACHE_DIR, else ~/.cache/calque."""
+    named = os.environ.get("CALQUE_CACHE_DIR")
+    if named:
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "calque"
+    except RuntimeError:  # no home directory
+        return Path(tempfile.gettempdir()) / "calque-cache"
+
+
+def cache_info() -> CacheInfo:
+    """Size, place and service of the cache."""
+    files = _entries()
+    return CacheInfo(str(cache_directory()), not _disabled(), len(files),
+                     sum(size for _, size, _ in files), _limit(), _state["hits"],
+                     _state["misses"])
+
+
+def clear_disk_cache() -> int:
+    """Delete every entry; the number deleted."""
+    entries = _entries()
+    for path, _, _ in entries:
+        _unlink(path)
+    return len(entries)
+
+
+# ---- keys
+
+def cache_key(module: bytes, target: Target, options: tuple[str, ...] = ()) -> str:
+    """The key of a compile: sha256 of everything that decides its bytes."""
+    digest = hashlib.sha256()
+    parts = [_MAGIC, compiler_version().encode(), lowering_version().encode()]
+    parts += [flag.encode() for flag in all_flags(target, options)]
+    parts += _linked_objects(module)
+    parts.append(module)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+@functools.cache
+def lowering_version() -> str:
+    """Content hash of the lowering package's sources (read once, 1-2 ms)."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".mlir", ".c", ".h", ".o", ".bc") and path.is_file():
+            digest.update(str(path.relative_to(folder)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _linked_objects(module: bytes) -> list[bytes]:
+    """Contents of the object files that the module names (`hal.executable.objects`)."""
+    if b"hal.executable.object" not in module:
+        return []
+    hashes = []
+    for name in sorted(set(_OBJECT.findall(module))):
+        try:
+            hashes.append(hashlib.sha256(Path(os.fsdecode(name)).read_bytes()).digest())
+        except OSError:
+            hashes.append(name)
+    return hashes
+
+
+def _file_name(module: bytes, target: Target, options: tuple[str, ...]) -> str:
+    return cache_key(module, target, options) + _SUFFIX
+
+
+# ---- files
+
+def _read(path: Path) -> bytes | None:
+    """The program in an entry, or None; a damaged entry is deleted."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    body = data[_HEADER:]
+    if data[:len(_MAGIC)] == _MAGIC and hashlib.sha256(body).digest() == data[len(_MAGIC):_HEADER]:
+        try:
+            os.utime(path)  # the least recently used entry goes first when space is short
+        except OSError:
+            pass
+        return body
+    _unlink(path)
+    return None
+
+
+def _write(path: Path, program: bytes) -> None:
+    part = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix="part-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(_MAGIC + hashlib.sha256(program).digest())
+            file.write(program)
+        os.replace(part, path)
+    except OSError as error:
+        if part is not None:
+            _unlink(Path(part))
+        _warn(f"calque cannot write its compile cache ({error}); programs are compiled again in "
+              "every process.\n  Fix: set CALQUE_CACHE_DIR to a writable folder with free space, "
+              "or CALQUE_CACHE=0 to do without.")
+        return
+    _state["writes"] += 1
+    if _state["writes"] % _PRUNE_EVERY == 1:
+        _prune()
+
+
+def _prune() -> None:
+    """Delete leftovers of killed processes and, above the limit, the least recently used."""
+    now = time.time()
+    try:
+        for part in cache_directory().glob("part-*"):
+            if now - part.stat().st_mtime > _STALE_S:
+                _unlink(part)
+    except OSError:
+        pass
+    entries = sorted(_entries(), key=lambda entry: entry[2])
+    total = sum(size for _, size, _ in entries)
+    limit = _limit()
+    if total <= limit:
+        return
+    for path, size, _ in entries:
+        _unlink(path)
+        total -= size
+        if total <= 0.8 * limit:  # some slack, so that the next write does not prune again
+            return
+
+
+def _entries() -> list[tuple[Path, int, float]]:
+    found = []
+    try:
+        for entry in os.scandir(cache_directory()):
+            if entry.name.endswith(_SUFFIX):
+                status = entry.stat()
+                found.append((Path(entry.path), status.st_size, status.st_mtime))
+    except OSError:
+        pass
+    return found
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass
+
+
+# ---- settings and talk
+
+def _disabled() -> bool:
+    return os.environ.get("CALQUE_CACHE", "1").lower() in ("0", "off", "false", "no")
+
+
+def _limit() -> int:
+    text = os.environ.get("CALQUE_CACHE_SIZE", "")
+    try:
+        return parse_size(text) if text else _DEFAULT_SIZE
+    except ValueError:
+        _warn(f"CALQUE_CACHE_SIZE={text!r} is not a size.\n  Fix: write 500M, 2G or a number.")
+        return _DEFAULT_SIZE
+
+
+def parse_size(text: str) -> int:
+    """Bytes of '2G', '500M', '64K' or a plain number."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    cleaned = text.strip().upper().removesuffix("B").removesuffix("I")
+    if cleaned and cleaned[-1] in units:
+        return int(float(cleaned[:-1]) * units[cleaned[-1]])
+    return int(cleaned)
+
+
+def _warn(message: str) -> None:
+    if not _state["warned"]:
+        _state["warned"] = 1
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _log(hit: bool, reason: str, milliseconds: float, target: Target, size: int) -> None:
+    what = "disk hit" if hit else "compiled"
+    print(f"calque: {what} in {milliseconds:.1f} ms for {target.name} ({size} bytes)"
+          + (f": {reason}" if reason else ""), file=sys.stderr)

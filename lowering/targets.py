@@ -1,0 +1,197 @@
+"""Targets: what a program is compiled for, as a frozen record that fixes the code generated.
+
+`parse_target("cpu:x86-64-v3")` reads the names the CLI and `jit` take.  "cpu" and "host" are this
+machine, resolved to LLVM's CPU name and an explicit feature list, so that a cached artifact says
+what it needs.  An unknown CPU or Vulkan name makes the compiler abort the process, so only names
+from the tables get through.  Start reading at `parse_target`.
+"""
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
+               "x86-64": "x86_64", "aarch64": "aarch64"}
+_TRIPLES = {"x86_64": "x86_64-unknown-unknown-eabi-elf",
+            "aarch64": "aarch64-unknown-unknown-eabi-elf"}
+_CUDA = ("sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_120")
+_CUDA_REFUSED = ("sm_90", "sm_90a", "h100", "h200", "hopper")
+_VULKAN_PROFILES = ("lavapipe", "vp_android_baseline_2022", "adreno", "valhall", "valhall4",
+                    "ampere", "turing", "ada", "rdna1", "rdna2", "rdna3", "rdna4")
+
+# Built from what lavapipe reports about itself: IREE's default target compiles for features it
+# lacks (subgroups of 32 and more) and results are silently wrong.
+_LAVAPIPE = (
+    '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
+    '{iree_codegen.target_info = #iree_gpu.target<arch = "lavapipe", features = '
+    '"spirv:v1.6,cap:Shader", wgp = <compute = fp64|fp32|fp16|int64|int32|int16|int8, '
+    'storage = b64|b32|b16|b8, subgroup = none, subgroup_size_choices = [8], '
+    'max_workgroup_sizes = [1024, 1024, 1024], max_thread_count_per_workgroup = 1024, '
+    'max_workgroup_memory_bytes = 32768, max_workgroup_counts = [65535, 65535, 65535]>>}>]>')
+
+_TARGET_TEXT = re.compile(r'cpu = "([^"]*)", cpu_features = "([^"]*)"')
+
+
+class TargetError(ValueError):
+    """The name of a target is unknown, or IREE cannot compile for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to compile for.
+
+    Attributes:
+      backend: 'llvm-cpu', 'cuda' or 'vulkan-spirv'.
+      name: canonical name; `parse_target(name)` gives this record again ('cpu' on this machine).
+      cpu: LLVM's CPU name; features: what the code may use beyond it (without '+'); absent: what
+        that CPU has and this machine (a virtual one, say) hides; arch: x86_64 or aarch64.
+      sm: the CUDA architecture.  spirv: a Vulkan profile, or a device target attribute's text.
+    """
+
+    backend: str
+    name: str
+    cpu: str = ""
+    features: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    arch: str = ""
+    sm: str = ""
+    spirv: str = ""
+
+    def flags(self) -> tuple[str, ...]:
+        """The compiler flags that select this target."""
+        if self.backend == "cuda":
+            return ("--iree-hal-target-device=cuda", f"--iree-cuda-target={self.sm}")
+        if self.backend == "vulkan-spirv":
+            if self.spirv.startswith("#"):
+                return (f"--iree-hal-target-device={self.spirv}",)
+            return ("--iree-hal-target-device=vulkan", f"--iree-vulkan-target={self.spirv}")
+        flags = ["--iree-hal-target-device=local",
+                 "--iree-hal-local-target-device-backends=llvm-cpu",
+                 f"--iree-llvmcpu-target-triple={_TRIPLES[self.arch]}",
+                 f"--iree-llvmcpu-target-cpu={self.cpu}"]
+        features = [f"+{f}" for f in self.features] + [f"-{f}" for f in self.absent]
+        if features:
+            flags.append("--iree-llvmcpu-target-cpu-features=" + ",".join(features))
+        return tuple(flags)
+
+    @property
+    def platform(self) -> str:
+        """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
+        return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]
+
+    def record(self) -> dict[str, object]:
+        """What an artifact says about its target (the "target" entry of calque.signature)."""
+        entries = {"backend": self.backend, "name": self.name, "arch": self.arch, "cpu": self.cpu,
+                   "features": list(self.features), "sm": self.sm, "spirv": self.spirv}
+        return {key: value for key, value in entries.items() if value}
+
+
+def valid_targets() -> tuple[str, ...]:
+    """Every name that `parse_target` takes."""
+    return ("cpu", "host", "cpu:host", *(f"cpu:{c}" for c in _CPU_LEVELS),
+            *(f"cuda:{s}" for s in _CUDA), *(f"vulkan:{p}" for p in _VULKAN_PROFILES))
+
+
+def parse_target(name: str | Target) -> Target:
+    """The Target of a name such as 'cpu', 'cpu:x86-64-v3', 'cuda:sm_80', 'vulkan:lavapipe'."""
+    if isinstance(name, Target):
+        return name
+    kind, _, rest = name.strip().partition(":")
+    if kind == "host" and not rest or kind == "cpu" and rest in ("", "host"):
+        return host_target()
+    if kind == "cpu" and rest in _CPU_LEVELS:
+        arch = _CPU_LEVELS[rest]
+        # AArch64 has no level names; "generic" is the baseline with NEON.
+        cpu = "generic" if arch == "aarch64" else rest
+        return Target("llvm-cpu", f"cpu:{rest}", cpu=cpu, arch=arch,
+                      features=_level_features(rest))
+    if kind in ("cuda", "gpu"):
+        return _cuda(name, rest or "sm_80")
+    if kind == "vulkan" and rest == "lavapipe":
+        return Target("vulkan-spirv", "vulkan:lavapipe", spirv=_LAVAPIPE)
+    if kind == "vulkan" and rest in _VULKAN_PROFILES:
+        return Target("vulkan-spirv", f"vulkan:{rest}", spirv=rest)
+    raise TargetError(
+        f"unknown target {name!r}.\n  Fix: choose one of {', '.join(valid_targets())}.")
+
+
+def _cuda(name: str, sm: str) -> Target:
+    if sm in _CUDA_REFUSED:
+        raise TargetError(
+            f"target {name!r}: IREE 3.13 does not compile for {sm}.\n"
+            f"  Fix: use cuda:sm_80 or cuda:sm_89; the artifact holds PTX, which the driver of a "
+            f"newer GPU compiles when it is loaded.")
+    if sm not in _CUDA:
+        raise TargetError(
+            f"unknown target {name!r}.\n  Fix: choose one of "
+            f"{', '.join(f'cuda:{s}' for s in _CUDA)}.")
+    return Target("cuda", f"cuda:{sm}", sm=sm)
+
+
+# What each x86-64 level promises (the psABI's table), in LLVM's spelling.
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+
+def _level_features(level: str) -> tuple[str, ...]:
+    return {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}.get(level, ())
+
+
+@functools.cache
+def host_target() -> Target:
+    """This machine's CPU, by LLVM's own name and feature list (asked once per boot and user)."""
+    arch = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    if arch not in _TRIPLES:
+        raise TargetError(f"no code generation for this machine's architecture, {arch}.\n"
+                          "  Fix: name a target, one of " + ", ".join(valid_targets()))
+    memory = _host_record_path()
+    try:
+        saved = json.loads(memory.read_text())
+        cpu, features, absent = (str(saved["cpu"]), tuple(map(str, saved["features"])),
+                                 tuple(map(str, saved["absent"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        cpu, features, absent = _ask_compiler()
+        _save(memory, json.dumps({"cpu": cpu, "features": features, "absent": absent}))
+    return Target("llvm-cpu", "cpu", cpu=cpu, features=features, absent=absent, arch=arch)
+
+
+def _ask_compiler() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """LLVM's answer to `host`, read from the target attribute of a trivial module (~60 ms)."""
+    from calque.lowering.compile import run_compiler
+    text = run_compiler(
+        b"func.func @f(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }",
+        ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
+         "--iree-llvmcpu-target-cpu=host"), "executable-targets")
+    found = _TARGET_TEXT.search(text.decode())
+    if found is None:
+        return ("generic", (), ())
+    # First what LLVM's model of this CPU has, then what the machine itself reports, '+' and '-'.
+    entries = found.group(2).split(",")
+    off = {e[1:] for e in entries if e.startswith("-")}
+    on = {e[1:] for e in entries if e.startswith("+")} - {"64bit"}
+    return (found.group(1), tuple(sorted(on - off)), tuple(sorted(on & off)))
+
+
+def _host_record_path() -> Path:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = platform.node()
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"calque-host-{user}-{boot}.json"
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        part = path.with_name(f"{path.name}.{os.getpid()}")
+        part.write_text(text)
+        part.replace(path)
+    except OSError:
+        pass  # asked again next time

@@ -1,0 +1,298 @@
+"""Artifacts: .vmfb files that say what is in them, loaded and called by name without a compiler.
+
+Every exported function carries a JSON record in its reflection ("calque.signature"): names, shapes,
+dtypes, donation, the target's CPU features, versions, pytree structures.  `load` reads the records
+and checks the machine; a call checks arity, dtypes and shapes, so that a mistake is a sentence and
+not a crash.  The record's format is `parse_record`; the C++ runtime reads the same one.
+"""
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import iree.runtime as rt
+import ml_dtypes
+import numpy as np
+
+from calque.runtime.buffer import Buffer
+from calque.runtime.device import Device, default_device, vm_instance
+from calque.runtime.errors import ArtifactError, explain
+from calque.runtime.executable import Executable, Module, load_error
+
+RECORD_KEY = "calque.signature"
+RECORD_VERSION = 1
+
+Dim = int | str  # a string names a dimension that is known at the call only
+
+# LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo where they
+# differ.  Features not listed (clflushopt, fsgsbase, ...) are never chosen by the code generator.
+_SAME = ("aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma",
+         "avx512vbmi", "avx512vl", "bmi1", "bmi2", "cx16", "f16c", "fma", "fma4", "gfni", "movbe",
+         "popcnt", "sse2", "ssse3", "sse4a", "vaes", "vpclmulqdq", "xop", "asimd", "sve", "sve2")
+_CPUINFO_NAMES = {name: name for name in _SAME} | {
+    "avx512bf16": "avx512_bf16", "avx512bitalg": "avx512_bitalg", "avx512fp16": "avx512_fp16",
+    "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni",
+    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
+    "amx-bf16": "amx_bf16", "amx-int8": "amx_int8", "amx-tile": "amx_tile", "bmi": "bmi1",
+    "lzcnt": "abm", "pclmul": "pclmulqdq", "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
+    "sse4.1": "sse4_1", "sse4.2": "sse4_2", "neon": "asimd", "dotprod": "asimddp",
+    "i8mm": "i8mm", "bf16": "bf16", "fullfp16": "asimdhp",
+}
+_ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
+_BACKENDS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRecord:
+    """One argument or result: its path in the pytree, dtype, and shape (a string: a named size)."""
+
+    path: str
+    shape: tuple[Dim, ...]
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(str(d) for d in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRecord:
+    """What an artifact says about one of its functions."""
+
+    name: str
+    args: tuple[ArgumentRecord, ...]
+    results: tuple[ArgumentRecord, ...]
+    donated: tuple[int, ...]
+    target: Mapping[str, Any]
+    versions: Mapping[str, str]
+    in_tree: Any = None
+    out_tree: Any = None
+    small: bool = False
+
+    def signature(self) -> str:
+        """The function in one line: f(x: float32[8,128]) -> float32[8]."""
+        args = ", ".join(f"{a.path}: {a}" for a in self.args)
+        results = ", ".join(str(r) for r in self.results)
+        return f"{self.name}({args}) -> {results}"
+
+
+def parse_record(text: str) -> FunctionRecord:
+    """The FunctionRecord of a JSON text; ArtifactError if it is not one of ours."""
+    try:
+        raw = json.loads(text)
+        version = raw["version"]
+        if version != RECORD_VERSION:
+            raise ArtifactError(explain(
+                f"the artifact describes itself in format {version}; this runtime reads format "
+                f"{RECORD_VERSION}.", "", "use the calque that wrote it, or compile again."))
+        return FunctionRecord(
+            raw["name"], _arguments(raw["args"]), _arguments(raw["results"]),
+            tuple(int(i) for i in raw.get("donated", ())),
+            MappingProxyType(dict(raw.get("target", {}))),
+            MappingProxyType(dict(raw.get("versions", {}))),
+            raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(explain(
+            f"the artifact's description of a function cannot be read: {error!r}.", "",
+            "compile it again; the file was written by something else or is damaged.")) from error
+
+
+def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
+    return tuple(ArgumentRecord(
+        str(a["path"]), tuple(d if isinstance(d, str) else int(d) for d in a["shape"]),
+        dtype_from_name(a["dtype"])) for a in raw)
+
+
+def dtype_from_name(name: str) -> np.dtype[Any]:
+    """The dtype of a record's name; ml_dtypes' names included."""
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+class Artifact:
+    """A loaded .vmfb: `artifact["name"](*arrays)`, or `artifact.name(*arrays)`.
+
+    Attributes:
+      functions: name -> FunctionRecord.
+      device: where its functions run.
+    """
+
+    def __init__(self, vmfb: bytes, device: Device, source: str) -> None:
+        self.device = device
+        self.source = source
+        self.functions: Mapping[str, FunctionRecord] = MappingProxyType(_read_records(vmfb, source))
+        for record in self.functions.values():
+            check_target(record.target, device, source)
+        module = Module(vmfb)
+        self._calls = {name: ArtifactFunction(record, module, device)
+                       for name, record in self.functions.items()}
+
+    def __getitem__(self, name: str) -> ArtifactFunction:
+        try:
+            return self._calls[name]
+        except KeyError:
+            raise ArtifactError(explain(
+                f"no function {name!r} in this artifact; it has {', '.join(self._calls)}.",
+                self.source, "name one of those.")) from None
+
+    def __getattr__(self, name: str) -> ArtifactFunction:
+        if not name.startswith("_") and name in self._calls:
+            return self._calls[name]
+        raise AttributeError(f"no function {name!r} in {self!r}")
+
+    def __repr__(self) -> str:
+        functions = ", ".join(r.signature() for r in self.functions.values())
+        return f"Artifact({self.source}: {functions})"
+
+
+class ArtifactFunction:
+    """One function of an artifact; arguments are NumPy arrays, scalars or Buffers, in order."""
+
+    def __init__(self, record: FunctionRecord, module: Module, device: Device) -> None:
+        self.record = record
+        self.device = device
+        static = all(isinstance(d, int) for r in record.results for d in r.shape)
+        specs: Any = [(r.shape, r.dtype) for r in record.results] if static else None
+        self._executable = Executable(
+            module, device, record.name, small=record.small,
+            result_specs=specs, donated=record.donated)
+
+    def __call__(self, *args: Any) -> list[Buffer]:
+        """Run the function; the results come back at once and may be pending."""
+        record = self.record
+        if len(args) != len(record.args):
+            raise TypeError(explain(
+                f"{record.name}() takes {len(record.args)} arguments, got {len(args)}.",
+                record.signature(), "pass " + ", ".join(a.path for a in record.args) + "."))
+        sizes: dict[str, int] = {}
+        buffers = [self._buffer(i, expected, given, sizes)
+                   for i, (expected, given) in enumerate(zip(record.args, args, strict=True))]
+        outputs: list[Buffer] = self._executable(buffers)
+        for output, expected in zip(outputs, record.results, strict=True):
+            output.dtype = expected.dtype  # programs return signless integers
+        return outputs
+
+    def _buffer(self, position: int, expected: ArgumentRecord, given: Any,
+                sizes: dict[str, int]) -> Buffer:
+        if isinstance(given, int | float | complex | bool):  # Python's scalars have no dtype
+            given = np.asarray(given, expected.dtype)
+        value = given if isinstance(given, Buffer) else np.asarray(given)
+        where = f"{self.record.name}; argument {position} is {expected.path}"
+        if value.dtype != expected.dtype:
+            raise TypeError(explain(
+                f"{expected.path} must be {expected}, got dtype {value.dtype}.", where,
+                f"pass {expected.path}.astype({str(expected.dtype)!r})."))
+        if not _fits(value.shape, expected.shape, sizes):
+            known = f" with {sizes}" if sizes else ""
+            raise ValueError(explain(
+                f"{expected.path} must be {expected}{known}, got shape {tuple(value.shape)}.",
+                where, "pass an array of that shape, or compile the function for this one."))
+        return value if isinstance(value, Buffer) else Buffer.from_numpy(value, self.device)
+
+    def __repr__(self) -> str:
+        return f"<artifact function {self.record.signature()}>"
+
+
+def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]) -> bool:
+    """Does a shape fit?  A named size takes its value where it is met first."""
+    return len(shape) == len(expected) and all(
+        size == (sizes.setdefault(dim, size) if isinstance(dim, str) else dim)
+        for size, dim in zip(shape, expected, strict=True))
+
+
+def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -> Artifact:
+    """Load a self-describing .vmfb (a path or its bytes) for a device (default: the CPU).
+
+    Raises:
+      ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
+    """
+    device = device or default_device()
+    if isinstance(source, bytes):
+        return Artifact(source, device, f"{len(source)} bytes")
+    path = Path(source)
+    try:
+        return Artifact(path.read_bytes(), device, str(path))
+    except OSError as error:
+        raise ArtifactError(explain(f"cannot read {path}: {error.strerror or error}.", "",
+                                    "check the path.")) from error
+
+
+def _read_records(vmfb: bytes, source: str) -> dict[str, FunctionRecord]:
+    if not _looks_like_vmfb(vmfb):
+        raise ArtifactError(explain(
+            "not a .vmfb: the file does not begin as one.", source,
+            "give a file written by `calque compile`."))
+    try:
+        module = rt.VmModule.copy_buffer(vm_instance(), vmfb)
+    except Exception as error:  # IREE maps its status codes to many classes
+        raise load_error(error) from error
+    records = {}
+    for name in module.function_names:
+        function = module.lookup_function(name)
+        text = None if function is None else function.reflection.get(RECORD_KEY)
+        if text:
+            record = parse_record(text)
+            records[record.name] = record
+    if not records:
+        raise ArtifactError(explain(
+            "the .vmfb does not describe itself (no function has a calque.signature).", source,
+            "compile it with `calque compile` or calque.export; other .vmfb files can be run with "
+            "iree.runtime."))
+    return records
+
+
+def _looks_like_vmfb(vmfb: bytes) -> bool:
+    # A zip whose first member is the module, or the bare flatbuffer with its identifier.
+    return (vmfb[:4] == b"PK\x03\x04" and b"module.fb" in vmfb[:64]) or b"IREE" in vmfb[4:16]
+
+
+# ---- can this machine run it?
+
+def check_target(target: Mapping[str, Any], device: Device, source: str) -> None:
+    """Raise ArtifactError if code compiled for `target` cannot run on `device`."""
+    backend = target.get("backend")
+    if backend is None:
+        return
+    wanted = _BACKENDS.get(backend, backend)
+    if wanted != device.platform:
+        raise ArtifactError(explain(
+            f"the artifact is compiled for {wanted}, and {device} is a {device.platform} device.",
+            source, f"load it with device=devices({wanted!r})[0], or compile it for "
+            f"{device.platform}."))
+    if wanted != "cpu":
+        return
+    arch = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    if target.get("arch", arch) != arch:
+        raise ArtifactError(explain(
+            f"the artifact is compiled for {target['arch']}, this machine is {arch}.", source,
+            f"compile it for this machine (calque compile --target cpu:{arch})."))
+    missing = missing_features(target.get("features", ()), cpu_flags())
+    if missing:
+        raise ArtifactError(explain(
+            f"the artifact needs CPU features that this machine lacks: {', '.join(missing)} "
+            f"(it is compiled for {target.get('cpu', 'another CPU')}).", source,
+            "compile it for an older level (calque compile --target cpu:x86-64-v3, or v2)."))
+
+
+def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str]:
+    """Features that generated code may use and the CPU lacks (none where the CPU is unknown)."""
+    if not present:
+        return []
+    return [f for f in needed if f in _CPUINFO_NAMES and _CPUINFO_NAMES[f] not in present]
+
+
+def cpu_flags() -> frozenset[str]:
+    """The CPU's features as the Linux kernel names them; empty where they cannot be read."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return frozenset(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return frozenset()

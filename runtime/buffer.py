@@ -1,0 +1,396 @@
+"""Buffers: typed memory on a device whose value may still be on its way.
+
+A `Buffer` is an IREE buffer view, its NumPy shape and dtype, and a fence: None when the value is
+there, else the semaphore that reaches 1 when the producer is done.  IREE's queues keep the memory
+of running calls alive, so nothing here has to.  Memory shared by several Buffers or seen by NumPy
+is tracked in `_Sharing`, because only memory nobody else can see may be donated.
+Start reading at `Buffer.from_numpy`, then `numpy`, then `hand_over`.
+"""
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from calque.runtime.device import Device, check_not_forked
+from calque.runtime.dtypes import carrier, dtype_of, element_type
+from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+ALIGNMENT = 64  # generated code uses aligned vector loads; anything less crashes
+_SLICE_NS = 50_000_000  # one wait; between two of them Python can deliver Ctrl-C
+_DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
+_HOST = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
+_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
+_STAGING = rt.BufferUsage.TRANSFER | rt.BufferUsage.MAPPING
+_create_fence = rt.HalFence.create_at
+
+
+class _Sharing:
+    """Who else can see one allocation: other Buffers, and NumPy arrays over its memory."""
+
+    __slots__ = ("arrays", "buffers", "readers")
+
+    def __init__(self) -> None:
+        self.buffers: list[weakref.ref[Buffer]] = []
+        self.readers: list[Any] = []
+        self.arrays: list[weakref.ref[Array]] = []
+
+    def join(self, buffer: Buffer) -> None:
+        self.buffers = [r for r in self.buffers if r() is not None]
+        self.buffers.append(weakref.ref(buffer))
+        self.readers += buffer._readers or []
+        buffer._readers = self.readers
+        buffer._sharing = self
+
+    def expose(self, array: Array) -> None:
+        self.arrays = [r for r in self.arrays if r() is not None]
+        self.arrays.append(weakref.ref(array))
+
+    def has_arrays(self) -> bool:
+        return any(r() is not None for r in self.arrays)
+
+    def has_others(self, buffer: Buffer) -> bool:
+        others = (r() for r in self.buffers)
+        return any(o is not None and o is not buffer and o.view is not None for o in others)
+
+
+class Buffer:
+    """Typed device memory and the fence behind which its value is (see the module's page)."""
+
+    __slots__ = ("__weakref__", "_base", "_readers", "_sharing", "device", "dtype", "fence",
+                 "owned", "shape", "view")
+
+    view: Any  # HalBufferView; None once deleted
+    fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
+    owned: bool
+    _sharing: _Sharing | None
+    _base: weakref.ref[Array] | None
+    _readers: list[Any] | None  # semaphores of queued programs that read the memory
+
+    def __init__(self, view: Any, shape: Shape, dtype: np.dtype[Any], device: Device,
+                 fence: Any = None, owned: bool = True) -> None:
+        self.view = view
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.fence = fence
+        self.owned = owned
+        self._sharing = None
+        self._base = None
+        self._readers = None
+
+    # ---- construction
+
+    @staticmethod
+    def from_numpy(array: Array, device: Device) -> Buffer:
+        """A buffer with a copy of `array` (any strides; the source may change right after)."""
+        array = np.asarray(array)
+        element = element_type(array.dtype)
+        check_not_forked()
+        source = array if array.flags.c_contiguous else array.copy(order="C")
+        source = source.view(carrier(array.dtype))
+        hal = device.sync
+        try:
+            if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
+                raw = source.reshape(-1).view(np.uint8)
+                bytes_view = hal.allocator.allocate_buffer_copy(
+                    _DEVICE_LOCAL, _USAGE, hal, raw, rt.HalElementType.UINT_8)
+                view = rt.HalBufferView(bytes_view.get_buffer(), array.shape, element)
+            else:
+                view = hal.allocator.allocate_buffer_copy(
+                    _DEVICE_LOCAL, _USAGE, hal, source, element)
+        except (RuntimeError, MemoryError) as error:
+            raise device_error(error, f"copying {_describe(array)} to {device}") from error
+        return Buffer(view, array.shape, array.dtype, device)
+
+    @staticmethod
+    def alias_numpy(array: Array, device: Device) -> Buffer:
+        """A buffer over NumPy's own memory where that is possible, else a copy.
+
+        Possible on the CPU for C-contiguous, 64-byte aligned memory.  Read-only memory is welcome:
+        programs write to donated arguments only, and memory that is not ours is never donated.
+        """
+        element = element_type(array.dtype)
+        check_not_forked()
+        if not (device.is_host and array.nbytes and array.flags.c_contiguous
+                and array.ctypes.data % ALIGNMENT == 0):
+            return Buffer.from_numpy(array, device)
+        # DLPack, because import_host_allocation does not keep its source alive; this does, until
+        # the last queued call that reads the memory is over.
+        raw = _writable_bytes(array)
+        memory = device.sync.from_dlpack_capsule(raw.__dlpack__()).get_buffer()
+        view = rt.HalBufferView(memory, array.shape, element)
+        return Buffer(view, array.shape, array.dtype, device, owned=False)
+
+    # ---- state
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the value in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def is_deleted(self) -> bool:
+        """True after `delete()` and after donation."""
+        return self.view is None
+
+    def is_ready(self) -> bool:
+        """True when the value is there (False for one whose computation failed)."""
+        fence = self.fence
+        if fence is None:
+            return True
+        try:
+            if fence.query() < 1:
+                return False
+        except RuntimeError:
+            return False
+        self.fence = None
+        return True
+
+    def is_settled(self) -> bool:
+        """True when waiting would return, or raise, at once."""
+        fence = self.fence
+        try:
+            return fence is None or fence.query() >= 1
+        except RuntimeError:
+            return True
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for the value; TimeoutError after `timeout_s`, DeviceError if its program failed."""
+        self.check_alive()
+        fence = self.fence
+        if fence is None:
+            return
+        wait_for(fence, timeout_s, f"waiting for a {self._describe()} on {self.device}")
+        self.fence = None
+
+    def check_alive(self) -> None:
+        """Raise DeletedBufferError if the buffer was deleted or donated."""
+        if self.view is None:
+            raise self.deleted_error()
+
+    def deleted_error(self) -> DeletedBufferError:
+        """The error that a use of this deleted buffer raises."""
+        return deleted_error(self.shape, self.dtype)
+
+    def delete(self) -> None:
+        """Give the memory up (it is freed when running calls and NumPy views let go of it)."""
+        self.view = None
+        self.fence = None
+
+    def has_views(self) -> bool:
+        """True while a NumPy array, memoryview or DLPack export over the memory lives."""
+        if self._sharing is not None:
+            return self._sharing.has_arrays()
+        return self._base is not None and self._base() is not None
+
+    # ---- the value on the host
+
+    def numpy(self) -> Array:
+        """The value as a read-only array: over the buffer's memory on the CPU, else a copy."""
+        self.wait()
+        if not self.device.is_host:
+            return self._fetch()
+        base = None if self._base is None else self._base()
+        if base is None:
+            base = self._map()
+            self._base = weakref.ref(base)
+            if self._sharing is not None:
+                self._sharing.expose(base)
+        # NumPy makes `base`, a flat array, the base of every view of views: while it lives, one
+        # of them does.  (It collapses chains of plain ndarrays, so a shaped one would not do.)
+        return base.reshape(self.shape)
+
+    def _map(self) -> Array:
+        if not self.nbytes:
+            empty = np.empty(0, self.dtype)
+            empty.flags.writeable = False
+            return empty
+        # frombuffer keeps the read-only memoryview; ndarray(buffer=...) would look behind it.
+        return np.frombuffer(memoryview(self.view.map()).toreadonly(), self.dtype)
+
+    def _fetch(self) -> Array:
+        # DeviceArray.to_host() imports a host pointer, which lavapipe refuses (alignment 4096).
+        value = np.empty(self.shape, self.dtype)
+        hal = self.device.task
+        if self.nbytes:
+            staging = hal.allocator.allocate_buffer(_HOST, _STAGING, self.nbytes)
+            done = hal.create_semaphore(0)
+            hal.queue_copy(self.view.get_buffer(), staging, rt.HalFence(0), _create_fence(done, 1))
+            wait_for(done, None, f"copying a {self._describe()} from {self.device}")
+            raw = np.frombuffer(memoryview(staging.map()), np.uint8, self.nbytes)
+            value.reshape(-1).view(np.uint8)[:] = raw
+        value.flags.writeable = False
+        return value
+
+    # ---- sharing and donation
+
+    def with_shape(self, shape: Shape) -> Buffer:
+        """The same memory and fence under another shape of the same size (no copy)."""
+        self.check_alive()
+        if math.prod(shape) != math.prod(self.shape):
+            raise ValueError(f"cannot reshape {self._describe()} into shape {shape}.")
+        view = rt.HalBufferView(self.view.get_buffer(), shape, element_type(self.dtype))
+        other = Buffer(view, shape, self.dtype, self.device, self.fence, self.owned)
+        self.share_with(other)
+        return other
+
+    def share_with(self, other: Buffer) -> None:
+        """Note that two buffers have one allocation, so that neither is donated in place."""
+        sharing = self._sharing or other._sharing
+        if sharing is None:
+            sharing = _Sharing()
+        for buffer in (self, other):
+            old = buffer._sharing
+            if old is sharing:
+                continue
+            if old is None:
+                sharing.join(buffer)
+                base = None if buffer._base is None else buffer._base()
+                if base is not None:
+                    sharing.expose(base)
+            else:
+                _merge(old, sharing)
+        self.owned = other.owned = self.owned and other.owned
+
+    def may_donate(self) -> bool:
+        """True where a program may overwrite the memory: calque's own and nobody else sees it."""
+        if not self.owned or self.has_views():
+            return False
+        return self._sharing is None or not self._sharing.has_others(self)
+
+    def note_reader(self, semaphore: Any) -> None:
+        """Remember a queued program that reads the memory, until it is done."""
+        readers = self._readers
+        if readers is None:
+            self._readers = [semaphore]
+            return
+        if len(readers) >= 8:
+            readers[:] = _unfinished(readers)
+        readers.append(semaphore)
+
+    def hand_over(self) -> tuple[Any, list[Any]]:
+        """(view, semaphores) for a program that may overwrite the memory; deletes this buffer.
+
+        The memory itself where `may_donate`, else a copy.  The program must wait for the
+        semaphores: the value's own, and those of queued programs that still read the old value.
+        """
+        self.check_alive()
+        if self.may_donate():
+            source, waits = self, _unfinished(self._readers or [])
+        else:
+            source, waits = self.copy(), []
+        if source.fence is not None:
+            waits.append(source.fence)
+        view = source.view
+        self.delete()
+        return view, waits
+
+    def copy(self) -> Buffer:
+        """A copy on the same device; it waits for this value on the device, not on the host."""
+        self.check_alive()
+        if self.device.is_host and self.is_ready():
+            return Buffer.from_numpy(self._map().reshape(self.shape), self.device)
+        check_not_forked()
+        hal = self.device.task
+        try:
+            target = hal.allocator.allocate_buffer(_DEVICE_LOCAL, _USAGE, self.nbytes)
+        except (RuntimeError, MemoryError) as error:
+            raise device_error(error, f"copying a {self._describe()}") from error
+        done = hal.create_semaphore(0)
+        wait = rt.HalFence(0) if self.fence is None else _create_fence(self.fence, 1)
+        if self.nbytes:
+            hal.queue_copy(self.view.get_buffer(), target, wait, _create_fence(done, 1))
+            self.note_reader(done)
+        view = rt.HalBufferView(target, self.shape, element_type(self.dtype))
+        return Buffer(view, self.shape, self.dtype, self.device, done if self.nbytes else None)
+
+    def _describe(self) -> str:
+        return f"{self.dtype}[{','.join(str(d) for d in self.shape)}]"
+
+    def __repr__(self) -> str:
+        state = "deleted" if self.view is None else "ready" if self.is_ready() else "pending"
+        return f"Buffer({self._describe()}, {self.device}, {state})"
+
+    # ---- DLPack
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return dlpack_capsule(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def _unfinished(semaphores: list[Any]) -> list[Any]:
+    """Those not reached yet; a failed one is over too, and its failure is its own results'."""
+    pending = []
+    for semaphore in semaphores:
+        try:
+            if semaphore.query() < 1:
+                pending.append(semaphore)
+        except RuntimeError:
+            pass
+    return pending
+
+
+def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
+    """Wait until a semaphore reaches 1, in slices, so that Ctrl-C comes through."""
+    remaining = math.inf if timeout_s is None else timeout_s * 1e9
+    try:
+        while not semaphore.wait(1, timeout=int(min(_SLICE_NS, remaining))):
+            remaining -= _SLICE_NS
+            if remaining <= 0:
+                raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
+    except RuntimeError as error:
+        raise device_error(error, where) from error
+
+
+def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:
+    """A DLPack capsule over the buffer's memory (it counts as a view while it lives)."""
+    base = buffer.numpy()
+    if options:
+        return base.__dlpack__(**options)
+    # The unversioned capsule has no read-only flag and NumPy refuses to make one; consumers that
+    # do not ask for a version get a writable alias, as JAX gives them.
+    return _writable(base).__dlpack__()
+
+
+def from_dlpack(source: Any, device: Device) -> Buffer:
+    """A buffer over memory offered through DLPack (zero-copy where `alias_numpy` is)."""
+    return Buffer.alias_numpy(np.from_dlpack(source), device)
+
+
+def wrap_view(view: Any, device: Device, fence: Any = None) -> Buffer:
+    """A Buffer over a view that a program returned, its shape and dtype read from the view."""
+    return Buffer(view, tuple(view.shape), dtype_of(view.element_type), device, fence)
+
+
+def _merge(old: _Sharing, new: _Sharing) -> None:
+    for reference in old.buffers:
+        member = reference()
+        if member is not None:
+            new.join(member)
+    new.arrays += old.arrays
+
+
+def _writable(array: Array) -> Array:
+    """A writable array over the memory of a possibly read-only one, which it keeps alive."""
+    if array.flags.writeable or not array.nbytes:
+        return array
+    block: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    block._keep = array  # the new array's base is `block`, and `block` holds the old array
+    return np.ndarray(array.shape, array.dtype, buffer=block)
+
+
+def _writable_bytes(array: Array) -> Array:
+    return _writable(array.view(np.ndarray)).reshape(-1).view(np.uint8)
+
+
+def _describe(array: Array) -> str:
+    return f"{array.dtype}[{','.join(str(d) for d in array.shape)}]"

@@ -1,0 +1,214 @@
+"""Devices: where buffers live and programs run.
+
+A CPU device is two IREE devices over the same memory: `.sync` runs a program inside the call
+(2-4 us), `.task` queues it for a pool of worker threads.  Logical CPU devices
+(`set_cpu_device_count`) share both.  A GPU device is one IREE device under both names.  IREE
+devices are created at first use and never destroyed: one must outlive every buffer and mapping,
+also at interpreter exit.  Start reading at `devices`.
+"""
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import os
+import platform as _platform
+import threading
+from typing import Any
+
+import iree.runtime as rt
+
+from calque.runtime.errors import DeviceError, explain
+
+# At exit nanobind would list every object still held by a module as a leak; ours are meant to be.
+rt._binding.disable_leak_checker()
+
+# IREE's MPI support takes these for an invitation to load libmpi.so and fails without it.
+_MPI_VARIABLES = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "MPIEXEC_HOSTNAME")
+
+# Page faults of fresh results cost more than the computation (200 MB elementwise on local-sync:
+# 113 ms without a cache, 14 ms with).  At most 512 MiB and 4096 blocks lie idle.  IREE's cache
+# reuses exact sizes only and evicts nothing when it is full, hence `trim_occasionally`.
+# local-task allocates results from a pool of its own, which this does not reach.
+_CPU_ALLOCATORS = ["caching:*=*;512mib;4096"]
+_TRIM_EVERY = 64
+_loads = itertools.count(1)
+
+_lock = threading.RLock()
+_hal_devices: dict[str, Any] = {}
+_cpu_count: int | None = None
+_forked = False
+
+
+class Device:
+    """One device: `id`, `platform` ('cpu', 'cuda', 'vulkan'), `device_kind`, and its queues.
+
+    `sync` and `task` are IREE devices; on a GPU both are the same one.
+    """
+
+    process_index = 0
+    host_id = 0
+
+    def __init__(self, platform: str, index: int, kind: str) -> None:
+        self.id = index
+        self.platform = platform
+        self.device_kind = kind
+
+    @functools.cached_property
+    def sync(self) -> Any:
+        """The IREE device that runs a program inside the call."""
+        return _hal_device("local-sync" if self.platform == "cpu" else self._uri)
+
+    @functools.cached_property
+    def task(self) -> Any:
+        """The IREE device that queues a program and returns."""
+        return _hal_device("local-task" if self.platform == "cpu" else self._uri)
+
+    @property
+    def _uri(self) -> str:
+        return f"{self.platform}://{self.id}"
+
+    @property
+    def is_host(self) -> bool:
+        """True where buffers are ordinary host memory, so that NumPy can look at them."""
+        return self.platform == "cpu"
+
+    def __repr__(self) -> str:
+        return f"{self.platform.capitalize()}Device(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+    def __reduce__(self) -> Any:
+        return _by_id, (self.platform, self.id)
+
+
+@functools.cache
+def vm_instance() -> Any:
+    """The process's VM instance (immortal, as the devices are)."""
+    instance = rt.VmInstance()
+    _make_immortal(instance)
+    return instance
+
+
+@functools.cache
+def hal_module(hal_device: Any) -> Any:
+    """The VM module through which programs reach one IREE device."""
+    module = rt.create_hal_module(vm_instance(), hal_device)
+    _make_immortal(module)
+    return module
+
+
+def trim_occasionally(hal_device: Any) -> None:
+    """At every 64th program loaded, give idle blocks back: new programs want new sizes."""
+    if next(_loads) % _TRIM_EVERY == 0:
+        hal_device.allocator.trim()
+
+
+def check_not_forked() -> None:
+    """Raise, rather than hang, in a child forked after the worker threads were started."""
+    if _forked:
+        raise DeviceError(explain(
+            "this process was forked after its parent had started calque's devices; their worker "
+            "threads do not exist here, and a call would wait for ever.",
+            f"process {os.getpid()}, child of {os.getppid()}",
+            "start workers with multiprocessing.get_context('spawn') (or 'forkserver'), or fork "
+            "before the first calque operation."))
+
+
+def set_cpu_device_count(count: int) -> None:
+    """Make `count` logical CPU devices (before the first use of `devices`)."""
+    global _cpu_count
+    if count < 1:
+        raise ValueError(f"the number of CPU devices must be at least 1, got {count}.")
+    with _lock:
+        if _all_devices.cache_info().currsize and count != len(_all_devices("cpu")):
+            raise RuntimeError(explain(
+                f"cannot make {count} CPU devices: devices were already in use.", "",
+                "set the number before the first calque operation."))
+        _cpu_count = count
+
+
+def devices(platform: str | None = None) -> list[Device]:
+    """The devices of a platform; without one, CPU devices (GPUs are asked for by name)."""
+    with _lock:
+        return list(_all_devices(platform or "cpu"))
+
+
+def default_device() -> Device:
+    """The device used where none is named: the first CPU device."""
+    return devices()[0]
+
+
+@functools.cache
+def _all_devices(platform: str) -> tuple[Device, ...]:
+    if platform == "cpu":
+        kind = _platform.processor() or _platform.machine() or "cpu"
+        return tuple(Device("cpu", i, kind) for i in range(_cpu_count or 1))
+    if platform in ("gpu", "cuda", "vulkan"):
+        return _gpu_devices("cuda" if platform == "gpu" else platform)
+    raise RuntimeError(explain(
+        f"Unknown backend {platform}: no such platform.", "", "choose cpu, cuda or vulkan."))
+
+
+def _gpu_devices(platform: str) -> tuple[Device, ...]:
+    try:
+        found = rt.get_driver(platform).query_available_devices()
+    except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
+        raise RuntimeError(explain(
+            f"Unable to initialize backend '{platform}': {error}", "",
+            "install the driver (libcuda.so, or a Vulkan 1.3 loader and driver).")) from error
+    if not found:
+        raise RuntimeError(explain(
+            f"Unable to initialize backend '{platform}': no device found.", "",
+            "check that the driver sees the device (nvidia-smi, vulkaninfo)."))
+    return tuple(Device(platform, i, info["name"]) for i, info in enumerate(found))
+
+
+def _by_id(platform: str, index: int) -> Device:
+    return devices(platform)[index]
+
+
+def _hal_device(uri: str) -> Any:
+    check_not_forked()
+    with _lock:
+        device = _hal_devices.get(uri)
+        if device is None:
+            device = _hal_devices[uri] = _create(uri)
+            _make_immortal(device)
+        return device
+
+
+def _create(uri: str) -> Any:
+    hidden = {name: os.environ.pop(name) for name in _MPI_VARIABLES if name in os.environ}
+    if hidden and "mpi4py" not in __import__("sys").modules:
+        # A later `import mpi4py.MPI` needs them; after MPI_Init nothing reads them again.
+        os.environ.update(hidden)
+        _initialize_mpi()
+        hidden = {name: os.environ.pop(name) for name in _MPI_VARIABLES if name in os.environ}
+    driver_name, _, index = uri.partition("://")
+    driver = rt.get_driver(driver_name)
+    if driver_name.startswith("local-"):
+        return driver.create_default_device(allocators=_CPU_ALLOCATORS)
+    found = driver.query_available_devices()
+    return driver.create_device(found[int(index)]["device_id"])
+
+
+def _initialize_mpi() -> None:
+    try:
+        import mpi4py.MPI  # noqa: F401
+    except ImportError:
+        pass
+
+
+def _make_immortal(item: Any) -> None:
+    """Take a reference that is never given back: destroying a device under live buffers crashes."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = bool(_hal_devices)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,62 @@
+"""What can go wrong at run time, as three error classes with three-part messages.
+
+`DeviceError`: an execution or an allocation failed (the text of the first failure is kept, however
+long the chain of asynchronous calls behind it).  `DeletedBufferError`: a donated or deleted buffer
+was used.  `ArtifactError`: a .vmfb cannot be loaded here.  Imports nothing but the stdlib.
+"""
+from __future__ import annotations
+
+import re
+
+# IREE prefixes its texts with a source position of its own; users need the sentence behind it.
+_POSITION = re.compile(r"(?:[\w ]*: )?c/runtime/\S+?\.(?:c|cc|h):\d+: ")
+
+
+def explain(what: str, where: str = "", fix: str = "") -> str:
+    """The three parts of a message, each on its own line."""
+    lines = [what]
+    if where:
+        lines.append(f"  In {where}.")
+    if fix:
+        lines.append(f"  Fix: {fix}")
+    return "\n".join(lines)
+
+
+class DeviceError(RuntimeError):
+    """An execution, a copy or an allocation on a device failed."""
+
+
+class DeletedBufferError(RuntimeError):
+    """A buffer was used after `delete()` or after it was donated."""
+
+
+class ArtifactError(ValueError):
+    """A compiled artifact cannot be loaded or called on this machine."""
+
+
+def clean(error: BaseException) -> str:
+    """IREE's sentence without its own source positions."""
+    return _POSITION.sub("", str(error)).strip()
+
+
+def device_error(error: BaseException, where: str = "") -> DeviceError:
+    """The DeviceError that tells of a failure reported by IREE, its words kept."""
+    if isinstance(error, DeviceError):
+        return error
+    text = clean(error)
+    if "RESOURCE_EXHAUSTED" in text or "failed to allocate" in text:
+        return DeviceError(explain(
+            f"RESOURCE_EXHAUSTED: out of memory on the device: {text}",
+            where or "an allocation",
+            "delete arrays that are no longer needed, donate arguments (donate_argnums), use "
+            "smaller batches, or recompute with jax.checkpoint."))
+    return DeviceError(f"{text}\n  In {where}." if where else text)
+
+
+def deleted_error(shape: tuple[int, ...], dtype: object) -> DeletedBufferError:
+    """The error for a use of a deleted array, in JAX's words."""
+    dims = ",".join(str(d) for d in shape)
+    return DeletedBufferError(
+        f"Array has been deleted with shape={dtype}[{dims}].\n"
+        "  Fix: it was donated to a call or deleted explicitly; keep the result of that call "
+        "instead, or do not donate the argument.")

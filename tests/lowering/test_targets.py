@@ -1,0 +1,103 @@
+"""Targets: names, flags, the host's resolution, refusals."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+from calque.lowering import targets
+from calque.lowering.compile import compile_module, compile_to
+from calque.lowering.targets import Target, TargetError, host_target, parse_target
+
+TRIVIAL = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
+ADD = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.add %a, %a : tensor<4xf32>
+  return %0 : tensor<4xf32> }"""
+
+
+@pytest.mark.parametrize("name", ["cpu", "host", "cpu:host"])
+def test_the_host_has_a_name_and_a_feature_list(name):
+    target = parse_target(name)
+    assert target is host_target() and target.name == "cpu"
+    assert target.cpu not in ("", "host") and target.features
+    assert all("host" not in flag for flag in target.flags())
+
+
+def test_the_explicit_host_is_what_the_compiler_means_by_host():
+    implicit = compile_to(TRIVIAL + "\n", Target(
+        "llvm-cpu", "probe", cpu="host", arch=host_target().arch), "executable-targets")
+    found = targets._TARGET_TEXT.search(implicit)
+    explicit = targets._TARGET_TEXT.search(compile_to(TRIVIAL, host_target(), "executable-targets"))
+    assert found and explicit and found[1] == explicit[1] == host_target().cpu
+
+    def final(text):
+        """The last word on each feature; those never mentioned or off are the same: not there."""
+        return {entry[1:] for entry in {e[1:]: e for e in text.split(",")}.values()
+                if entry[0] == "+"} - {"64bit"}
+    assert final(found[2]) == final(explicit[2])
+
+
+def test_what_the_cpu_model_has_and_the_machine_hides_is_switched_off():
+    target = Target("llvm-cpu", "x", cpu="znver4", features=("avx2",), absent=("avx512f",),
+                    arch="x86_64")
+    assert "--iree-llvmcpu-target-cpu-features=+avx2,-avx512f" in target.flags()
+
+
+def test_the_host_is_asked_once_per_boot(tmp_path):
+    script = """
+import calque.lowering.targets as t
+calls = []
+ask = t._ask_compiler
+t._ask_compiler = lambda: calls.append(1) or ask()
+print(t.host_target().cpu, len(calls))
+"""
+    def run():
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              cwd=tmp_path, env={"TMPDIR": str(tmp_path)}, check=True).stdout
+    first = run()
+    assert first.endswith(" 1\n")
+    assert run() == first.replace(" 1\n", " 0\n")
+    (saved,) = tmp_path.glob("calque-host-*")
+    saved.write_text("{ broken")
+    assert run() == first
+    assert json.loads(saved.read_text())["cpu"] == host_target().cpu
+
+
+@pytest.mark.parametrize("name", [
+    "cpu", "cpu:x86-64", "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64",
+    "cuda:sm_80", "cuda:sm_89", "vulkan:lavapipe", "vulkan:ampere"])
+def test_every_kind_of_target_compiles(name):
+    target = parse_target(name)
+    assert target.name == name and parse_target(target) is target
+    assert len(compile_module(ADD, target)) > 1000
+
+
+@pytest.mark.parametrize("name", targets._VULKAN_PROFILES + targets._CUDA)
+def test_every_listed_gpu_compiles(name):
+    kind = "cuda" if name in targets._CUDA else "vulkan"
+    assert len(compile_module(ADD, parse_target(f"{kind}:{name}"))) > 1000
+
+
+@pytest.mark.parametrize("name", ["sm_90", "h100", "h200"])
+def test_hopper_is_refused_with_advice(name):
+    with pytest.raises(TargetError, match=r"(?s)does not compile for .*Fix: .*sm_80 or cuda:sm_89"):
+        parse_target(f"cuda:{name}")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "tpu", "cpu:znver99", "cuda:sm_1", "vulkan:", "cpu:x86-64-v9"])
+def test_unknown_targets_list_the_valid_ones(name):
+    with pytest.raises(TargetError, match=r"unknown target .*\n  Fix: choose one of .*sm_80"):
+        parse_target(name)
+
+
+def test_records_say_what_the_code_needs():
+    record = parse_target("cpu:x86-64-v3").record()
+    assert record["backend"] == "llvm-cpu" and record["arch"] == "x86_64"
+    assert "avx2" in record["features"] and "sm" not in record
+    assert parse_target("cuda").record() == {"backend": "cuda", "name": "cuda:sm_80", "sm": "sm_80"}
+
+
+def test_platforms_are_the_runtimes_words():
+    assert [parse_target(n).platform for n in ("cpu", "cuda", "vulkan:lavapipe")] == [
+        "cpu", "cuda", "vulkan"]
