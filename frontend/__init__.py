@@ -1,0 +1,89 @@
+"""calque: JAX's programming model on StableHLO and IREE.
+
+Module map: core (the Program and its typing), primitives (rules), transforms (jvp, vmap, ...),
+lax and numpy (thin public functions), random, tree_util, array (data and futures), eager and jit
+(running Programs), aot (artifacts), cli.  The folders lowering/ and runtime/ are calque.lowering
+and calque.runtime.  Start reading at docs/architecture.md.
+"""
+from __future__ import annotations
+
+if __name__ != "calque":
+    raise ImportError("this folder is the package calque; run Python from another folder and "
+                      "`import calque`.")
+
+from calque.core import trace as _trace
+from calque.core.config import config as config
+from calque.core.config import context_manager as _context
+from calque.primitives import (  # noqa: F401  (importing registers the primitives)
+    call as _call,
+    contract as _contract,
+    control as _control,
+    elementwise as _elementwise,
+    index as _index,
+    random as _random,
+    reduce as _reduce,
+    shape as _shape,
+)
+from calque import eager as _eager
+
+_trace.evaluator[0] = _eager.evaluate
+_eager._fill_rules()
+
+from calque import dtypes as dtypes  # noqa: E402
+from calque import errors as errors  # noqa: E402
+from calque import lax as lax  # noqa: E402
+from calque import numpy as numpy  # noqa: E402
+from calque import random as random  # noqa: E402
+from calque import tree as tree  # noqa: E402
+from calque import tree_util as tree_util  # noqa: E402
+from calque.api import (  # noqa: E402
+    eval_shape as eval_shape,
+    grad as grad,
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
+    jvp as jvp,
+    linear_transpose as linear_transpose,
+    linearize as linearize,
+    make_jaxpr as make_jaxpr,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
+    vmap as vmap,
+)
+from calque.array import Array as Array  # noqa: E402
+from calque.array import live_arrays as live_arrays  # noqa: E402
+from calque.devices import (  # noqa: E402
+    block_until_ready as block_until_ready,
+    default_backend as default_backend,
+    device_count as device_count,
+    device_get as device_get,
+    device_put as device_put,
+    devices as devices,
+    local_device_count as local_device_count,
+    local_devices as local_devices,
+    process_count as process_count,
+    process_index as process_index,
+)
+from calque.jit import clear_caches as clear_caches  # noqa: E402
+from calque.jit import jit as jit  # noqa: E402
+from calque.runtime import Device as Device  # noqa: E402
+from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
+
+jacobian = jacrev
+named_scope = _trace.scope
+
+# options as contexts
+enable_x64 = _context("jax_enable_x64")
+debug_nans = _context("jax_debug_nans")
+debug_infs = _context("jax_debug_infs")
+disable_jit = _context("jax_disable_jit")
+log_compiles = _context("jax_log_compiles")
+numpy_dtype_promotion = _context("jax_numpy_dtype_promotion")
+numpy_rank_promotion = _context("jax_numpy_rank_promotion")
+default_matmul_precision = _context("jax_default_matmul_precision")
+default_device = _context("jax_default_device")
+threefry_partitionable = _context("jax_threefry_partitionable")
+check_tracer_leaks = _context("jax_check_tracer_leaks")
+default_prng_impl = _context("jax_default_prng_impl")
+
+__version__ = "0.1.0"

@@ -83,7 +83,7 @@ class JitFunction:
         self._plain = not (static_argnums or static_argnames)
         self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
                                           donate_argnames))
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun, updated=())
 
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"

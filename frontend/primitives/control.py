@@ -275,7 +275,8 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
     """The loop runs the other way; cotangents of linear consts are summed in the carry."""
     linear = [is_linear(a) for a in args]
     lin_c, lin_i, lin_x = _parts(linear, num_consts, num_carry)
-    assert all(lin_i), "scan: the carry of a linear scan is linear"
+    # a carry that starts at a known value starts at zero: the scan is linear
+    linear = [*lin_c, *[True] * num_carry, *lin_x]
     ct_carry = [instantiate(c) for c in cts[:num_carry]]
     ct_ys = cts[num_carry:]
     given = [not is_zero(c) for c in ct_ys]
@@ -311,7 +312,8 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
                 length=length, reverse=not reverse, unroll=unroll)
     ct_c, ct_i, ct_x = iter(outs[:n_lc]), outs[n_lc:n_lc + num_carry], iter(outs[n_lc + num_carry:])
     assert n_lx == len(outs) - n_lc - num_carry
-    return [*[next(ct_c) if n else None for n in lin_c], *ct_i,
+    return [*[next(ct_c) if n else None for n in lin_c],
+            *[c if n else None for c, n in zip(ct_i, lin_i)],
             *[next(ct_x) if n else None for n in lin_x]]
 
 

@@ -34,40 +34,37 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
 
 
 # ---- arithmetic
-_SAME = {"add": "add", "sub": "subtract", "mul": "multiply", "neg": "negate"}
-
-
 @pointwise("add", "add_any")
 def _add(b: Builder, x: Value, y: Value) -> Value:
     return x | y if x.dtype == np.dtype(bool) else x + y
 
 
 pointwise("sub")(lambda b, x, y: x - y)
-pointwise("mul")(lambda b, x, y: math.mul(b, x, y))
-pointwise("div")(lambda b, x, y: math.div(b, x, y))
-pointwise("rem")(lambda b, x, y: math.rem(b, x, y))
-pointwise("neg")(lambda b, x: math.neg(b, x))
-pointwise("max")(lambda b, x, y: math.maximum(b, x, y))
-pointwise("min")(lambda b, x, y: math.minimum(b, x, y))
-pointwise("abs")(lambda b, x: math.abs(b, x))
-pointwise("sign")(lambda b, x: math.sign(b, x))
-pointwise("square")(lambda b, x: math.mul(b, x, x))
+pointwise("mul")(lambda b, x, y: x * y)
+pointwise("neg")(lambda b, x: -x)
+pointwise("square")(lambda b, x: x * x)
 pointwise("integer_pow")(lambda b, x, *, y: math.integer_pow(b, x, y))
+pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
+pointwise("clz")(lambda b, x: b.unary("count_leading_zeros", x))
 
-# ---- functions of one variable: one form each in lowering/math
-for _name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan",
-              "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-              "logistic", "erf", "erfc", "erf_inv", "floor", "ceil", "is_finite",
-              "population_count", "clz"):
-    pointwise(_name)(lambda b, x, _f=_name: getattr(math, _f)(b, x))
 
-pointwise("atan2")(lambda b, y, x: math.atan2(b, y, x))
-pointwise("nextafter")(lambda b, x, y: math.nextafter(b, x, y))
+def _from_table(name: str) -> None:
+    """A primitive whose form lowering/math keeps under the same name."""
+    pointwise(name)(lambda b, *xs: math.TABLE[name](b, *xs))
+
+
+for _name in ("div", "rem", "max", "min", "abs", "sign", "exp", "exp2", "expm1", "log", "log1p",
+              "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
+              "cosh", "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv",
+              "floor", "ceil", "is_finite", "nextafter", "clamp", "shift_left",
+              "shift_right_arithmetic", "shift_right_logical"):
+    _from_table(_name)
 
 
 @pointwise("round")
 def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
-    return math.round_away(b, x) if int(rounding_method) == 0 else math.round_even(b, x)
+    half = "away" if int(rounding_method) == 0 else "even"
+    return math.TABLE[f"round_half_{half}"](b, x)
 
 
 @rule("pow")
@@ -78,7 +75,7 @@ def _pow(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     if isinstance(known, Literal) and x.dtype.kind == "f" and np.isreal(known.value):
         return ctx.fused(math.pow_const(ctx.b, x, float(known.value)), xs)
     y = _spread(ctx.b, y, outs[0].shape)
-    return ctx.fused(math.pow(ctx.b, x, y), xs)
+    return ctx.fused(math.TABLE["pow"](ctx.b, x, y), xs)
 
 
 # ---- comparison: complex numbers by real part, then imaginary
@@ -88,7 +85,7 @@ def _compare(name: str) -> None:
     @pointwise(name)
     def emit(b: Builder, x: Value, y: Value) -> Value:
         if x.dtype.kind != "c" or direction in ("EQ", "NE"):
-            return math.compare(b, direction, x, y)
+            return b.compare(direction, x, y)
         re = b.compare("EQ", b.real(x), b.real(y))
         strict = direction[0] + "T"
         return b.compare(strict, b.real(x), b.real(y)) | (
@@ -103,8 +100,7 @@ pointwise("and")(lambda b, x, y: x & y)
 pointwise("or")(lambda b, x, y: x | y)
 pointwise("xor")(lambda b, x, y: x ^ y)
 pointwise("not")(lambda b, x: ~x)
-for _name in ("shift_left", "shift_right_arithmetic", "shift_right_logical"):
-    pointwise(_name)(lambda b, x, y, _f=_name: getattr(math, _f)(b, x, y))
+
 
 # ---- complex numbers
 pointwise("real")(lambda b, x: b.real(x))
@@ -149,11 +145,6 @@ def _select_n(ctx: Context, xs: list[Value], params: dict[str, Any],
     for i in range(len(cases) - 2, -1, -1):
         result = b.select(which <= i if i == 0 else which.eq(i), cases[i], result)
     return ctx.fused(result, xs)
-
-
-@pointwise("clamp")
-def _clamp(b: Builder, low: Value, x: Value, high: Value) -> Value:
-    return math.minimum(b, math.maximum(b, x, low), high)
 
 
 @rule("copy", "stop_gradient")

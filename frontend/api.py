@@ -1,0 +1,738 @@
+"""The transformations users call: grad, value_and_grad, jvp, vjp, linearize, vmap and their kin, on
+functions of trees.  Outside jit each call records the Python body once and runs one program.
+
+Start reading at `_vjp` (reverse mode) and `vmap`.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.array import Array, to_array
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.primitive import Linear
+from calque.core.program import Program
+from calque.core.trace import Tracer
+from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.eager import fused
+from calque.primitives import elementwise as ew
+from calque.tracing import (
+    ShapeDtypeStruct,
+    check_arguments,
+    check_outputs,
+    name_of,
+    trace_to_program,
+)
+from calque.transforms import jvp as jvp_module
+from calque.transforms import linearize as linearize_module
+from calque.transforms import vmap as vmap_module
+from calque.transforms.stage import replay
+from calque.transforms.transpose import backward
+
+
+def _wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
+    functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
+    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
+    return new
+
+
+def _as_values(leaves: Sequence[Any]) -> list[Any]:
+    """Leaves as arrays or tracers (numbers become weak arrays: their values are not baked in)."""
+    return [x if isinstance(x, (Array, Tracer)) else to_array(x) for x in leaves]
+
+
+class _Flat:
+    """A function of trees as one of flat values; remembers the output's structure."""
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
+        self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
+        self.out_tree: Any = None
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        out = self.fun(*self.in_tree.unflatten(leaves))
+        if self.has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TypeError(errors.explain(
+                    f"{name_of(self.fun)}: expected output of function to be a two-element tuple "
+                    f"(output, aux) because has_aux=True, got {type(out).__name__}."))
+            out, self.aux = out
+        flat, self.out_tree = tree_util.flatten(out)
+        check_outputs(name_of(self.fun), flat, self.out_tree)
+        if self.has_aux:
+            aux, self.aux_tree = tree_util.flatten(self.aux)
+            self.aux_count = len(aux)
+            return [*flat, *aux]
+        return flat
+
+
+def _check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
+                      allow_int: bool) -> None:
+    for x in leaves:
+        dtype = aval_of(x).dtype
+        if holomorphic:
+            if not dtypes.is_complex(dtype):
+                raise TypeError(errors.explain(
+                    f"{name} with holomorphic=True requires inputs with complex dtype, but got "
+                    f"{dtype.name}.", fix="cast the input to complex64 or complex128."))
+        elif dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
+            if not allow_int:
+                raise TypeError(errors.explain(
+                    f"{name} requires real- or complex-valued inputs (input dtype that is a "
+                    f"sub-dtype of np.inexact), but got {dtype.name}. If you want to use "
+                    "Boolean- or integer-valued inputs, use vjp or set allow_int to True.",
+                    fix="pass floats, for example 3.0 instead of 3."))
+        elif dtypes.is_complex(dtype):
+            raise TypeError(errors.explain(
+                f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
+                f"np.floating), but got {dtype.name}. For holomorphic differentiation, pass "
+                "holomorphic=True. For differentiation of non-holomorphic functions involving "
+                "complex inputs, use vjp directly."))
+
+
+# ---- reverse mode
+class _Pullback:
+    """The transposed linear map that vjp returns: cotangents of outputs to those of inputs."""
+
+    def __init__(self, program: Program, mask: list[bool], nonzero: list[bool],
+                 in_avals: list[ShapedArray], out_avals: list[ShapedArray], in_tree: Any,
+                 out_tree: Any) -> None:
+        self.program, self.mask, self.nonzero = program, mask, nonzero
+        self.in_avals, self.out_avals = in_avals, out_avals
+        self.in_tree, self.out_tree = in_tree, out_tree
+
+    def flat(self, cts: Sequence[Any]) -> list[Any]:
+        """Cotangents (Zero where zero) of all inputs, in order."""
+        given = [c for c, m in zip(cts, self.mask) if m]
+        linear = [Linear(v.aval) for v in self.program.inputs]
+        found = iter(backward(self.program, linear, given))
+        return [next(found) if n else Zero(a.tangent())
+                for n, a in zip(self.nonzero, self.in_avals)]
+
+    def __call__(self, ct: Any) -> Any:
+        leaves, tree = tree_util.flatten(ct)
+        if tree != self.out_tree:
+            raise ValueError(errors.explain(
+                f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
+                f"to match {self.out_tree}.",
+                fix="pass cotangents with the structure of the function's output."))
+        with fused("vjp"):
+            cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
+            outs = [instantiate(c) for c in self.flat(cts)]
+            return self.in_tree.unflatten(outs)
+
+
+def _check_cotangent(ct: Any, aval: ShapedArray) -> Any:
+    have, want = aval_of(ct), aval.tangent()
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    if have.shape != want.shape or have.dtype != want.dtype:
+        raise ValueError(errors.explain(
+            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+            f"{have.short()}, but expected {want.short()} because the corresponding output of the "
+            f"differentiated function had type {aval.short()}.",
+            fix="pass a cotangent of the output's shape and dtype."))
+    return ct if isinstance(ct, (Array, Tracer)) else to_array(ct)
+
+
+def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
+         ) -> tuple[list[Any], _Pullback]:
+    """Outputs (aux included) and the pullback, under the current trace."""
+    outs, mask, program = linearize_module.linearize_flat(flat, leaves, nonzero)
+    count = flat.out_tree.num_leaves
+    avals = [aval_of(o) for o in outs[:count]]
+    if len(outs) > count:  # tangents of aux are dropped
+        keep = [i < count for i, m in enumerate(mask) if m]
+        program = Program(program.inputs, program.equations,
+                          [o for o, k in zip(program.outputs, keep) if k], program.const_vars,
+                          program.consts, program.name)
+        mask = mask[:count]
+    return outs, _Pullback(program, list(mask), list(nonzero), [aval_of(x) for x in leaves],
+                           avals, flat.in_tree, flat.out_tree)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
+        reduce_axes: Any = ()) -> Any:
+    """(fun(*primals), pullback): the pullback maps output cotangents to input cotangents.
+
+    Args:
+      fun: function of arrays and trees of them.
+      *primals: where to linearize.
+      has_aux: fun returns (output, aux); aux is returned as third value.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> y, back = calque.vjp(jnp.sin, 0.0)
+      >>> back(1.0)
+      (Array(1., dtype=float32, weak_type=True),)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
+    with fused("vjp"):
+        flat = _Flat(fun, in_tree, has_aux)
+        leaves = _as_values(leaves)
+        outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves])
+        count = flat.out_tree.num_leaves
+        out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        if has_aux:
+            return out, pullback, flat.aux_tree.unflatten(outs[count:])
+        return out, pullback
+
+
+def _differentiable(x: Any) -> bool:
+    dtype = aval_of(x).dtype
+    return not dtypes.is_key(dtype) and dtypes.is_inexact(dtype)
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
+                   has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
+                   reduce_axes: Any = ()) -> Callable[..., Any]:
+    """A function that returns fun's value and its gradient (see `grad`).
+
+    Example:
+      >>> import calque
+      >>> calque.value_and_grad(lambda x: x ** 2)(3.0)
+      (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    if not callable(fun):
+        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r}."))
+    if not isinstance(argnums, (int, np.integer)) and not (
+            isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
+        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}")
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        name = name_of(fun)
+        numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+        for i in numbers:
+            if not -len(args) <= i < len(args):
+                raise TypeError(errors.explain(
+                    f"differentiating with respect to argnums={argnums} requires at least "
+                    f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
+                    f"arguments to be passed by the caller, but got only {len(args)} positional "
+                    "arguments."))
+        places = [i % len(args) for i in numbers]
+        chosen = tuple(args[i] for i in places)
+        leaves, in_tree = tree_util.flatten(chosen)
+        check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
+        _check_real_input("grad", leaves, holomorphic, allow_int)
+
+        def partial(*values: Any) -> Any:
+            full = list(args)
+            for i, v in zip(places, values):
+                full[i] = v
+            return fun(*full, **kwargs)
+
+        with fused(f"grad_{name}"):
+            return _value_and_grad(partial, name, leaves, in_tree, has_aux, holomorphic,
+                                   isinstance(argnums, (int, np.integer)))
+
+    return _wrapped(fun, run, "Value and gradient")
+
+
+def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
+                    holomorphic: bool, single: bool) -> Any:
+    flat = _Flat(fun, in_tree, has_aux)
+    values = _as_values(leaves)
+    outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values])
+    _check_scalar(flat, outs, holomorphic)
+    one = ew.const(outs[0], 1)
+    seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
+    cts = pullback.flat([seed])
+    grads = in_tree.unflatten([_gradient(c) for c in cts])
+    value = _as_values(outs[:1])[0]
+    grad = grads[0] if single else grads
+    if has_aux:
+        return (value, flat.aux_tree.unflatten(outs[1:])), grad
+    return value, grad
+
+
+def _gradient(ct: Any) -> Any:
+    if not is_zero(ct):
+        return ct
+    return np.zeros(ct.shape, dtypes.float0) if ct.dtype == dtypes.float0 else zeros(ct.aval)
+
+
+def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
+    if not tree_util.treedef_is_leaf(flat.out_tree):
+        shown = flat.out_tree.unflatten(list(outs[:flat.out_tree.num_leaves]))
+        raise TypeError(errors.explain(
+            f"Gradient only defined for scalar-output functions. Output was {shown}.",
+            fix="return one scalar; return other values with has_aux=True."))
+    aval = aval_of(outs[0])
+    if aval.shape:
+        raise TypeError(errors.explain(
+            f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.",
+            fix="reduce the output (for example with .sum()), or use vmap(grad(f)) or jacrev."))
+    if holomorphic:
+        if not dtypes.is_complex(aval.dtype):
+            raise TypeError(errors.explain(
+                "grad with holomorphic=True requires outputs with complex dtype, but got "
+                f"{aval.dtype.name}."))
+    elif not dtypes.is_float(aval.dtype):
+        raise TypeError(errors.explain(
+            f"grad requires real-valued outputs (output dtype that is a sub-dtype of "
+            f"np.floating), but got {aval.dtype.name}.",
+            fix="take .real or jnp.abs of a complex output, or cast integers to float."))
+
+
+def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+         holomorphic: bool = False, allow_int: bool = False,
+         reduce_axes: Any = ()) -> Callable[..., Any]:
+    """A function that returns the gradient of scalar-valued fun.
+
+    Args:
+      fun: function whose output is a scalar (and aux, with has_aux).
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux); the result is (gradient, aux).
+      holomorphic: fun is complex-differentiable.
+      allow_int: allow integer inputs; their gradients have dtype float0.
+
+    Returns:
+      A function of fun's arguments; gradients have the structure of those arguments.
+
+    Raises:
+      TypeError: the output is not a real scalar, an input is not real.
+
+    Example:
+      >>> import calque
+      >>> calque.grad(lambda x: x ** 3)(2.0)
+      Array(12., dtype=float32, weak_type=True)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return _wrapped(fun, run, "Gradient")
+
+
+# ---- forward mode
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
+        has_aux: bool = False) -> Any:
+    """(fun(*primals), directional derivative along tangents).
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.jvp(jnp.sin, (0.0,), (2.0,))[1]
+      Array(2., dtype=float32, weak_type=True)
+    """
+    for what, given in (("primal", primals), ("tangent", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(errors.explain(
+                f"{what} arguments to jvp must be tuples or lists; found {type(given).__name__}.",
+                fix="pass (x,) and (t,) for one argument."))
+    leaves, in_tree = tree_util.flatten(tuple(primals))
+    t_leaves, t_tree = tree_util.flatten(tuple(tangents))
+    if in_tree != t_tree:
+        raise TypeError(errors.explain(
+            f"primal and tangent arguments to jvp must have the same tree structure; primals have "
+            f"{in_tree} whereas tangents have {t_tree}."))
+    check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
+    with fused("jvp"):
+        values = _as_values(leaves)
+        ts = [_check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
+        flat = _Flat(fun, in_tree, has_aux)
+        outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
+        count = flat.out_tree.num_leaves
+        primal_out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        tangent_out = flat.out_tree.unflatten([_gradient(t) for t in out_ts[:count]])
+        if has_aux:
+            return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
+        return primal_out, tangent_out
+
+
+def _check_tangent(t: Any, aval: ShapedArray) -> Any:
+    want = aval.tangent()
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    have = aval_of(t)
+    if have.shape != want.shape:
+        raise ValueError(errors.explain(
+            f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
+            f"and tangent shape as {have.shape}."))
+    if have.dtype != want.dtype:
+        raise TypeError(errors.explain(
+            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
+            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            f"{aval.dtype.name} and so expected tangent dtype {want.dtype.name}, but got tangent "
+            f"dtype {have.dtype.name} instead."))
+    return t if isinstance(t, (Array, Tracer)) else to_array(t)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(fun(*primals), the linear map of tangents at primals).
+
+    Example:
+      >>> import calque
+      >>> y, f_lin = calque.linearize(lambda x: x * x, 3.0)
+      >>> f_lin(1.0)
+      Array(6., dtype=float32, weak_type=True)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
+    with fused("linearize"):
+        values = _as_values(leaves)
+        nonzero = [_differentiable(x) for x in values]
+        flat = _Flat(fun, in_tree, has_aux)
+        outs, mask, program = linearize_module.linearize_flat(flat, values, nonzero)
+        count = flat.out_tree.num_leaves
+        out_avals = [aval_of(o) for o in outs]
+
+        def apply(*tangents: Any) -> Any:
+            given, tree = tree_util.flatten(tangents)
+            if tree != in_tree:
+                raise TypeError(errors.explain(
+                    f"linearized function called with tangents of structure {tree}, but the "
+                    f"primals had {in_tree}."))
+            with fused("linearized"):
+                ts = [_check_tangent(t, aval_of(x)) for t, x in zip(given, values)]
+                found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
+                full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
+                return flat.out_tree.unflatten([_gradient(t) for t in full[:count]])
+
+        out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Any:
+    """The transpose of a linear function; primals give shapes and dtypes only.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
+      (Array(6., dtype=float32, weak_type=True),)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    avals = [aval_of(x) for x in leaves]
+    program, out_tree = trace_to_program(fun, tree_util.flatten((primals, {}))[1], avals)
+
+    def transposed(ct: Any) -> Any:
+        given, tree = tree_util.flatten(ct)
+        if tree != out_tree:
+            raise TypeError(errors.explain(f"cotangent tree does not match function output, "
+                                           f"expected {out_tree} but got {tree}."))
+        with fused("linear_transpose"):
+            cts = [_check_cotangent(c, a) for c, a in zip(given, program.out_avals)]
+            found = backward(program, [Linear(a) for a in avals], cts)
+            return in_tree.unflatten([instantiate(c) for c in found])
+
+    return transposed
+
+
+# ---- Jacobians
+def _basis(leaf: Any) -> Any:
+    """The standard basis of a leaf's space: one row per element."""
+    a = aval_of(leaf)
+    return np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
+
+
+def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
+    """For all leaves together: (total, *shape) blocks of the identity."""
+    total, start, blocks = sum(aval_of(x).size for x in leaves), 0, []
+    for x in leaves:
+        a = aval_of(x)
+        block = np.zeros((total, a.size), a.dtype)
+        block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
+        blocks.append(block.reshape(total, *a.shape))
+        start += a.size
+    return blocks
+
+
+def _split_rows(x: Any, like: Sequence[Any], axis: int) -> list[Any]:
+    """Cut an axis into pieces shaped as each of `like`."""
+    from calque.primitives import shape as sh
+    pieces, start = [], 0
+    shape = aval_of(x).shape
+    for v in like:
+        a = aval_of(v)
+        piece = sh.slice_in_dim(x, start, start + a.size, axis)
+        pieces.append(sh.reshape(piece, (*shape[:axis], *a.shape, *shape[axis + 1:])))
+        start += a.size
+    return pieces
+
+
+def _chosen(args: Sequence[Any], argnums: Any) -> tuple[list[int], Any]:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    places = [i % len(args) for i in numbers]
+    return places, (args[places[0]] if isinstance(argnums, int) else
+                    tuple(args[i] for i in places))
+
+
+def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False) -> Callable[..., Any]:
+    """The Jacobian by forward mode: one column at a time, batched with vmap.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.jacfwd(lambda x: x * x)(jnp.array([1., 2.]))
+      Array([[2., 0.],
+             [0., 4.]], dtype=float32)
+    """
+    def run(*args: Any, **kwargs: Any) -> Any:
+        places, chosen = _chosen(args, argnums)
+        leaves, tree = tree_util.flatten(chosen)
+        _check_real_input("jacfwd", leaves, holomorphic, False)
+        kept: list[Any] = []
+
+        def partial(x: Any) -> Any:
+            full = list(args)
+            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
+                full[i] = v
+            return fun(*full, **kwargs)
+
+        def push(ts: Any) -> Any:
+            result = jvp(partial, (tree.unflatten(leaves),), (ts,), has_aux)
+            kept.append(result[2] if has_aux else None)
+            return result[1]
+
+        with fused("jacfwd"):
+            leaves = _as_values(leaves)
+            columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
+            jac = tree_util.tree_map(
+                lambda c: tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1)), columns)
+            if has_aux:
+                return jac, partial(tree.unflatten(leaves))[1]
+            return jac
+
+    return _wrapped(fun, run, "Jacobian (forward mode)")
+
+
+def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False, allow_int: bool = False) -> Callable[..., Any]:
+    """The Jacobian by reverse mode: one row at a time, batched with vmap.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.jacrev(lambda x: x * x)(jnp.array([1., 2.]))
+      Array([[2., 0.],
+             [0., 4.]], dtype=float32)
+    """
+    def run(*args: Any, **kwargs: Any) -> Any:
+        places, chosen = _chosen(args, argnums)
+        leaves, tree = tree_util.flatten(chosen)
+        _check_real_input("jacrev", leaves, holomorphic, allow_int)
+
+        def partial(x: Any) -> Any:
+            full = list(args)
+            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
+                full[i] = v
+            return fun(*full, **kwargs)
+
+        with fused("jacrev"):
+            result = vjp(partial, tree.unflatten(_as_values(leaves)), has_aux=has_aux)
+            out, back = result[0], result[1]
+            out_leaves, out_tree = tree_util.flatten(out)
+            rows = vmap(back)(out_tree.unflatten(_unit_columns(out_leaves)))[0]
+            by_input = [_split_rows(r, out_leaves, 0) for r in tree_util.tree_leaves(rows)]
+            jac = out_tree.unflatten([
+                tree.unflatten([blocks[i] for blocks in by_input])
+                for i in range(len(out_leaves))])
+            return (jac, result[2]) if has_aux else jac
+
+    return _wrapped(fun, run, "Jacobian (reverse mode)")
+
+
+def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+            holomorphic: bool = False) -> Callable[..., Any]:
+    """The Hessian: forward over reverse mode.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.hessian(lambda x: (x ** 3).sum())(jnp.array([1., 2.]))
+      Array([[ 6.,  0.],
+             [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+# ---- vmap
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+         axis_size: int | None = None, spmd_axis_name: Any = None) -> Callable[..., Any]:
+    """A function that maps fun over an axis of its arguments.
+
+    Args:
+      fun: function of one element.
+      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped.
+        Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in the outputs (tree prefix).
+      axis_name: a name for the mapped axis.
+      axis_size: its size, needed when nothing is mapped.
+
+    Raises:
+      ValueError: sizes of mapped axes differ, an axis does not exist, or in_axes does not match.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(jnp.dot)(jnp.ones((3, 2)), jnp.ones((3, 2)))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError(errors.explain(
+            f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments passed to the function, but got {in_axes}."))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(errors.explain(
+                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                f"positional arguments passed to the function, but got len(in_axes)="
+                f"{len(in_axes)}, len(args)={len(args)}"))
+        leaves, tree = tree_util.flatten((args, kwargs))
+        check_arguments(name_of(fun), leaves, tree)
+        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
+        axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
+        size = _mapped_size(fun, leaves, axes, axis_size, args)
+        kept: list[Any] = []
+
+        def flat(*values: Any) -> list[Any]:
+            a, k = tree.unflatten(values)
+            outs, out_tree = tree_util.flatten(fun(*a, **k))
+            check_outputs(name_of(fun), outs, out_tree)
+            kept.append(out_tree)
+            return outs
+
+        with fused(f"vmap_{name_of(fun)}"):
+            outs, out_dims = vmap_module.vmap_flat(flat, size, _as_values(leaves), axes, axis_name)
+            out_tree = kept[0]
+            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
+            return out_tree.unflatten([
+                _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
+
+    return _wrapped(fun, run, "Vectorized version")
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
+               allow_int_root: bool = False) -> list[Any]:
+    """One axis per leaf from a prefix tree of axes."""
+    def expand(prefix: Any, part: Any) -> list[Any]:
+        if prefix is None or isinstance(prefix, (int, np.integer)):
+            return [prefix] * len(tree_util.tree_leaves(part))
+        nodes, prefix_def = tree_util.flatten(
+            prefix, is_leaf=lambda v: v is None or isinstance(v, (int, np.integer)))
+        try:
+            parts = prefix_def.flatten_up_to(part)
+        except (ValueError, TypeError) as error:
+            raise ValueError(errors.explain(
+                f"{what} specification must be a tree prefix of the corresponding value, got "
+                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.")
+            ) from error
+        found: list[Any] = []
+        for n, p in zip(nodes, parts):
+            if not (n is None or isinstance(n, (int, np.integer))):
+                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
+            found += expand(n, p)
+        return found
+
+    if allow_int_root:
+        (positional, keyword), (args, kwargs) = axes, tree
+        flat: list[Any] = []
+        if isinstance(positional, tuple):
+            for a, x in zip(positional, args):
+                flat += expand(a, x)
+        else:
+            flat += expand(positional, args)
+        return flat + expand(keyword, kwargs)
+    return expand(axes, tree)
+
+
+def _normalized(axis: Any, ndim: int, what: str) -> int | None:
+    if axis is None:
+        return None
+    axis = int(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(errors.explain(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its "
+            f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
+            f"(its {what})."))
+    return axis % ndim if ndim else axis
+
+
+def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
+                 given: int | None, args: Any) -> int:
+    sizes = [aval_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
+    if given is not None:
+        sizes.append(given)
+    if not sizes:
+        raise ValueError(errors.explain(
+            "vmap must have at least one non-None value in in_axes",
+            fix="map some argument, or pass axis_size."))
+    if len(set(sizes)) > 1:
+        rows = "; ".join(f"leaf {i} of shape {aval_of(x).shape} has size "
+                         f"{aval_of(x).shape[d]} along axis {d}"
+                         for i, (x, d) in enumerate(zip(leaves, axes)) if d is not None)
+        raise ValueError(errors.explain(
+            f"vmap got inconsistent sizes for array axes to be mapped: {rows}.",
+            fix="give all mapped arguments the same size along their mapped axes."))
+    return int(sizes[0])
+
+
+def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
+    if want is None:
+        if have is not None:
+            raise ValueError(errors.explain(
+                f"vmap has mapped output but out_axes is None ({name}).",
+                fix="use an integer in out_axes for outputs that depend on mapped inputs."))
+        return out if isinstance(out, (Array, Tracer)) else to_array(out)
+    ndim = aval_of(out).ndim + (have is None)
+    if not -ndim <= want < ndim:
+        raise ValueError(errors.explain(
+            f"vmap out_axes {want} is out of bounds for an output of rank {ndim} ({name})."))
+    want = int(want) % ndim
+    if have is None:
+        return vmap_module.broadcast_axis(out, size, want)
+    return vmap_module.move_axis(out, have, want)
+
+
+# ---- looking without running
+def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None,
+               return_shape: bool = False, **_: Any) -> Callable[..., Any]:
+    """A function that returns the Program of fun for given arguments; print it to read it.
+
+    Example:
+      >>> import calque
+      >>> print(calque.make_jaxpr(lambda x: x * 2 + 1)(3.0))
+      { lambda ; a:f32[]. let
+          b:f32[] = mul a 2.0:f32[]
+          c:f32[] = add b 1.0:f32[]
+        in (c,) }
+    """
+    from calque.jit import JitFunction, _ints
+
+    nums = _ints(static_argnums) or ()
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        whole = JitFunction(fun, nums, (), (), (), False, True)
+        entry, _leaves = whole._entry(args, kwargs, specs=True)
+        if return_shape:
+            return entry.program, entry.out_tree.unflatten([
+                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                for a in entry.out_avals])
+        return entry.program
+
+    return _wrapped(fun, run, "Program")
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of fun(*args, **kwargs), without running anything.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.eval_shape(jnp.sum, calque.ShapeDtypeStruct((1000, 1000), "float32"))
+      ShapeDtypeStruct(shape=(), dtype=float32)
+    """
+    leaves, tree = tree_util.flatten((args, kwargs))
+    leaves = [x if is_arraylike(x) or isinstance(x, ShapeDtypeStruct) else
+              ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
+              else x for x in leaves]
+    check_arguments(name_of(fun), leaves, tree)
+    program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
+    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                               for a in program.out_avals])

@@ -1,0 +1,380 @@
+"""Structured control flow for users: cond, switch, scan, map, fori_loop with known bounds.
+
+Branches and bodies are traced to Programs; what they capture becomes an operand.
+Start reading at `scan`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.array import Array
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
+from calque.core.program import Program
+from calque.core.trace import Tracer
+from calque.eager import fused
+from calque.primitives import control
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+from calque.tracing import check_arguments, name_of, trace_to_program
+from calque.transforms.stage import replay, stage
+
+
+def _with_consts(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
+    """Programs that all take the union of their consts first, and those consts."""
+    consts: list[Any] = []
+    index: dict[int, int] = {}
+    for p in programs:
+        for c in p.consts:
+            if id(c) not in index:
+                index[id(c)] = len(consts)
+                consts.append(c)
+    avals = [aval_of(c) for c in consts]
+    made = []
+    for p in programs:
+        where = [index[id(c)] for c in p.consts]
+
+        def run(*args: Any, _p: Program = p, _w: list[int] = where) -> list[Any]:
+            return replay(_p, *args[len(consts):], consts=[args[i] for i in _w])
+
+        made.append(p if not consts else stage(run, [*avals, *p.in_avals], p.name))
+    return made, consts
+
+
+# ---- cond and switch
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
+           operand: Any = None) -> Any:
+    """branches[index](*operands); an index outside is clamped to the nearest branch.
+
+    Args:
+      index: integer scalar.
+      branches: functions with equal output types.
+      *operands: arrays or trees passed to the branch.
+
+    Example:
+      >>> import calque.lax as lax
+      >>> lax.switch(1, [lambda x: x, lambda x: -x], 3.0)
+      Array(-3., dtype=float32, weak_type=True)
+    """
+    if not all(callable(b) for b in branches):
+        raise TypeError("lax.switch: branches argument should be a sequence of callables.")
+    if not branches:
+        raise ValueError("Empty branch sequence")
+    if operand is not None:
+        operands = (operand,)
+    aval = aval_of(index)
+    if aval.shape:
+        raise TypeError(errors.explain(f"Branch index must be scalar, got {index} of shape "
+                                       f"{aval.shape}."))
+    if not dtypes.is_integer(aval.dtype):
+        raise TypeError(errors.explain(f"Index type must be an integer, got {aval.dtype.name}.",
+                                       fix="cast the index with .astype(jnp.int32)."))
+    if config.jax_disable_jit and isinstance(index, (int, Array)):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    with fused("switch"):
+        if len(branches) == 1:
+            return branches[0](*operands)
+        safe = ew.clamp_p.bind(np.int32(0), ew.convert(index, np.int32),
+                               np.int32(len(branches) - 1))
+        return _branch("switch", safe, branches, operands)
+
+
+def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
+    """true_fun(*operands) if pred else false_fun(*operands).
+
+    Args:
+      pred: boolean (or number) scalar.
+      true_fun, false_fun: functions with equal output types.
+      *operands: arrays or trees passed to the branch.
+
+    Raises:
+      TypeError: pred is no scalar, or the branches' outputs differ in structure, shape or dtype.
+
+    Example:
+      >>> import calque.lax as lax
+      >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 10.0)
+      Array(11., dtype=float32, weak_type=True)
+    """
+    return _cond(pred, *args, **kwargs)
+
+
+def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = None,
+          linear: Any = None) -> Any:
+    if not (callable(true_fun) and callable(false_fun)):
+        if len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+            # the old form: cond(pred, true_operand, true_fun, false_operand, false_fun)
+            t_op, t_fun, f_op, f_fun = true_fun, false_fun, *operands
+            return _cond(pred, lambda ops: t_fun(ops[0]), lambda ops: f_fun(ops[1]), (t_op, f_op))
+        raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
+    if operand is not None:
+        operands = (operand,)
+    if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
+                                                           np.ndarray)):
+        raise TypeError(errors.explain(
+            f"Pred type must be either boolean or number, got {type(pred)}."))
+    aval = aval_of(pred)
+    if aval.shape:
+        raise TypeError(errors.explain(
+            f"Pred must be a scalar, got {pred} of shape {aval.shape}.",
+            fix="use jnp.where for elementwise choice, or reduce with .any() or .all()."))
+    if config.jax_disable_jit and not isinstance(pred, Tracer):
+        return true_fun(*operands) if pred else false_fun(*operands)
+    with fused("cond"):
+        flag = pred if aval.dtype == dtypes.bool_ else ew.ne_p.bind(pred, ew.const(pred, 0))
+        index = ew.convert(flag, np.int32)
+        return _branch("cond", index, [false_fun, true_fun], operands)
+
+
+def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
+            operands: Sequence[Any]) -> Any:
+    leaves, tree = tree_util.flatten((tuple(operands), {}))
+    check_arguments(name, leaves, tree)
+    avals = [aval_of(x) for x in leaves]
+    traced = [trace_to_program(b, tree, avals) for b in branches]
+    labels = ["false_fun", "true_fun"] if name == "cond" else [
+        f"branches[{i}]" for i in range(len(branches))]
+    first, out_tree = traced[-1] if name == "cond" else traced[0]
+    for (p, t), label in zip(traced, labels):
+        _same_outputs(name, label, p, t, first, out_tree)
+    programs = [_agreed(p, [q for q, _ in traced]) for p, _ in traced]
+    programs, consts = _with_consts(programs)
+    outs = control.cond(index, [*consts, *leaves], programs)
+    return out_tree.unflatten(outs)
+
+
+def _same_outputs(name: str, label: str, p: Program, tree: Any, first: Program,
+                  first_tree: Any) -> None:
+    if tree != first_tree:
+        raise TypeError(errors.explain(
+            f"{name} branch outputs must have the same pytree structure, but {label} has {tree} "
+            f"where {first_tree} is expected.", fix="return the same structure from all branches."))
+    for i, (a, b) in enumerate(zip(p.out_avals, first.out_avals)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise TypeError(errors.explain(
+                f"{name} branches must have equal types but they differ: output {i} of {label} is "
+                f"{a.short()} and not {b.short()}.",
+                fix="cast or broadcast so that all branches return the same shapes and dtypes."))
+
+
+def _agreed(p: Program, every: Sequence[Program]) -> Program:
+    """p with outputs made strong where another branch's are (weak types must agree)."""
+    strong = [not all(q.out_avals[i].weak_type for q in every) for i in range(len(p.outputs))]
+    if not any(s and a.weak_type for s, a in zip(strong, p.out_avals)):
+        return p
+
+    def run(*args: Any) -> list[Any]:
+        return [_strengthen(o) if s else o for o, s in zip(replay(p, *args), strong)]
+
+    return stage(run, p.in_avals, p.name)
+
+
+def _strengthen(x: Any) -> Any:
+    a = aval_of(x)
+    if not a.weak_type:
+        return x
+    return ew.convert_element_type_p.bind(x, new_dtype=a.dtype, weak_type=False, sharding=None)
+
+
+# ---- scan
+def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None,
+         reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False) -> Any:
+    """Loop with a carry: (carry, y) = f(carry, x) for each x; returns (carry, stacked ys).
+
+    Args:
+      f: function of (carry, x) that returns (carry, y); types of the carry must not change.
+      init: initial carry (tree).
+      xs: tree of arrays with a common leading axis, or None.
+      length: number of iterations when xs is None.
+      reverse: run from the last x to the first.
+      unroll: iterations to write out per loop step (True: all).
+
+    Returns:
+      (final carry, ys stacked along a new leading axis).
+
+    Raises:
+      TypeError: the carry's type changes, f does not return a pair.
+      ValueError: leading axes differ.
+
+    Example:
+      >>> import calque.lax as lax, calque.numpy as jnp
+      >>> lax.scan(lambda c, x: (c + x, c * x), 0.0, jnp.array([1., 2., 3.]))
+      (Array(6., dtype=float32, weak_type=True), Array([0., 2., 9.], dtype=float32))
+    """
+    if not callable(f):
+        raise TypeError("lax.scan: f argument should be a callable.")
+    xs_leaves, xs_tree = tree_util.flatten(xs)
+    n = _scan_length(xs_leaves, length)
+    unroll = n if unroll is True else int(unroll)
+    if config.jax_disable_jit:
+        return _scan_in_python(f, init, xs_leaves, xs_tree, n, reverse)
+    init_leaves, init_tree = tree_util.flatten(init)
+    check_arguments("scan", [*init_leaves, *xs_leaves], tree_util.flatten(((init, xs), {}))[1])
+    with fused("scan"):
+        x_avals = [aval_of(x).update(shape=aval_of(x).shape[1:]) for x in xs_leaves]
+        carry_avals = [aval_of(x) for x in init_leaves]
+        in_tree = tree_util.tree_structure(((init_tree.unflatten(init_leaves),
+                                             xs_tree.unflatten(xs_leaves)), {}))
+        program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
+        carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
+        weak_lost = [a.weak_type and not b.weak_type for a, b in zip(carry_avals, carry_out)]
+        if any(weak_lost):  # a weak initial value takes the body's dtype
+            carry_avals = [ShapedArray(a.shape, b.dtype, b.weak_type) if w else a
+                           for a, b, w in zip(carry_avals, carry_out, weak_lost)]
+            init_leaves = [_as(x, a) for x, a in zip(init_leaves, carry_avals)]
+            program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
+            carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
+        _check_carry(f, carry_avals, carry_out)
+        (body,), consts = _with_consts([_matched(program, carry_avals)])
+        outs = control.scan(body, consts, init_leaves, xs_leaves, length=n, reverse=reverse,
+                            unroll=unroll)
+        k = len(init_leaves)
+        ys_tree = out_tree.children()[1]
+        return init_tree.unflatten(outs[:k]), ys_tree.unflatten(outs[k:])
+
+
+def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
+    for x in leaves:
+        if not aval_of(x).shape:
+            raise ValueError(errors.explain(
+                "scan got value with no leading axis to scan over: a scalar in xs.",
+                fix="close over the scalar instead, or put it in the carry."))
+    sizes = {aval_of(x).shape[0] for x in leaves}
+    if length is not None:
+        if any(s != length for s in sizes):
+            raise ValueError(errors.explain(
+                f"scan got `length` argument of {length} which disagrees with leading axis sizes "
+                f"{sorted(sizes)}."))
+        return int(length)
+    if len(sizes) > 1:
+        raise ValueError(errors.explain(
+            f"scan got values with different leading axis sizes: {sorted(sizes)}."))
+    if not sizes:
+        raise ValueError(errors.explain("scan got no values to scan over and `length` not "
+                                        "provided.", fix="pass length=."))
+    return int(sizes.pop())
+
+
+def _as(x: Any, aval: ShapedArray) -> Any:
+    return ew.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type,
+                                          sharding=None)
+
+
+def _check_body(f: Any, p: Program, out_tree: Any, carry: Sequence[ShapedArray],
+                init_tree: Any) -> list[ShapedArray]:
+    children = out_tree.children() if out_tree.type is tuple else []
+    if len(children) != 2:
+        raise TypeError(errors.explain(
+            f"scan body output must be a pair, got {out_tree} from {name_of(f)}.",
+            fix="return (carry, y); use None for no y."))
+    if children[0] != init_tree:
+        raise TypeError(errors.explain(
+            f"scan body function carry input and carry output must have the same pytree structure, "
+            f"but they differ: the input carry is {init_tree}, the output carry is {children[0]}.",
+            fix="return a carry with the structure of init."))
+    return list(p.out_avals[:len(carry)])
+
+
+def _check_carry(f: Any, have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> None:
+    for i, (a, b) in enumerate(zip(have, out)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise TypeError(errors.explain(
+                f"scan body function carry input and carry output must have equal types (e.g. "
+                f"shapes and dtypes of arrays), but they differ: carry component {i} of "
+                f"{name_of(f)} goes in as {a.short()} and comes out as {b.short()}.",
+                fix="cast or reshape init, or the returned carry, so that they agree."))
+
+
+def _matched(p: Program, carry: Sequence[ShapedArray]) -> Program:
+    """p with carry outputs of exactly the carry's weak types."""
+    if all(a.weak_type == b.weak_type for a, b in zip(carry, p.out_avals)):
+        return p
+
+    def run(*args: Any) -> list[Any]:
+        outs = replay(p, *args)
+        return [o if aval_of(o).weak_type == a.weak_type else _as(o, a)
+                for o, a in zip(outs, carry)] + outs[len(carry):]
+
+    return stage(run, p.in_avals, p.name)
+
+
+def _scan_in_python(f: Any, init: Any, leaves: Sequence[Any], tree: Any, n: int,
+                    reverse: bool) -> Any:
+    carry, ys = init, []
+    if n == 0:
+        raise ValueError("zero-length scan is not supported in disable_jit() mode because the "
+                         "output type is unknown.")
+    order = range(n)
+    for i in reversed(order) if reverse else order:
+        row = [sh.squeeze(sh.slice_in_dim(x, i, i + 1, 0), (0,)) for x in leaves]
+        carry, y = f(carry, tree.unflatten(row))
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return carry, tree_util.tree_map(
+        lambda *rows: sh.concatenate([sh.reshape(r, (1, *aval_of(r).shape)) for r in rows], 0),
+        *ys)
+
+
+def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
+    """f applied to each element of the leading axis, one after another; results stacked.
+
+    Example:
+      >>> import calque.lax as lax, calque.numpy as jnp
+      >>> lax.map(lambda x: x * 2, jnp.arange(3))
+      Array([0, 2, 4], dtype=int32)
+    """
+    if batch_size is not None:
+        return _map_batched(f, xs, batch_size)
+    return scan(lambda _, x: ((), f(x)), (), xs)[1]
+
+
+def _map_batched(f: Any, xs: Any, batch_size: int) -> Any:
+    from calque.api import vmap
+    leaves, tree = tree_util.flatten(xs)
+    n = _scan_length(leaves, None)
+    whole = n // batch_size * batch_size
+    parts = []
+    if whole:
+        rows = [sh.reshape(sh.slice_in_dim(x, 0, whole, 0),
+                           (whole // batch_size, batch_size, *aval_of(x).shape[1:]))
+                for x in leaves]
+        out = scan(lambda _, x: ((), vmap(f)(x)), (), tree.unflatten(rows))[1]
+        parts.append(tree_util.tree_map(
+            lambda y: sh.reshape(y, (whole, *aval_of(y).shape[2:])), out))
+    if n > whole or not whole:
+        rest = [sh.slice_in_dim(x, whole, n, 0) for x in leaves]
+        parts.append(vmap(f)(tree.unflatten(rest)))
+    return tree_util.tree_map(lambda *ys: ys[0] if len(ys) == 1 else sh.concatenate(ys, 0), *parts)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
+              unroll: int | bool | None = None) -> Any:
+    """val = body_fun(i, val) for i from lower to upper - 1; the bounds must be known while tracing.
+
+    Example:
+      >>> import calque.lax as lax
+      >>> lax.fori_loop(0, 4, lambda i, v: v + i, 0)
+      Array(6, dtype=int32, weak_type=True)
+    """
+    for b in (lower, upper):
+        if isinstance(b, Tracer) and b.concrete() is None:
+            raise NotImplementedError(errors.explain(
+                "fori_loop: bounds that are traced values need while loops, which come with a "
+                "later release.", fix="pass Python integers, or mark them as static arguments."))
+    start, stop = int(lower), int(upper)
+    dtype, weak = dtypes.promote([dtypes.dtype_and_weak(lower), dtypes.dtype_and_weak(upper)])
+    n = max(0, stop - start)
+    first = ew.const(np.zeros((), dtype), start) if not weak else start
+
+    def step(carry: Any, _: Any) -> Any:
+        i, val = carry
+        return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
+
+    (_, result), _ = scan(step, (first, init_val), None, length=n,
+                          unroll=1 if unroll is None else unroll)
+    return result

@@ -1,0 +1,135 @@
+"""Devices and moving data to and from them, on trees."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque import runtime, tree_util
+from calque.array import Array, current_device, from_numpy
+from calque.core import dtypes, errors
+from calque.core.avals import aval_of, is_arraylike
+from calque.core.config import config
+from calque.core.trace import Tracer
+from calque.runtime import Buffer, Device
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """All devices of a backend ('cpu', 'cuda', 'vulkan'; default: the default backend).
+
+    Example:
+      >>> import calque
+      >>> calque.devices()
+      [CpuDevice(id=0)]
+    """
+    _set_count()
+    found = runtime.devices(_platform(backend))
+    if not found:
+        raise RuntimeError(errors.explain(f"Unknown backend: {backend!r} has no devices here.",
+                                          fix="see `calque doctor` for what this machine has."))
+    return found
+
+
+def _platform(backend: str | None) -> str | None:
+    if backend is not None:
+        return {"gpu": "cuda"}.get(backend, backend)
+    listed = config.jax_platforms
+    return None if not listed else str(listed).split(",")[0].strip()
+
+
+def _set_count() -> None:
+    if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 1:
+        runtime.set_cpu_device_count(config.jax_num_cpu_devices)
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None,
+                  host_id: int | None = None) -> list[Device]:
+    """The devices of this process."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices there are."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process has."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The platform new arrays go to."""
+    return current_device().platform
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process (0: there is one)."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes run this program together (1)."""
+    return 1
+
+
+def _put(x: Any, device: Device) -> Any:
+    if isinstance(x, Tracer):
+        return x
+    if type(x) is Array:
+        if x.device is device:
+            return x
+        words = x._numpy()
+        if dtypes.is_key(x.dtype):
+            return Array(Buffer.from_numpy(words, device), x.aval)
+        return from_numpy(words, x.weak_type, device)
+    if isinstance(x, np.ndarray):
+        return from_numpy(x, device=device, alias=True)
+    if not is_arraylike(x):
+        raise TypeError(errors.explain(
+            f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
+            fix="pass arrays, numbers and trees of them."))
+    return from_numpy(np.asarray(x, aval_of(x).dtype), aval_of(x).weak_type, device)
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+               may_alias: bool | None = None) -> Any:
+    """A tree of arrays on a device; 64-byte aligned NumPy memory is shared, not copied.
+
+    Args:
+      x: tree of arrays and numbers.
+      device: where to (default: the default device).
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put(np.ones(2, np.float32))
+      Array([1., 1.], dtype=float32)
+    """
+    target = current_device() if device is None else device
+    if isinstance(target, str):
+        target = devices(target)[0]
+    if not isinstance(target, Device):
+        raise TypeError(errors.explain(
+            f"device_put: device must be a Device, got {target!r}.",
+            fix="use one of calque.devices()."))
+    return tree_util.tree_map(lambda v: _put(v, target), x)
+
+
+def device_get(x: Any) -> Any:
+    """A tree of arrays as NumPy arrays."""
+    return tree_util.tree_map(
+        lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray)) else v, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait for every array of a tree; returns the tree."""
+    for v in tree_util.tree_leaves(x):
+        if hasattr(v, "block_until_ready"):
+            v.block_until_ready()
+    return x
+
+
+__all__ = [n for n in dir() if n in (
+    "block_until_ready", "default_backend", "device_count", "device_get", "device_put", "devices",
+    "local_device_count", "local_devices", "process_count", "process_index")]
+

@@ -1,0 +1,169 @@
+"""What lax functions accept: arrays, tracers, NumPy arrays and scalars, Python scalars.
+
+lax is strict: no promotion, no lists.  `operand` checks one value, `document` fills the docstring
+of a function that is one row of a table.  Imports core and array only.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.trace import Tracer
+
+_PASS = frozenset((Array, bool, int, float, complex))
+_SCALARS = (bool, int, float, complex)
+
+
+def operand(name: str, x: Any, position: int = 0) -> Any:
+    """x as a value that primitives take, or the TypeError that names what it is."""
+    if type(x) in _PASS or isinstance(x, Tracer):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)):
+        return numpy_operand(name, x)
+    if hasattr(x, "__jax_array__"):
+        return operand(name, x.__jax_array__(), position)
+    for kind in _SCALARS:  # an IntEnum, a subclass of float
+        if isinstance(x, kind):
+            return kind(x)
+    raise TypeError(explain(
+        f"Error interpreting argument to {name} as a JAX value. The problematic value is of type "
+        f"{type(x)} and was passed to {name} at position {position}.",
+        fix="pass an array or a number; convert lists with jnp.asarray."))
+
+
+def numpy_operand(name: str, x: Any) -> Any:
+    """A NumPy value in the dtype that arrays get (64-bit ones are cut unless x64 is on)."""
+    if x.dtype.kind in "OSUMm" or (x.dtype.kind == "V" and x.dtype.names):
+        if x.dtype == dtypes.float0:
+            return x
+        raise TypeError(explain(
+            f"{name}: a NumPy value of dtype {x.dtype} is not a valid JAX array type. Only arrays "
+            "of numeric types are supported by JAX.", fix="convert it to numbers first."))
+    dtype = dtypes.canonical(x.dtype)
+    if dtype == x.dtype:
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(dtype)
+
+
+def aval(x: Any) -> ShapedArray:
+    return aval_of(x)
+
+
+def ndim_of(x: Any) -> int:
+    return aval_of(x).ndim
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return aval_of(x).shape
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """A Python axis counted from the front, or NumPy's error."""
+    try:
+        value = int(axis.__index__())
+    except AttributeError:
+        raise TypeError(explain(
+            f"axis must be an integer, got {axis!r} of type {type(axis).__name__}.")) from None
+    if not -ndim <= value < ndim:
+        raise ValueError(explain(
+            f"axis {value} is out of bounds for array of dimension {ndim}",
+            fix=f"use an axis from {-ndim} to {ndim - 1}." if ndim else "the array is a scalar."))
+    return value % ndim
+
+
+def as_sizes(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of Python ints; traced sizes raise ConcretizationTypeError."""
+    if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool):
+        return (int(shape),)
+    if isinstance(shape, Tracer) and not shape.shape:
+        shape = (shape,)
+    if isinstance(shape, (np.ndarray, Array)) and shape.ndim == 0:
+        return (as_size(name, shape),)
+    try:
+        return tuple(as_size(name, d) for d in shape)
+    except TypeError as error:
+        if isinstance(shape, Sequence) or hasattr(shape, "__iter__"):
+            raise
+        raise TypeError(explain(
+            f"{name}: expected a shape, got {shape!r} of type {type(shape).__name__}.",
+            fix="pass an integer or a sequence of integers.")) from error
+
+
+def as_size(name: str, d: Any) -> int:
+    """One size as a Python int."""
+    if type(d) is int:
+        return d
+    if isinstance(d, Tracer):
+        from calque.core.errors import ConcretizationTypeError
+        from calque.core.trace import concretization_error
+        known = d.concrete()
+        if known is None:
+            raise concretization_error(
+                d, f"Shapes must be 1D sequences of concrete values of integer type, got a traced "
+                f"value {d.aval} in the shape given to {name}.",
+                "mark the argument that it comes from as static.", ConcretizationTypeError)
+        d = known
+    if isinstance(d, (float, complex)) or not hasattr(d, "__index__"):
+        raise TypeError(explain(
+            f"Shapes must be 1D sequences of concrete values of integer type, got {d!r} in the "
+            f"shape given to {name}.", fix="convert it with int(...)."))
+    return int(d.__index__())
+
+
+def check_no_sharding(name: str, sharding: Any) -> None:
+    """out_sharding is accepted when it says nothing."""
+    if sharding is not None:
+        raise NotImplementedError(explain(
+            f"{name}: shardings are not supported, got {sharding!r}.",
+            fix="leave the argument out; one device holds every array."))
+
+
+_TEMPLATE = """{sentence}
+
+    Args:
+{args}
+    Returns:
+      {returns}
+
+    Raises:
+      TypeError: {raises}
+
+    Example:
+      >>> from calque import lax
+      >>> {example}
+      {result}
+    """
+
+OPERANDS = {
+    "number": "integer, float or complex dtype",
+    "real": "integer or float dtype",
+    "float": "float dtype",
+    "inexact": "float or complex dtype",
+    "integer": "integer dtype",
+    "bits": "bool or integer dtype",
+    "any": "any dtype",
+    "complex": "complex dtype",
+}
+
+
+def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequence[str],
+             accepts: str, returns: str, example: str, result: str) -> Callable[..., Any]:
+    """Name f and write its docstring from the row of a table."""
+    lines = [f"      {a}: array of {OPERANDS[accepts]}, or a scalar.\n" for a in arguments]
+    if len(arguments) > 1:
+        lines[1:] = [f"      {a}: the same dtype; a scalar or a shape that broadcasts by axes of "
+                     "size 1.\n" for a in arguments[1:]]
+    f.__name__ = f.__qualname__ = name
+    f.__module__ = "calque.lax"
+    f.__doc__ = _TEMPLATE.format(
+        sentence=sentence, args="".join(lines), returns=returns,
+        raises="an operand is not an array, or has another dtype (lax does not promote).",
+        example=example, result=result.replace("\n", "\n      "))
+    return f
