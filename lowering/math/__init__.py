@@ -12,7 +12,9 @@ at the builder's insertion point; f16 and bf16 are computed in f32 and rounded o
     trig.py        sin cos tan asin acos atan atan2, Cody-Waite and Payne-Hanek reductions
     hyperbolic.py  sinh cosh tanh asinh acosh atanh
     power.py       sqrt rsqrt cbrt pow pow_const integer_pow integer_power
-    basic.py       floor ceil round sign maximum minimum clamp nextafter is_finite
+    special.py     erf erfc erf_inv
+    complex_.py, complex_inverse.py   the same functions of complex64 and complex128
+    basic.py       floor ceil round sign rem maximum minimum clamp nextafter is_finite
     integer.py     div rem shift_* of integers
     convert.py     conversions between all dtypes
 """

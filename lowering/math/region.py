@@ -78,11 +78,11 @@ class BodyBuilder(Builder):
         ir, dtype = mlir.ir(), np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
         bits = int(a.view(f"u{dtype.itemsize}"))
-        kind = _scalar_type(dtype)
-        text = "true" if dtype == bool and a else "false" if dtype == bool else f"0x{bits:X}"
-        return self._make("arith.constant", [], dtype,
-                          {"value": ir.Attribute.parse(f"{text} : {kind}" if dtype != bool
-                                                       else text)})
+        if dtype.kind == "b":
+            text = "true" if a else "false"
+        else:
+            text = f"0x{bits:X} : {_scalar_type(dtype)}"
+        return self._make("arith.constant", [], dtype, {"value": ir.Attribute.parse(text)})
 
     def compare(self, direction: str, x: Value | Any, y: Value | Any) -> Value:
         x, y = self.match(x, y)
@@ -122,6 +122,27 @@ class BodyBuilder(Builder):
             return Value(self, x.ir, (), dtype)
         return super().bitcast(x, dtype)
 
+    def loop(self, condition: Callable[..., Value], step: Callable[..., Sequence[Value]],
+             start: Sequence[Value]) -> list[Value]:
+        """scf.while: step the values while condition(*values) (such a body is not vectorized)."""
+        ir, types = mlir.ir(), [v.ir.type for v in start]
+        op = ir.Operation.create("scf.while", results=types, operands=[v.ir for v in start],
+                                 regions=2)
+        locations = [ir.Location.current] * len(types)
+
+        def arguments(block: Any) -> list[Value]:
+            return [Value(self, a, (), v.dtype)
+                    for a, v in zip(block.arguments, start, strict=True)]
+
+        before = op.regions[0].blocks.append(*types, arg_locs=locations)
+        with ir.InsertionPoint(before):
+            go = condition(*arguments(before))
+            ir.Operation.create("scf.condition", operands=[go.ir, *before.arguments])
+        after = op.regions[1].blocks.append(*types, arg_locs=locations)
+        with ir.InsertionPoint(after):
+            ir.Operation.create("scf.yield", operands=[v.ir for v in step(*arguments(after))])
+        return [Value(self, r, (), v.dtype) for r, v in zip(op.results, start, strict=True)]
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x*y + z, rounded once."""
         return self._make("math.fma", [x, y, z], x.dtype)
@@ -160,9 +181,9 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
     block = op.regions[0].blocks.append(*types, arg_locs=[loc] * len(types))
     with ir.InsertionPoint(block):
         inner = BodyBuilder(b.f64_ok)
-        out = body(inner, *[Value(inner, a, (), v.dtype)
-                            for a, v in zip(block.arguments, operands)])
+        out = body(inner, *[Value(inner, block.arguments[i], (), v.dtype)
+                            for i, v in enumerate(operands)])
         out = [out] if isinstance(out, Value) else list(out)
         assert [o.dtype for o in out] == list(results), (out, results)
         ir.Operation.create("linalg.yield", operands=[o.ir for o in out])
-    return [Value(b, r, shape, d) for r, d in zip(op.results, results)]
+    return [Value(b, r, shape, d) for r, d in zip(op.results, results, strict=True)]

@@ -7,7 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calque.lowering.builder import Builder, Value
-from calque.lowering.math import basic, exp_log, hyperbolic, integer, power, trig
+from calque.lowering.math import (
+    basic,
+    complex_,
+    complex_inverse,
+    exp_log,
+    hyperbolic,
+    integer,
+    power,
+    special,
+    trig,
+)
 
 Function = Callable[..., Value]
 
@@ -17,6 +27,11 @@ def _native(name: str) -> Function:
         return b.emit(name, xs, xs[0].shape, xs[0].dtype)
 
     return function
+
+
+def _magnitude(b: Builder, x: Value) -> Value:
+    """|x| of integers; unsigned ones are their own."""
+    return abs(x)
 
 
 def by_kind(name: str, floats: Function, complexes: Function | None = None,
@@ -35,37 +50,41 @@ def by_kind(name: str, floats: Function, complexes: Function | None = None,
 
 
 TABLE: dict[str, Function] = {
-    "exp": by_kind("exp", exp_log.exp),
+    "exp": by_kind("exp", exp_log.exp, complex_.exp),
     "exp2": by_kind("exp2", exp_log.exp2),
-    "expm1": by_kind("expm1", exp_log.expm1),
-    "log": by_kind("log", exp_log.log),
+    "expm1": by_kind("expm1", exp_log.expm1, complex_.expm1),
+    "log": by_kind("log", exp_log.log, complex_.log),
     "log2": by_kind("log2", exp_log.log2),
-    "log1p": by_kind("log1p", exp_log.log1p),
-    "logistic": by_kind("logistic", exp_log.logistic),
-    "sqrt": by_kind("sqrt", power.sqrt),
-    "rsqrt": by_kind("rsqrt", power.rsqrt),
+    "log1p": by_kind("log1p", exp_log.log1p, complex_.log1p),
+    "logistic": by_kind("logistic", exp_log.logistic, complex_.logistic),
+    "sqrt": by_kind("sqrt", power.sqrt, complex_.sqrt),
+    "rsqrt": by_kind("rsqrt", power.rsqrt, complex_.rsqrt),
     "cbrt": by_kind("cbrt", power.cbrt),
-    "sin": by_kind("sin", trig.sin),
-    "cos": by_kind("cos", trig.cos),
-    "tan": by_kind("tan", trig.tan),
-    "asin": by_kind("asin", trig.asin),
-    "acos": by_kind("acos", trig.acos),
-    "atan": by_kind("atan", trig.atan),
+    "sin": by_kind("sin", trig.sin, complex_.sin),
+    "cos": by_kind("cos", trig.cos, complex_.cos),
+    "tan": by_kind("tan", trig.tan, complex_.tan),
+    "asin": by_kind("asin", trig.asin, complex_inverse.asin),
+    "acos": by_kind("acos", trig.acos, complex_inverse.acos),
+    "atan": by_kind("atan", trig.atan, complex_inverse.atan),
     "atan2": by_kind("atan2", trig.atan2),
-    "sinh": by_kind("sinh", hyperbolic.sinh),
-    "cosh": by_kind("cosh", hyperbolic.cosh),
-    "tanh": by_kind("tanh", hyperbolic.tanh),
-    "asinh": by_kind("asinh", hyperbolic.asinh),
-    "acosh": by_kind("acosh", hyperbolic.acosh),
-    "atanh": by_kind("atanh", hyperbolic.atanh),
-    "pow": by_kind("pow", power.pow, integers=power.integer_power),
-    "div": by_kind("div", _native("divide"), integers=integer.div),
-    "rem": by_kind("rem", _native("remainder"), integers=integer.rem),
+    "sinh": by_kind("sinh", hyperbolic.sinh, complex_.sinh),
+    "cosh": by_kind("cosh", hyperbolic.cosh, complex_.cosh),
+    "tanh": by_kind("tanh", hyperbolic.tanh, complex_.tanh),
+    "asinh": by_kind("asinh", hyperbolic.asinh, complex_inverse.asinh),
+    "acosh": by_kind("acosh", hyperbolic.acosh, complex_inverse.acosh),
+    "atanh": by_kind("atanh", hyperbolic.atanh, complex_inverse.atanh),
+    "abs": by_kind("abs", _native("abs"), complex_.abs_, _magnitude),
+    "pow": by_kind("pow", power.pow, complex_.pow, integers=power.integer_power),
+    "div": by_kind("div", _native("divide"), complex_.div, integers=integer.div),
+    "rem": by_kind("rem", basic.rem, integers=integer.rem),
+    "erf": by_kind("erf", special.erf),
+    "erfc": by_kind("erfc", special.erfc),
+    "erf_inv": by_kind("erf_inv", special.erf_inv),
     "floor": basic.floor,
     "ceil": basic.ceil,
     "round_half_even": basic.round_half_even,
     "round_half_away": basic.round_half_away,
-    "sign": basic.sign,
+    "sign": by_kind("sign", basic.sign, complex_.sign, basic.sign),
     "nextafter": basic.nextafter,
     "is_finite": basic.is_finite,
     "max": basic.maximum,

@@ -157,7 +157,7 @@ def _product64(x: Value, y: Value) -> tuple[Value, Value]:
     return hh + (middle >> 32) + (carry >> 32), x * y
 
 
-def _two_sum(x: Value, y: Value) -> tuple[Value, Value]:
+def two_sum(x: Value, y: Value) -> tuple[Value, Value]:
     """x + y and its rounding error (Knuth)."""
     s = x + y
     t = s - x
@@ -182,13 +182,13 @@ def _huge_f64(x: Value) -> tuple[Value, Value, Value]:
     top = ((high << 2) | (low >> 62)).view(I64)
     low = low << 2
     # the signed 128-bit fraction of a quadrant as a sum of exact 32-bit pieces
-    r, error = _two_sum((top >> 32).astype(F64) * 2.0**-32,
+    r, error = two_sum((top >> 32).astype(F64) * 2.0**-32,
                         (top & 0xFFFFFFFF).astype(F64) * 2.0**-64)
     pieces = (low >> 32).view(I64).astype(F64) * 2.0**-96
-    r, error2 = _two_sum(r, pieces)
+    r, error2 = two_sum(r, pieces)
     error = error + error2 + (low & 0xFFFFFFFF).view(I64).astype(F64) * 2.0**-128
     # times pi/2 in two parts: split r so that the leading product is exact
-    r, error = _two_sum(r, error)
+    r, error = two_sum(r, error)
     head = (bits(r) & (-1 << 27)).view(F64)
     p1 = 1.57079631090164184570  # pi/2 to 26 bits
     p2 = 1.58932547735281966916e-08  # the rest
@@ -206,7 +206,7 @@ def _reduce_f64(x: Value) -> tuple[Value, Value, Value]:
     b = x.b
     n = round_small(x * (2 / math.pi))
     p1, p2, p3, p4 = HALF_PI[F64]
-    r, e = _two_sum(x - n * p1, -(n * p2))
+    r, e = two_sum(x - n * p1, -(n * p2))
     t = n * p3 - e
     y0 = r - t
     y1 = ((r - y0) - t) - n * p4

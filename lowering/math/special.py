@@ -1,0 +1,124 @@
+"""erf, erfc, erf_inv.
+
+erf near 0 is x + x P(x^2); elsewhere erfc x = e^(-x^2) P(t) / (1 + 2x) with t = (x - k)/(x + k)
+(Shepherd & Laframboise 1981) and x^2 split so that e^(-x^2) keeps its digits.  erf_inv starts from
+polynomials in w = -log(1 - x^2) (Giles 2012) and, in f64, takes one step of Halley's rule.
+The polynomials are our own (benchmarks/minimax.py).
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from calque.lowering.builder import Builder, Value
+from calque.lowering.math import exp_log
+from calque.lowering.math.common import F32, F64, floating, horner, with_sign
+from calque.lowering.math.power import head
+
+# erf(x) / x - 1 in x^2 on |x| <= 0.9, error 2^-31.6 and 2^-66.6
+_ERF = {
+    F32: (8.533056097803637e-05, -0.0008180642616935074, 0.005204330198466778,
+          -0.026860712096095085, 0.11283718794584274, -0.37612634897232056, 0.12837916612625122),
+    F64: (6.49275268006164e-11, -1.16514659336529e-09, 1.4723301096031168e-08,
+          -1.635864642147025e-07, 1.646169471741928e-06, -1.492563350492834e-05,
+          0.00012055332517603455, -0.0008548327014873832, 0.005223977625340387,
+          -0.026866170645124057, 0.112837916709551, -0.37612638903183754, 0.1283791670955126),
+}
+# (1 + 2x) e^(x^2) erfc(x) in t = (x - k) / (x + k) for x >= 0.88, relative error 2^-34 and 2^-64
+_ERFC_CENTRE = {F32: 2.0, F64: 3.75}
+_ERFC = {
+    F32: (0.0003372143255546689, -0.00043821267900057137, -0.0015059459256008267,
+          0.0012780943652614951, 0.00872918963432312, -0.008035330101847649, -0.05422037094831467,
+          0.164051353931427, -0.1660303920507431, -0.09276382625102997, 1.2769783735275269),
+    F64: (-2.6051750449601105e-09, -4.622533169155278e-09, 3.4925967049376823e-08,
+          2.6021730731669088e-08, -2.5641823778744235e-07, -6.015719292616553e-08,
+          1.7512669633690217e-06, -9.718187886355732e-07, -1.1444425658134954e-05,
+          2.2383580294387875e-05, 5.164929589765922e-05, -0.0002901539127665087,
+          0.00029371360685249585, 0.0017556258240906183, -0.00974657954829523,
+          0.02836227742214431, -0.058693398590538085, 0.09230432116017205, -0.1088039301417068,
+          0.08227673849015153, 0.0035854154854636703, -0.14024059858554702, 1.2375126308378275),
+}
+_NEAR = 0.9
+# beyond this erfc is 0 (with a margin): e^(-x^2) underflows
+_ERFC_END = {F32: 11.0, F64: 28.0}
+
+# erf_inv(x) / x: in w - 2.5 for w < 5, in sqrt(w) - 3 to w = 17, in sqrt(w) - 4 to w = 38;
+# relative error 2^-26.7, 2^-24.7, 2^-18.9
+_INV_CENTRE = (-8.59099817468835e-09, 2.3184589032876022e-08, 4.6339017279464847e-07,
+               -3.462118451578833e-06, -4.950510357266893e-06, 0.0002183422297184769,
+               -0.001252763719551141, -0.004177384177271506, 0.2466402960975332, 1.501409358836895)
+_INV_MIDDLE = (0.00010550298171601703, -0.00029699348233094846, -4.477608915350426e-05,
+               0.0014694412523293054, -0.0036022064202530977, 0.005693084379135982,
+               -0.007636508438038325, 0.009444527421536002, 1.0016749253955604, 2.8329768155647232)
+_INV_FAR = (-2.1621910700573677e-06, 2.0163214983552736e-05, -6.246477595616086e-05,
+            7.706352021411368e-05, -7.054815362202491e-05, 0.00027922229753956675,
+            -0.0008996705808658006, 0.0012815865000067367, 1.009499382317401, 3.839782157662116)
+
+
+def _erf_near(x: Value) -> Value:
+    return x + x * horner(x * x, _ERF[x.dtype])
+
+
+def _erfc_far(a: Value) -> Value:
+    """erfc of a >= 0.88."""
+    b, dtype = a.b, a.dtype
+    a = b.select(a > _ERFC_END[dtype], _ERFC_END[dtype], a)
+    centre = _ERFC_CENTRE[dtype]
+    t = (a - centre) / (a + centre)
+    # a^2 = h^2 + (a - h)(a + h), with h^2 exact
+    h = head(a)
+    decay = exp_log.exp(b, -(h * h))
+    rest = (h - a) * (h + a)
+    value = horner(t, _ERFC[dtype]) / (2.0 * a + 1.0)
+    return decay * (value + value * exp_log.expm1(b, rest))
+
+
+@floating
+def erf(b: Builder, x: Value) -> Value:
+    """2/sqrt(pi) times the integral of e^(-t^2) from 0 to x."""
+    a = abs(x)
+    near = a < _NEAR
+    far = 1.0 - _erfc_far(b.select(near, 1.0, a))
+    return b.select(near, _erf_near(x), with_sign(far, x))
+
+
+@floating
+def erfc(b: Builder, x: Value) -> Value:
+    """1 - erf x, accurate for large x."""
+    a = abs(x)
+    far = _erfc_far(b.select(a < 0.88, 1.0, a))
+    far = b.select(x < 0.0, 2.0 - far, far)
+    small = b.select(a < 0.5, x, with_sign(b.like(x, 0.5), x))
+    near = 1.0 - _erf_near(small)
+    # 0.5 <= x < 0.9: 0.5 - (x - 0.5 + x P): the leading subtraction is exact
+    middle = 0.5 - ((a - 0.5) + a * horner(a * a, _ERF[x.dtype]))
+    middle = b.select(x < 0.0, 1.0 + _erf_near(a), middle)
+    return b.select(a < 0.5, near, b.select(a < _NEAR, middle, far))
+
+
+def _inverse_start(w: Value) -> Value:
+    b = w.b
+    root = b.sqrt(w)
+    centre = horner(w - 2.5, _INV_CENTRE)
+    middle = horner(root - 3.0, _INV_MIDDLE)
+    if w.dtype == F32:  # 1 - x^2 >= 2^-24: w < 17
+        return b.select(w < 5.0, centre, middle)
+    far = horner(root - 4.0, _INV_FAR)
+    return b.select(w < 5.0, centre, b.select(w < 17.0, middle, far))
+
+
+@floating
+def erf_inv(b: Builder, x: Value) -> Value:
+    """The y with erf y = x; infinite at +-1, NaN beyond."""
+    a = abs(x)
+    inside = a < 1.0
+    a = b.select(inside, a, 0.5)
+    w = -(exp_log.log1p(b, -a) + exp_log.log1p(b, a))
+    y = a * _inverse_start(w)
+    if x.dtype == F64:
+        # Halley's rule on erf y - a, or on erfc y - (1 - a) where that keeps more digits
+        error = b.select(a < 0.5, erf(b, y) - a, (1.0 - a) - erfc(b, y))
+        step = error * exp_log.exp(b, y * y) * (math.sqrt(math.pi) / 2)
+        y = y - step / (1.0 + y * step)
+    y = b.select(inside, y, b.select(abs(x).eq(1.0), np.inf, b.like(x, np.nan)))
+    return with_sign(abs(y), x)
