@@ -1,0 +1,25 @@
+"""lax: the strict layer under calque.numpy.  Functions take arrays and scalars of equal dtype and
+bind one primitive each; nothing is promoted and no list is accepted.  Map:
+
+  operands.py     what is an operand, an axis, a shape; docstrings of table rows
+  elementwise.py  arithmetic, exp to erf, comparison, bits, complex, convert, select, clamp
+  make.py         full, iota, ...
+  shape.py        reshape, transpose, broadcast, squeeze, ...; stop_gradient
+  cut.py          concatenate, slice, pad, rev, split, tile
+  reduce.py       reduce_sum ... argmin
+  index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
+  contract.py     dot_general, dot, batch_matmul, Precision
+  (control flow)  calque.control
+"""
+from calque.control import cond as cond
+from calque.control import fori_loop as fori_loop
+from calque.control import map as map
+from calque.control import scan as scan
+from calque.control import switch as switch
+from calque.lax.contract import *  # noqa: F403
+from calque.lax.cut import *  # noqa: F403
+from calque.lax.elementwise import *  # noqa: F403
+from calque.lax.index import *  # noqa: F403
+from calque.lax.make import *  # noqa: F403
+from calque.lax.reduce import *  # noqa: F403
+from calque.lax.shape import *  # noqa: F403

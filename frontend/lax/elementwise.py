@@ -16,7 +16,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.eager import fused
-from calque.lax.operands import document, operand
+from calque.lax.operands import as_operand, document
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -27,10 +27,10 @@ def _unary(name: str, prim: Primitive, sentence: str, accepts: str, example: str
            accuracy: bool = False) -> Function:
     """A function of one array; accuracy=True adds JAX's (ignored) keyword."""
     def plain(x: Any) -> Any:
-        return prim.bind(operand(name, x))
+        return prim.bind(as_operand(name, x))
 
     def with_accuracy(x: Any, *, accuracy: Any = None) -> Any:
-        return prim.bind(operand(name, x))
+        return prim.bind(as_operand(name, x))
 
     return document(with_accuracy if accuracy else plain, name, sentence, "x", accepts,
                     "An array of x's shape.", example, result)
@@ -61,7 +61,7 @@ def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: st
     first, second = names
 
     def call(x: Any, y: Any) -> Any:
-        x, y = operand(name, x), operand(name, y, 1)
+        x, y = as_operand(name, x), as_operand(name, y, 1)
         a, b = aval_of(x).shape, aval_of(y).shape
         if a == b or not a or not b:
             return prim.bind(x, y)
@@ -143,7 +143,7 @@ def pow(x: Any, y: Any) -> Any:
       >>> lax.pow(2.0, 3.0)
       Array(8., dtype=float32, weak_type=True)
     """
-    x, y = operand("pow", x), operand("pow", y, 1)
+    x, y = as_operand("pow", x), as_operand("pow", y, 1)
     a, b = aval_of(x), aval_of(y)
     if not dtypes.is_inexact(a.dtype):
         raise TypeError(explain(
@@ -180,7 +180,7 @@ def integer_pow(x: Any, y: int) -> Any:
       >>> lax.integer_pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
-    return ew.integer_pow_p.bind(operand("integer_pow", x), y=int(y.__index__()))
+    return ew.integer_pow_p.bind(as_operand("integer_pow", x), y=int(y.__index__()))
 
 
 def reciprocal(x: Any) -> Any:
@@ -286,7 +286,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
       >>> lax.round(2.5)
       Array(3., dtype=float32, weak_type=True)
     """
-    return ew.round_p.bind(operand("round", x), rounding_method=RoundingMethod(rounding_method))
+    return ew.round_p.bind(as_operand("round", x), rounding_method=RoundingMethod(rounding_method))
 
 
 # ---- comparison
@@ -346,10 +346,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
       >>> lax.convert_element_type(1.5, "int32")
       Array(1, dtype=int32)
     """
-    return convert(_operand("convert_element_type", operand), dtypes.canonical(new_dtype))
-
-
-_operand = operand
+    return convert(as_operand("convert_element_type", operand), dtypes.canonical(new_dtype))
 
 
 def convert(x: Any, dtype: Any, weak: bool = False) -> Any:
@@ -377,7 +374,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
       >>> lax.bitcast_convert_type(np.float32(1), "int32")
       Array(1065353216, dtype=int32)
     """
-    x = _operand("bitcast_convert_type", operand)
+    x = as_operand("bitcast_convert_type", operand)
     dtype = dtypes.canonical(new_dtype)
     if aval_of(x).dtype == dtype:
         return convert(x, dtype, aval_of(x).weak_type)
@@ -405,8 +402,8 @@ def select_n(which: Any, *cases: Any) -> Any:
       >>> lax.select_n(np.array([True, False]), np.array([1, 2]), np.array([10, 20]))
       Array([10,  2], dtype=int32)
     """
-    values = [operand("select_n", c, i + 1) for i, c in enumerate(cases)]
-    which = operand("select_n", which)
+    values = [as_operand("select_n", c, i + 1) for i, c in enumerate(cases)]
+    which = as_operand("select_n", which)
     shapes = [aval_of(v).shape for v in values]
     if any(s != shapes[0] for s in shapes):
         raise TypeError(explain(
@@ -469,7 +466,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
       >>> lax.clamp(0.0, 1.5, 1.0)
       Array(1., dtype=float32, weak_type=True)
     """
-    values = [operand("clamp", v, i) for i, v in enumerate((min, x, max))]
+    values = [as_operand("clamp", v, i) for i, v in enumerate((min, x, max))]
     return ew.clamp_p.bind(*values)
 
 

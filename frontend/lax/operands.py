@@ -1,6 +1,6 @@
 """What lax functions accept: arrays, tracers, NumPy arrays and scalars, Python scalars.
 
-lax is strict: no promotion, no lists.  `operand` checks one value, `document` fills the docstring
+lax is strict: no promotion, no lists.  `as_operand` checks one value, `document` fills the docstring
 of a function that is one row of a table.  Imports core and array only.
 """
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PASS = frozenset((Array, bool, int, float, complex))
 _SCALARS = (bool, int, float, complex)
 
 
-def operand(name: str, x: Any, position: int = 0) -> Any:
+def as_operand(name: str, x: Any, position: int = 0) -> Any:
     """x as a value that primitives take, or the TypeError that names what it is."""
     if type(x) in _PASS or isinstance(x, Tracer):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
         return numpy_operand(name, x)
     if hasattr(x, "__jax_array__"):
-        return operand(name, x.__jax_array__(), position)
+        return as_operand(name, x.__jax_array__(), position)
     for kind in _SCALARS:  # an IntEnum, a subclass of float
         if isinstance(x, kind):
             return kind(x)

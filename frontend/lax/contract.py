@@ -1,0 +1,178 @@
+"""lax contractions: dot, dot_general, batch_matmul, and their precision."""
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.config import config
+from calque.core.errors import explain
+from calque.lax.operands import as_operand, check_no_sharding
+from calque.primitives import contract as ct
+
+DotDimensionNumbers = tuple[
+    tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+class Precision(enum.Enum):
+    """How exactly float32 operands are multiplied; the CPU always multiplies them exactly.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.Precision("high")
+      Precision.HIGH
+    """
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return _PRECISIONS.get(value) if isinstance(value, (str, type(None))) else None
+
+    def __repr__(self) -> str:
+        return f"Precision.{self.name}"
+
+    __str__ = __repr__
+
+
+_PRECISIONS: dict[Any, Precision] = {
+    **dict.fromkeys((None, "default", "fastest", "bfloat16", "BF16_BF16_F32"), Precision.DEFAULT),
+    **dict.fromkeys(("high", "bfloat16_3x", "tensorfloat32", "TF32_TF32_F32"), Precision.HIGH),
+    **dict.fromkeys(("highest", "float32", "F32_F32_F32"), Precision.HIGHEST)}
+PrecisionLike = Any
+
+
+def canonical_precision(precision: Any) -> Any:
+    """None, or a pair of Precisions; the default comes from jax_default_matmul_precision."""
+    if precision is None:
+        precision = config.jax_default_matmul_precision
+        if precision is None:
+            return None
+    pair = precision if isinstance(precision, (tuple, list)) else (precision, precision)
+    try:
+        lhs, rhs = (p if isinstance(p, Precision) else Precision(p) for p in pair)
+    except (ValueError, TypeError):
+        raise ValueError(explain(
+            f"Precision must be one of default, high, highest or a Precision, got {precision!r}.",
+            fix="use lax.Precision.HIGHEST, a string, or a pair of them.")) from None
+    return lhs, rhs
+
+
+def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None,
+                preferred_element_type: Any = None, *, out_sharding: Any = None) -> Any:
+    """General contraction: sums products over the contracted axes, for each index of the batch axes.
+
+    Args:
+      lhs: any numeric array.
+      rhs: array of the same dtype.
+      dimension_numbers: ((lhs contracted, rhs contracted), (lhs batch, rhs batch)) axes.
+      precision: None, a string, a Precision or a pair of them.
+      preferred_element_type: the dtype of the result and its accumulation; lhs's by default.
+
+    Returns:
+      An array of axes batch, lhs's rest, rhs's rest.
+
+    Raises:
+      TypeError: sizes, axes or dtypes do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.dot_general(np.array([1, 2]), np.array([3, 4]), (((0,), (0,)), ((), ())))
+      Array(11, dtype=int32)
+    """
+    check_no_sharding("dot_general", out_sharding)
+    x, y = as_operand("dot_general", lhs), as_operand("dot_general", rhs, 1)
+    (xc, yc), (xb, yb) = dimension_numbers
+    ranks = aval_of(x).ndim, aval_of(y).ndim
+    dims = ((_axes(xc, ranks[0]), _axes(yc, ranks[1])), (_axes(xb, ranks[0]), _axes(yb, ranks[1])))
+    preferred = None if preferred_element_type is None else dtypes.canonical(
+        preferred_element_type)
+    return ct.dot_general_p.bind(
+        x, y, dimension_numbers=dims, precision=canonical_precision(precision),
+        preferred_element_type=preferred, out_sharding=None)
+
+
+def _axes(axes: Any, rank: int) -> tuple[int, ...]:
+    return tuple(a + rank if -rank <= a < 0 else a for a in (int(a) for a in axes))
+
+
+def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = None,
+        preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """Product of vectors and matrices, or dot_general where dimension_numbers are given.
+
+    Args:
+      lhs: a vector or matrix.
+      rhs: a vector or matrix of the same dtype.
+      dimension_numbers: as in dot_general, for arrays of any rank.
+      precision: None, a string, a Precision or a pair of them.
+      preferred_element_type: the dtype of the result; lhs's by default.
+
+    Returns:
+      A scalar, vector or matrix.
+
+    Raises:
+      TypeError: the contracted sizes differ.
+      ValueError: the ranks are not 1 or 2.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.dot(np.array([1, 2]), np.array([3, 4]))
+      Array(11, dtype=int32)
+    """
+    x, y = as_operand("dot", lhs), as_operand("dot", rhs, 1)
+    if dimension_numbers is None:
+        a, b = aval_of(x), aval_of(y)
+        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
+            raise ValueError(explain(
+                "lax.dot: dimension_numbers must be specified when not performing simple "
+                "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "
+                f"lhs_shape={a.shape} rhs_shape={b.shape}",
+                fix="pass dimension_numbers, or use jnp.matmul."))
+        if a.shape[-1] != b.shape[0]:
+            raise TypeError(explain(f"Incompatible shapes for dot: got {a.shape} and {b.shape}.",
+                                    fix="transpose one of them."))
+        dimension_numbers = (((a.ndim - 1,), (0,)), ((), ()))
+    return dot_general(x, y, dimension_numbers, precision, preferred_element_type,
+                       out_sharding=out_sharding)
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+    """Matrix products over common leading axes.
+
+    Args:
+      lhs: array of shape (..., m, k).
+      rhs: array of shape (..., k, n) with the same leading axes and dtype.
+      precision: None, a string, a Precision or a pair of them.
+
+    Returns:
+      An array of shape (..., m, n).
+
+    Raises:
+      ValueError: there are fewer than two axes, or the ranks differ.
+      TypeError: sizes or dtypes do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.batch_matmul(np.ones((2, 3, 4)), np.ones((2, 4, 5))).shape
+      (2, 3, 5)
+    """
+    x, y = as_operand("batch_matmul", lhs), as_operand("batch_matmul", rhs, 1)
+    a, b = aval_of(x), aval_of(y)
+    if min(a.ndim, b.ndim) < 2:
+        raise ValueError(explain(f"Arguments to batch_matmul must be at least 2D, got {a.ndim}, "
+                                 f"{b.ndim}"))
+    if a.ndim != b.ndim:
+        raise ValueError(explain(f"Arguments to batch_matmul must have same ndim, got {a.ndim}, "
+                                 f"{b.ndim}"))
+    batch = tuple(range(a.ndim - 2))
+    return dot_general(x, y, (((a.ndim - 1,), (a.ndim - 2,)), (batch, batch)), precision)
+
+
+__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot",
+           "dot_general"]

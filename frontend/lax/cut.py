@@ -1,0 +1,270 @@
+"""lax functions that join, cut, pad, reverse and repeat arrays at static positions."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
+from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
+from calque.primitives import shape as sh
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Arrays joined along an axis.
+
+    Args:
+      operands: arrays of one dtype and rank, whose other axes agree.
+      dimension: the axis to join.
+
+    Returns:
+      One array.
+
+    Raises:
+      TypeError: shapes or dtypes do not fit.
+      ValueError: there are no operands.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.concatenate([np.array([1, 2]), np.array([3])], 0)
+      Array([1, 2, 3], dtype=int32)
+    """
+    values = [as_operand("concatenate", x, i) for i, x in enumerate(operands)]
+    if not values:
+        raise ValueError(explain("concatenate requires a non-empty sequences of arrays"))
+    if len(values) == 1 and aval_of(values[0]).ndim:
+        return unchanged(values[0])
+    return sh.concatenate_p.bind(*values, dimension=int(dimension))
+
+
+def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+    """The elements from start (inclusive) to limit (exclusive) with a stride, on each axis.
+
+    Args:
+      operand: any array.
+      start_indices: the first index for each axis.
+      limit_indices: the index after the last for each axis.
+      strides: positive steps; 1 by default.
+
+    Returns:
+      An array of the same rank.
+
+    Raises:
+      TypeError: an index lies outside the operand.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.slice(np.arange(6), (1,), (6,), (2,))
+      Array([1, 3, 5], dtype=int32)
+    """
+    x = as_operand("slice", operand)
+    starts = tuple(as_size("slice", s) for s in start_indices)
+    limits = tuple(as_size("slice", s) for s in limit_indices)
+    steps = None if strides is None else tuple(as_size("slice", s) for s in strides)
+    shape = aval_of(x).shape
+    if len(limits) == len(shape) and any(e > n for e, n in zip(limits, shape)):
+        raise TypeError(explain(
+            "slice limit_indices must be less than or equal to operand shape, got limit_indices "
+            f"{limits} for operand shape {shape}."))
+    if (starts == (0,) * len(shape) and limits == shape and steps in (None, (1,) * len(shape))):
+        return unchanged(x)
+    return sh.slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps)
+
+
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,
+                 axis: int = 0) -> Any:
+    """slice along one axis; negative indices count from its end.
+
+    Args:
+      operand: any array.
+      start_index: the first index; None for 0.
+      limit_index: the index after the last; None for the size.
+      stride: a positive step.
+      axis: the axis.
+
+    Returns:
+      An array of the same rank.
+
+    Raises:
+      TypeError: an index lies outside the operand.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.slice_in_dim(np.arange(5), 1, -1)
+      Array([1, 2, 3], dtype=int32)
+    """
+    x = as_operand("slice_in_dim", operand)
+    shape = aval_of(x).shape
+    axis = canonical_axis(axis, len(shape))
+    n = shape[axis]
+    start = 0 if start_index is None else as_size("slice_in_dim", start_index)
+    limit = n if limit_index is None else as_size("slice_in_dim", limit_index)
+    start, limit = (i + n if i < 0 else i for i in (start, limit))
+    starts, limits = [0] * len(shape), list(shape)
+    starts[axis], limits[axis] = start, limit
+    steps = None if stride == 1 else [int(stride) if i == axis else 1 for i in range(len(shape))]
+    return slice(x, starts, limits, steps)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """One index along an axis.
+
+    Args:
+      operand: any array.
+      index: the index; negative counts from the end.
+      axis: the axis.
+      keepdims: keep the axis with size 1.
+
+    Returns:
+      An array with that axis of size 1, or without it.
+
+    Raises:
+      IndexError: the index lies outside the axis.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.index_in_dim(np.arange(5), -1)
+      Array([4], dtype=int32)
+    """
+    x = as_operand("index_in_dim", operand)
+    shape = aval_of(x).shape
+    axis = canonical_axis(axis, len(shape))
+    i = as_size("index_in_dim", index)
+    if not -shape[axis] <= i < shape[axis]:
+        raise IndexError(explain(
+            f"index {i} is out of bounds for axis {axis} with size {shape[axis]}"))
+    i %= shape[axis]
+    with fused("index_in_dim"):
+        part = slice_in_dim(x, i, i + 1, 1, axis)
+        return part if keepdims else squeeze(part, (axis,))
+
+
+def split(operand: Any, sizes: Any, axis: int = 0) -> list[Any]:
+    """Consecutive parts along an axis.
+
+    Args:
+      operand: any array.
+      sizes: sizes of the parts; their sum is the axis's size.
+      axis: the axis.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the sizes do not sum up to the axis's size.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.split(np.arange(3), (1, 2))
+      [Array([0], dtype=int32), Array([1, 2], dtype=int32)]
+    """
+    x = as_operand("split", operand)
+    shape = aval_of(x).shape
+    axis = canonical_axis(axis, len(shape))
+    parts = as_sizes("split", sizes)
+    if sum(parts) != shape[axis] or any(p < 0 for p in parts):
+        raise ValueError(explain(
+            f"Sum of sizes {parts} must be equal to dimension {axis} of the operand shape {shape}",
+            fix=f"choose sizes that sum up to {shape[axis]}."))
+    ends = np.cumsum(parts).tolist()
+    with fused("split"):
+        return [slice_in_dim(x, e - p, e, 1, axis) for p, e in zip(parts, ends)]
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
+    """operand with padding before, after and between its elements; negative padding crops.
+
+    Args:
+      operand: any array.
+      padding_value: a scalar of operand's dtype.
+      padding_config: (low, high, interior) for each axis.
+
+    Returns:
+      An array of the same rank.
+
+    Raises:
+      TypeError: dtypes or the configuration do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.pad(np.array([1, 2]), np.int32(0), [(1, 0, 1)])
+      Array([0, 1, 0, 2], dtype=int32)
+    """
+    x, value = as_operand("pad", operand), as_operand("pad", padding_value, 1)
+    a, b = aval_of(x), aval_of(value)
+    if a.dtype != b.dtype:
+        raise TypeError(explain(
+            f"pad operand and padding_value must be same dtype: got {a.dtype.name} and "
+            f"{b.dtype.name}.", fix="cast the padding value to the operand's dtype."))
+    config = tuple(tuple(as_size("pad", v) for v in axis) for axis in padding_config)
+    if len(config) == a.ndim and not any(any(c) for c in config):
+        return unchanged(x)
+    return sh.pad_p.bind(x, value, padding_config=config)
+
+
+def rev(operand: Any, dimensions: Any) -> Any:
+    """operand with some axes reversed.
+
+    Args:
+      operand: any array.
+      dimensions: the axes to reverse.
+
+    Returns:
+      An array of the same shape.
+
+    Raises:
+      TypeError: a dimension is no axis of operand.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.rev(np.array([1, 2]), (0,))
+      Array([2, 1], dtype=int32)
+    """
+    x = as_operand("rev", operand)
+    axes = tuple(int(d) for d in dimensions)
+    return sh.rev_p.bind(x, dimensions=axes) if axes else unchanged(x)
+
+
+def tile(operand: Any, reps: Any) -> Any:
+    """operand repeated reps[i] times along axis i.
+
+    Args:
+      operand: any array.
+      reps: one count for each axis.
+
+    Returns:
+      An array of the same rank.
+
+    Raises:
+      ValueError: reps has another length than operand has axes.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.tile(np.array([1, 2]), (2,))
+      Array([1, 2, 1, 2], dtype=int32)
+    """
+    x = as_operand("tile", operand)
+    shape = aval_of(x).shape
+    counts = as_sizes("tile", reps)
+    if len(counts) != len(shape):
+        raise ValueError(explain(f"tile requires one count per axis, got {counts} for {shape}."))
+    if all(c == 1 for c in counts):
+        return unchanged(x)
+    spread = [n for pair in zip(counts, shape) for n in pair]
+    with fused("tile"):
+        wide = broadcast_in_dim(x, spread, range(1, 2 * len(shape), 2))
+        return reshape(wide, [c * n for c, n in zip(counts, shape)])
+
+
+__all__ = ["concatenate", "index_in_dim", "pad", "rev", "slice", "slice_in_dim", "split", "tile"]

@@ -1,0 +1,187 @@
+"""lax functions that make arrays: full, full_like, empty, iota, broadcasted_iota."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.lax.elementwise import convert
+from calque.lax.operands import as_operand, as_sizes, check_no_sharding
+from calque.primitives import shape as sh
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array with every element equal to fill_value.
+
+    Args:
+      shape: sizes of the axes.
+      fill_value: a scalar.
+      dtype: the dtype; that of fill_value (weakly typed if that is) by default.
+
+    Returns:
+      An array of the shape and dtype.
+
+    Raises:
+      TypeError: fill_value is not a scalar.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.full((2,), 7.0, "float32")
+      Array([7., 7.], dtype=float32)
+    """
+    sizes = as_sizes("full", shape)
+    value = as_operand("full", fill_value, 1)
+    a = aval_of(value)
+    if a.shape:
+        raise TypeError(explain(
+            f"full must be called with scalar fill_value, got fill_value.shape {a.shape}.",
+            fix="use jnp.broadcast_to(fill_value, shape)."))
+    weak = dtype is None and a.weak_type
+    wanted = a.dtype if dtype is None else dtypes.canonical(dtype)
+    if any(n < 0 for n in sizes):
+        raise TypeError(explain(f"full: shape must be non-negative, got {sizes}."))
+    return spread_scalar(value, sizes, wanted, weak)
+
+
+def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
+    """A scalar as an array of a shape; NumPy and Python scalars are converted on the host."""
+    if not hasattr(value, "aval"):
+        value = host_scalar(value, dtype, weak)
+    elif aval_of(value).dtype != dtype or aval_of(value).weak_type != weak:
+        with fused("full"):
+            return sh.broadcast_in_dim(convert(value, dtype, weak), sizes, ())
+    if not sizes and hasattr(value, "aval"):
+        return value
+    return sh.broadcast_in_dim_p.bind(value, shape=sizes, broadcast_dimensions=(), sharding=None)
+
+
+def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
+    """A Python or NumPy scalar as a scalar of a dtype (a Python one when weak)."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value[()]
+        if value.dtype == dtype and not weak:
+            return value
+    elif weak and dtypes.scalar_info(value) == (dtype, True):
+        return value
+    if dtype.kind != "c" and isinstance(value, (complex, np.complexfloating)):
+        value = value.real
+    if isinstance(value, np.generic):
+        with np.errstate(all="ignore"):
+            return value.astype(dtype).item() if weak else value.astype(dtype)
+    made = np.asarray(value).astype(dtype) if _rounds(value, dtype) else np.asarray(value, dtype)
+    return made.item() if weak else made[()]
+
+
+def _rounds(value: Any, dtype: Any) -> bool:
+    """Whether a Python scalar is converted as a C cast (ints into int dtypes must fit)."""
+    return not (isinstance(value, int) and not isinstance(value, bool)
+                and dtypes.is_integer(dtype))
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
+              sharding: Any = None) -> Any:
+    """An array like x with every element equal to fill_value.
+
+    Args:
+      x: an array, or anything with shape and dtype.
+      fill_value: a scalar.
+      dtype: the dtype; x's by default.
+      shape: the shape; x's by default.
+
+    Returns:
+      An array of the shape and dtype.
+
+    Raises:
+      TypeError: fill_value is not a scalar.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.full_like(np.zeros(2, "int32"), 7)
+      Array([7, 7], dtype=int32)
+    """
+    sizes = tuple(np.shape(x)) if shape is None else as_sizes("full_like", shape)
+    found, weak = dtypes.dtype_and_weak(x)
+    if dtype is not None:
+        found, weak = dtypes.canonical(dtype), False
+    value = as_operand("full_like", fill_value, 1)
+    if aval_of(value).shape:
+        raise TypeError(explain(
+            f"full must be called with scalar fill_value, got fill_value.shape "
+            f"{aval_of(value).shape}.", fix="use jnp.full_like, which broadcasts."))
+    return spread_scalar(value, sizes, found, weak)
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array of zeros whose values do not matter.
+
+    Args:
+      shape: sizes of the axes.
+      dtype: the dtype.
+
+    Returns:
+      An array of the shape and dtype.
+
+    Raises:
+      TypeError: shape or dtype is not valid.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.empty((2,), "float32").shape
+      (2,)
+    """
+    check_no_sharding("empty", out_sharding)
+    return full(shape, 0, dtype)
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, ..., size - 1.
+
+    Args:
+      dtype: an integer, float or complex dtype.
+      size: the number of elements.
+
+    Returns:
+      An array of shape (size,).
+
+    Raises:
+      TypeError: dtype is no number's.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.iota("int32", 3)
+      Array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+    """The index along one axis, at every position of a shape.
+
+    Args:
+      dtype: an integer, float or complex dtype.
+      shape: sizes of the axes.
+      dimension: the axis that is counted.
+
+    Returns:
+      An array of the shape and dtype.
+
+    Raises:
+      ValueError: dimension is no axis of shape.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.broadcasted_iota("int32", (2, 2), 0)
+      Array([[0, 0],
+             [1, 1]], dtype=int32)
+    """
+    check_no_sharding("broadcasted_iota", out_sharding)
+    sizes = as_sizes("iota", shape)
+    return sh.iota_p.bind(dtype=dtypes.canonical(dtype), shape=sizes, dimension=int(dimension),
+                          sharding=None)
+
+
+__all__ = ["broadcasted_iota", "empty", "full", "full_like", "iota"]

@@ -1,0 +1,137 @@
+"""lax reductions over axes, a row each, and the index of an extremum."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.lax.operands import as_operand, check_no_sharding
+from calque.lax.shape import unchanged
+from calque.primitives import reduce as rd
+
+_DOC = """{sentence} over axes.
+
+    Args:
+      operand: array of {accepts} dtype.
+      axes: the axes to reduce (non-negative, each once).
+
+    Returns:
+      An array of operand's dtype without those axes.
+
+    Raises:
+      ValueError: an axis is out of bounds or repeated{empty}.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> {example}
+      {result}
+    """
+
+
+def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example: str,
+               result: str, sharded: bool = False) -> Callable[..., Any]:
+    with_sharding = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
+
+    def reduce(operand: Any, axes: Any) -> Any:
+        x = as_operand(name, operand)
+        axes = tuple(int(a) for a in axes)
+        if not axes:
+            rd_abstract(x, axes=(), **with_sharding)
+            return unchanged(x)
+        return prim.bind(x, axes=axes, **with_sharding)
+
+    def rd_abstract(x: Any, **params: Any) -> None:
+        prim.rule("abstract")(aval_of(x), **params)
+
+    def reduce_sharded(operand: Any, axes: Any, *, out_sharding: Any = None) -> Any:
+        check_no_sharding(name, out_sharding)
+        return reduce(operand, axes)
+
+    f: Callable[..., Any] = reduce_sharded if sharded else reduce
+    f.__name__ = f.__qualname__ = name
+    f.__module__ = "calque.lax"
+    f.__doc__ = _DOC.format(
+        sentence=sentence, accepts=accepts, example=example, result=result,
+        empty=", or a reduced axis is empty" if name in ("reduce_max", "reduce_min") else "")
+    return f
+
+
+reduce_sum = _reduction("reduce_sum", rd.reduce_sum_p, "Sum", "number",
+                        "lax.reduce_sum(np.array([1, 2, 3]), (0,))", "Array(6, dtype=int32)", True)
+reduce_prod = _reduction("reduce_prod", rd.reduce_prod_p, "Product", "number",
+                         "lax.reduce_prod(np.array([1, 2, 3]), (0,))", "Array(6, dtype=int32)")
+reduce_max = _reduction("reduce_max", rd.reduce_max_p, "Maximum (NaN if there is one)", "any",
+                        "lax.reduce_max(np.array([1, 3, 2]), (0,))", "Array(3, dtype=int32)")
+reduce_min = _reduction("reduce_min", rd.reduce_min_p, "Minimum (NaN if there is one)", "any",
+                        "lax.reduce_min(np.array([1, 3, 2]), (0,))", "Array(1, dtype=int32)")
+reduce_and = _reduction("reduce_and", rd.reduce_and_p, "Bitwise (logical) and", "bool or integer",
+                        "lax.reduce_and(np.array([True, False]), (0,))",
+                        "Array(False, dtype=bool)")
+reduce_or = _reduction("reduce_or", rd.reduce_or_p, "Bitwise (logical) or", "bool or integer",
+                       "lax.reduce_or(np.array([True, False]), (0,))", "Array(True, dtype=bool)")
+reduce_xor = _reduction("reduce_xor", rd.reduce_xor_p, "Bitwise (logical) exclusive or",
+                        "bool or integer", "lax.reduce_xor(np.array([6, 3]), (0,))",
+                        "Array(5, dtype=int32)")
+
+
+def _arg(name: str, prim: Primitive, operand: Any, axis: Any, index_dtype: Any) -> Any:
+    x = as_operand(name, operand)
+    axis, ndim = int(axis.__index__()), aval_of(x).ndim
+    if not 0 <= axis < ndim:
+        raise ValueError(explain(f"Invalid axis {axis} for operand shape {aval_of(x).shape}",
+                                 fix=f"{name} takes axes from 0 to {ndim - 1}."))
+    return prim.bind(x, axes=(axis,), index_dtype=dtypes.canonical(index_dtype))
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Index of the maximum along an axis: the first of equals; NaN counts as the maximum.
+
+    Args:
+      operand: array of real dtype.
+      axis: the axis (non-negative).
+      index_dtype: the integer dtype of the result.
+
+    Returns:
+      An array without that axis.
+
+    Raises:
+      ValueError: the axis is out of bounds or empty.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.argmax(np.array([1, 3, 2]), 0, "int32")
+      Array(1, dtype=int32)
+    """
+    return _arg("argmax", rd.argmax_p, operand, axis, index_dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Index of the minimum along an axis: the first of equals; NaN counts as the minimum.
+
+    Args:
+      operand: array of real dtype.
+      axis: the axis (non-negative).
+      index_dtype: the integer dtype of the result.
+
+    Returns:
+      An array without that axis.
+
+    Raises:
+      ValueError: the axis is out of bounds or empty.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.argmin(np.array([3, 1, 2]), 0, "int32")
+      Array(1, dtype=int32)
+    """
+    return _arg("argmin", rd.argmin_p, operand, axis, index_dtype)
+
+
+__all__ = ["argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or",
+           "reduce_prod", "reduce_sum", "reduce_xor"]
