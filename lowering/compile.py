@@ -9,6 +9,7 @@ crash is a CompileError too.  The compiler library is loaded at first use.
 """
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import itertools
@@ -41,6 +42,7 @@ _ERROR = 2  # iree_compiler_diagnostic_severity_t
 _SLICE_S = 0.05
 _WHERE = re.compile(r'^(?:loc\()?"?(?P<file>[^\s":()]+)"?:(?P<line>\d+):(?P<column>\d+)')
 _counter = itertools.count()
+_abandoned: list[threading.Thread] = []
 
 
 class CompileError(RuntimeError):
@@ -96,12 +98,31 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "") -> byte
         finally:
             done.set()
 
-    threading.Thread(target=work, name="calque-compile", daemon=True).start()
-    while not done.wait(_SLICE_S):
-        pass
+    worker = threading.Thread(target=work, name="calque-compile", daemon=True)
+    worker.start()
+    try:
+        while not done.wait(_SLICE_S):
+            pass
+    except BaseException:
+        _abandoned.append(worker)
+        raise
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return bytes(outcome[0])
+
+
+@atexit.register
+def _finish_abandoned() -> None:
+    """Let compiles that Ctrl-C left behind finish: a thread killed inside LLVM aborts the process.
+
+    A second Ctrl-C leaves at once.
+    """
+    try:
+        for worker in _abandoned:
+            while worker.is_alive():
+                worker.join(_SLICE_S)
+    except KeyboardInterrupt:
+        os._exit(130)
 
 
 @functools.cache

@@ -163,13 +163,24 @@ class Executable:
 
     def _call_general(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
         """Calls with donation, pending arguments or a large program."""
-        check_not_forked()
-        self._check(args)
-        readers = [arg for i, arg in enumerate(args) if i not in self._donated]
-        views, waits = self._gather(args)
+        if _device._forked:
+            check_not_forked()
+        device = self.device
+        for arg in args:
+            if arg.view is None or arg.device is not device:
+                self._check(args)
+                break
+        readers: Sequence[Buffer] = args
+        if self._donated:
+            readers = [arg for i, arg in enumerate(args) if i not in self._donated]
+            views, waits = self._gather(args)
+        else:
+            views = [arg.view for arg in args]
+            waits = [arg.fence for arg in args if arg.fence is not None and not arg.is_ready()]
         variants = _List(len(views) + 2)
+        push = variants.push_ref
         for view in views:
-            variants.push_ref(view)
+            push(view)
         if self._small and not waits:
             outputs = self._run_inline(variants, specs)
         else:

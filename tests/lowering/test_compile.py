@@ -154,7 +154,7 @@ threading.Thread(target=interrupt).start()
 try:
     c.compile_module(source, target)
 except KeyboardInterrupt:
-    print("interrupted", len(compiled))
+    print("interrupted", len(compiled), flush=True)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           cwd=tmp_path, timeout=120, check=False)

@@ -269,3 +269,24 @@ def test_threads_may_load_one_executable_together(program, device):
     for thread in threads:
         thread.join()
     assert len(results) == 8 and all(np.array_equal(r, 2 * X) for r in results)
+
+
+def test_readers_of_a_long_lived_argument_are_forgotten(program, device):
+    x = Buffer.from_numpy(X, device)
+    for _ in range(300):
+        (y,) = program("add", small=False)([x, x])
+        y.wait()
+    assert len(x._readers) <= 16
+
+
+def test_many_pending_readers_are_all_remembered(program, device, pending):
+    x = Buffer.from_numpy(X, device)
+    gate, semaphore = pending(X)
+    add = program("add")
+    readers = [add([x, gate])[0] for _ in range(100)]
+    (written,) = program("put", donated=(0,))(
+        [x, Buffer.from_numpy(np.array([9, 9], np.float32), device)])
+    semaphore.signal(1)
+    for reader in readers:
+        np.testing.assert_array_equal(reader.numpy(), 2 * X)
+    np.testing.assert_array_equal(written.numpy(), [0, 9, 9, 3, 4, 5, 6, 7])
