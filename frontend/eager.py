@@ -48,7 +48,7 @@ class Compiled:
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=None,
+            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=lowered.forwards,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order

@@ -7,7 +7,6 @@ is off it.  Start reading at `JitFunction.__call__`.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 import weakref
@@ -40,14 +39,15 @@ from calque.transforms.stage import replay
 
 _NAMESPACE = tree_util.NAMESPACE
 _flatten = optree.tree_flatten
-_log = logging.getLogger("calque")
+_current = current.get
+_local_key = config._local_key.get
 
 
 class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "out_avals", "single", "donated",
-                 "portable")
+                 "portable", "careful", "run", "_always")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
         self.program, self.out_tree = program, out_tree
@@ -57,6 +57,11 @@ class _Entry:
         self.out_avals = program.out_avals
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = donated
+        # such calls always take the general road: donation, checks of results, several devices
+        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs
+                            or config.jax_num_cpu_devices > 1)
+        self.careful = True  # until it is compiled
+        self.run: Any = None
 
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""
@@ -66,6 +71,8 @@ class _Entry:
             made = compiled(self.program, device, tuple(d + shift for d in self.donated), reason)
             self.consts = [to_array(c)._buffer for c in self.program.consts]
             self.compiled = made
+            self.run = made.executable if made.direct else made
+            self.careful = self._always
         return made
 
 
@@ -93,29 +100,30 @@ class JitFunction:
 
     # ---- the hot path
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current.get() is not bottom or not self._plain:
+        # written flat on purpose: each helper call costs 0.1 us of 5
+        if not self._plain or _current() is not bottom:
             return self._general(args, kwargs)
-        leaves, tree = _flatten((args, kwargs), None, namespace=_NAMESPACE)
-        key: list[Any] = [tree, config.key()]
+        leaves: Any
+        if not kwargs and all([type(x) in _LEAVES for x in args]):  # a list: faster than a generator
+            leaves, tree = args, len(args)
+        else:
+            leaves, tree = _flatten((args, kwargs), None, namespace=_NAMESPACE)
+        key = [tree, config._key if _local_key() is None else config.key()]
         buffers = []
         for x in leaves:
-            if type(x) is Array:
-                key.append(x.aval)
-                buffers.append(x._own if x._pending is None else x._buffer)
-            else:
-                check_arguments(self._name, leaves, tree)
+            if type(x) is not Array:
+                check_arguments(self._name, leaves, _whole_tree(tree))
                 x = to_array(x)
-                key.append(x.aval)
-                buffers.append(x._own)
+            key.append(x.aval)
+            buffers.append(x._own if x._pending is None else x._buffer)
         entry = self._cache.get(tuple(key))
         if entry is None:
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
-            entry = self._trace(tuple(key), self._fun, tree, key[2:])
-        ready = entry.compiled
-        if ready is None or entry.donated or _debugging(ready, buffers):
+            entry = self._trace(tuple(key), self._fun, _whole_tree(tree), key[2:])
+        if entry.careful:
             return self._run_carefully(entry, leaves, buffers)
-        outs = ready([*entry.consts, *buffers]) if entry.consts else ready(buffers)
+        outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
         if entry.single:
             return Array(outs[0], entry.out_avals[0])
         return entry.out_tree.unflatten([Array(b, a) for b, a in zip(outs, entry.out_avals)])
@@ -223,8 +231,9 @@ class JitFunction:
                       if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
-        key = (tree, config.key(), *avals) if static is None else (
-            tree, config.key(), static, *avals)
+        short = len(leaves) if tree == _flat_tree(len(leaves)) else tree
+        key = (short, config.key(), *avals) if static is None else (
+            short, config.key(), static, *avals)
         entry = self._cache.get(key)
         if entry is None:
             if static is not None and (self._donate_argnums or self._donate_argnames):
@@ -292,12 +301,21 @@ def clear_caches() -> None:
     clear_memory_cache()
 
 
-def _debugging(ready: Compiled, buffers: Sequence[Any]) -> bool:
-    """Whether the fast path may not be taken: checks are on, or data lives elsewhere."""
-    if config.jax_debug_nans or config.jax_debug_infs:
-        return True
-    device = ready.device
-    return any(b is None or b.device is not device for b in buffers)
+_LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, np.float64, np.int32,
+                     np.int64))
+_FLAT_TREES: dict[int, Any] = {}
+
+
+def _flat_tree(count: int) -> Any:
+    found = _FLAT_TREES.get(count)
+    if found is None:
+        found = _FLAT_TREES[count] = tree_util.tree_structure(((0,) * count, {}))
+    return found
+
+
+def _whole_tree(tree: Any) -> Any:
+    """The structure of (args, kwargs); flat positional arguments are keyed by their number."""
+    return _flat_tree(tree) if isinstance(tree, int) else tree
 
 
 def _check_hashable(name: str, where: Any, value: Any) -> None:
@@ -323,14 +341,14 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     """In words, what of a new signature was not seen before."""
     found = []
     if old[0] != new[0]:
-        return [f"the structure of the arguments is new: {new[0]}"]
+        return [f"the structure of the arguments is new: {_whole_tree(new[0])}"]
     if old[1] != new[1]:
         found.append("the configuration changed")
     for i, (a, b) in enumerate(zip(old[2:], new[2:])):
         if a is b or a == b:
             continue
         if isinstance(b, ShapedArray):
-            where = argument_path(new[0], i - sum(
+            where = argument_path(_whole_tree(new[0]), i - sum(
                 not isinstance(v, ShapedArray) for v in new[2:2 + i]))
             found.append(f"{where} was {getattr(a, 'short', lambda a=a: a)()}, is {b.short()}"
                          + (" (weak)" if b.weak_type else ""))

@@ -46,6 +46,7 @@ class Lowered:
     small: bool
     options: tuple[str, ...]
     donated: tuple[int, ...]  # positions among `arguments`
+    forwards: tuple[int, ...]  # computed results that may share memory with others
 
 
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
@@ -66,16 +67,16 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     used = _used(p, computed)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size)
     by_position = {positions[v]: v for v in inputs}
-    module = None
+    module, forwards = None, ()
     if computed:
-        module = _module_bytes(p, [by_position[i] for i in passed], computed, target,
+        module, forwards = _module_bytes(p, [by_position[i] for i in passed], computed, target,
                                [i for i, k in enumerate(passed) if k in donated], signature,
                                locations, name)
     return Lowered(
         program=program, module=module, arguments=passed, results=tuple(results),
         computed=tuple(physical(a.aval) for a in computed),
         small=cost.is_small(p), options=_options(p, target),
-        donated=tuple(i for i, k in enumerate(passed) if k in donated))
+        donated=tuple(i for i, k in enumerate(passed) if k in donated), forwards=forwards)
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -111,7 +112,8 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
-                  name: str) -> bytes:
+                  name: str) -> tuple[bytes, tuple[int, ...]]:
+    """The module's bytecode and which results may share memory with arguments or each other."""
     ir = mlir.ir()
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -130,14 +132,25 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             emitter = _Emitter(target, locations)
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
-            emitter.ctx.fresh.update(values[i] for i in donated)
+            for i, v in enumerate(values):
+                emitter.ctx.add_argument(v, protected=i not in donated)
             env = dict(zip(arguments, values))
             emitter.equations(p, env)
             results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    return buffer.getvalue()
+    return buffer.getvalue(), _shared(emitter.ctx, values, results)
+
+
+def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:
+    """Results whose memory may be an argument's or another result's."""
+    counts: dict[int, int] = {}
+    for v in (*arguments, *results):
+        for r in ctx.roots_of(v):
+            counts[r] = counts.get(r, 0) + 1
+    return tuple(i for i, v in enumerate(results)
+                 if any(counts[r] > 1 for r in ctx.roots_of(v)))
 
 
 class _Emitter:
@@ -156,6 +169,7 @@ class _Emitter:
     def read(self, atom: Atom, env: dict[Var, Value]) -> Value:
         if isinstance(atom, Literal):
             value = self.ctx.b.splat(atom.value, (), atom.aval.dtype)
+            self.ctx.constants.add(value)
             self.ctx.literals[value] = atom
             self.ctx.leaves[value] = frozenset()  # constants are not read from memory
             return value
@@ -189,8 +203,10 @@ class _Emitter:
             raise NotImplementedError(explain(
                 f"{e.primitive.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
-        out = rule(self.ctx, [self.read(a, env) for a in e.inputs], params, avals)
+        values = [self.read(a, env) for a in e.inputs]
+        out = rule(self.ctx, values, params, avals)
         outs: list[Value] = out if isinstance(out, list) else [out]
+        self.ctx.note(e.primitive.name, values, outs)
         for v, a in zip(outs, avals):
             assert (v.shape, v.dtype) == (a.shape, a.dtype), (e.primitive, v, a)
         return outs

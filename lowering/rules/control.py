@@ -48,12 +48,17 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
     ir = mlir.ir()
     specs = [(a.shape, a.dtype) for a in outs]
     op = ctx.b.op("stablehlo.case", [index], specs, regions=len(branches))
+    roots = [frozenset[int]()] * len(outs)
     for region, program in zip(op.regions, branches):
         block = region.blocks.append()
         with ir.InsertionPoint(block):
             results = ctx.emit_program(program, operands)
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
-    return [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
+        roots = [r | ctx.roots_of(v) for r, v in zip(roots, results)]
+    results = [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
+    for r, views in zip(results, roots):
+        ctx.roots[r] = views | {id(r)}
+    return results
 
 
 @rule("scan")
@@ -69,6 +74,7 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
         return loop.unrolled(carry)
     if writes_in_place(body):
         carry = [c if _single(c) else ctx.owned(c) for c in carry]
+        loop.keep_out = True
     return loop.rolled(carry, outs[n_carry:])
 
 
@@ -88,6 +94,8 @@ class _Loop:
                  xs: Sequence[Value], n_carry: int, length: int, reverse: bool) -> None:
         self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
         self.n_carry, self.length, self.reverse = n_carry, length, reverse
+        self.keep_out = False  # the body writes in place: no argument may enter the carry
+        self.carried = frozenset[int]()  # what the carry may be views of
 
     def unrolled(self, carry: Sequence[Value]) -> list[Value]:
         b = self.ctx.b
@@ -125,11 +133,15 @@ class _Loop:
         block = op.regions[1].blocks.append(*types)
         with ir.InsertionPoint(block):
             values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
-            ctx.fresh.update(values[1:])
+            start_roots = frozenset[int]().union(*[ctx.roots_of(c) for c in carry])
+            for v in values[1:1 + self.n_carry]:
+                ctx.roots[v] = start_roots | {id(v)}
             results = self._step(values)
+            self.carried = start_roots.union(*[ctx.roots_of(r) for r in results[1:]])
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
-        ctx.fresh.update(out[1 + self.n_carry:])
+        for v in out[1:1 + self.n_carry]:
+            ctx.roots[v] = self.carried | {id(v)}
         return out[1:]
 
     def _step(self, state: list[Value]) -> list[Value]:
@@ -143,7 +155,10 @@ class _Loop:
         for buffer, y in zip(buffers, outs[self.n_carry:]):
             row = b.reshape(y, (1, *y.shape))
             written.append(emit_update(ctx, buffer, row, [at, *_zeros(b, buffer)]))
-        return [i + 1, *outs[:self.n_carry], *written]
+        carry = outs[:self.n_carry]
+        if self.keep_out:
+            carry = [c if _single(c) else ctx.owned(c) for c in carry]
+        return [i + 1, *carry, *written]
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:

@@ -41,8 +41,9 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
         return update
     if 0 in update.shape:
         return x
-    out = ctx.b.emit("dynamic_update_slice", [ctx.owned(x), update, *starts], x.shape, x.dtype)
-    ctx.fresh.add(out)
+    x = ctx.owned(x)
+    out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
+    ctx.roots[out] = ctx.roots_of(x) | {id(out)}
     return out
 
 

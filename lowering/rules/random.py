@@ -121,7 +121,6 @@ def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
     else:
         flat = _flat_bits_of_width(b, keys, width, math.prod(shape))
         out = b.reshape(flat, (*keys.shape[:-1], *shape))
-    ctx.fresh.add(out)
     return out
 
 

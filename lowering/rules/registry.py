@@ -20,6 +20,18 @@ rules: dict[str, Rule] = {}
 
 FUSION_LIMIT = 16  # IREE refuses a dispatch with more than 32 bindings at load
 
+# Results of these are new memory whatever the operands: no rewrite at tensor level undoes them.
+COMPUTES = frozenset((
+    "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc",
+    "erf_inv", "square", "floor", "ceil", "round", "sign", "is_finite", "random_bits",
+    "random_split", "random_fold_in", "random_seed", "argmax", "argmin", "iota"))
+# Folded to an operand only when all the others are constants or the same value.
+ARITHMETIC = frozenset((
+    "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "and",
+    "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical", "complex", "eq",
+    "ne", "lt", "le", "gt", "ge", "dot_general", "pad"))
+
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Register a lowering rule under these primitive names."""
@@ -34,19 +46,81 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 class Context:
     """State of one function's emission.
 
-    `fresh` holds the values that surely own their memory: an in-place operation may write them.
-    Anything else may be (a view of) an argument, which IREE would overwrite (IREE_NOTES 1), so
-    in-place rules call `owned` first.  `leaves` counts what one fused loop would read.
+    `roots` holds, for each value, the memory it may be (a view of): arguments and earlier values.
+    An in-place operation on what may be an argument copies first (`owned`), since IREE would
+    overwrite the caller's array (IREE_NOTES 1).  `leaves` counts what one fused loop would read.
     """
 
     def __init__(self, b: Builder, f64_ok: bool = True) -> None:
         self.b = b
         self.f64_ok = f64_ok
-        self.fresh: set[Value] = set()
+        self.roots: dict[Value, frozenset[int]] = {}
+        self.protected: set[int] = set()  # roots that are arguments and must stay as they are
+        self.constants: set[Value] = set()
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
         self.emit_program: Callable[[Program, Sequence[Value]], list[Value]]
 
+    # ---- whose memory
+    def add_argument(self, v: Value, protected: bool) -> None:
+        self.roots[v] = frozenset((id(v),))
+        if protected:
+            self.protected.add(id(v))
+
+    def roots_of(self, v: Value) -> frozenset[int]:
+        found = self.roots.get(v)
+        if found is None:
+            found = self.roots[v] = frozenset((id(v),))
+        return found
+
+    def is_protected(self, v: Value) -> bool:
+        return not self.protected.isdisjoint(self.roots_of(v))
+
+    def note(self, name: str, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
+        """Record what the results of an equation may be views of."""
+        if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
+            self.constants.update(outs)
+        for out in outs:
+            if out in self.roots or out in inputs:
+                continue  # the rule knows better, or passes an operand on
+            size = _nbytes(out)
+            data = [v for v in inputs if v not in self.constants]
+            if name in COMPUTES or (name in ARITHMETIC and not self._foldable(name, inputs, data)):
+                self.roots[out] = frozenset((id(out),))
+                continue
+            same = [self.roots_of(v) for v in data if _nbytes(v) == size]
+            self.roots[out] = frozenset((id(out),)).union(*same)
+
+    def _foldable(self, name: str, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
+        """Whether x op y may be rewritten to x: y is an identity, or equal to x."""
+        if len(set(data)) > 1:
+            return False
+        if len(data) == len(inputs):
+            return name in ("max", "min", "and", "or")
+        known = [self.literals[v].value for v in inputs if v in self.literals]
+        if len(known) < len(inputs) - len(data):
+            return True  # a constant array: it may hold identities
+        return any(v in _IDENTITIES or not np.isfinite(v) or v in _extremes(v) for v in known)
+
+    def owned(self, x: Value) -> Value:
+        """x, or a copy when x may be the memory of an argument.
+
+        The copy is a concatenation of two slices: what simpler forms say, IREE folds away.
+        """
+        if not self.is_protected(x):
+            return x
+        axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
+        assert axis is not None, "an operand of one element is replaced, never written"
+        half = x.shape[axis] // 2
+        zero = [0] * len(x.shape)
+        limit, start = list(x.shape), list(zero)
+        limit[axis] = start[axis] = half
+        copy = self.b.concatenate(
+            [self.b.slice(x, zero, limit), self.b.slice(x, start, x.shape)], axis)
+        self.roots[copy] = frozenset((id(copy),))
+        return copy
+
+    # ---- how wide a fusion is
     def leaves_of(self, v: Value) -> frozenset[int]:
         found = self.leaves.get(v)
         return frozenset((id(v),)) if found is None else found
@@ -60,23 +134,17 @@ class Context:
         self.leaves[out] = every
         return out
 
-    def owned(self, x: Value) -> Value:
-        """x, or a copy when x may be the memory of an argument.
 
-        The copy is a concatenation of two slices: what simpler forms say, IREE folds away.
-        """
-        if x in self.fresh:
-            return x
-        axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
-        assert axis is not None, "an operand of one element is replaced, never written"
-        half = x.shape[axis] // 2
-        zero = [0] * len(x.shape)
-        limit, start = list(x.shape), list(zero)
-        limit[axis] = start[axis] = half
-        copy = self.b.concatenate(
-            [self.b.slice(x, zero, limit), self.b.slice(x, start, x.shape)], axis)
-        self.fresh.add(copy)
-        return copy
+_IDENTITIES = (0, 1, -1)
+
+
+def _extremes(value: Any) -> tuple[int, ...]:
+    dtype = np.asarray(value).dtype
+    return (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ()
+
+
+def _nbytes(v: Value) -> int:
+    return int(np.prod(v.shape)) * v.dtype.itemsize
 
 
 def physical(a: ShapedArray) -> ShapedArray:

@@ -26,8 +26,6 @@ def _transpose(ctx: Context, xs: list[Value], params: dict[str, Any],
 def _broadcast(ctx: Context, xs: list[Value], params: dict[str, Any],
                outs: list[ShapedArray]) -> Value:
     out = ctx.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
-    if outs[0].size > 1 and int(np.prod(xs[0].shape)) < outs[0].size:
-        ctx.fresh.add(out)
     return ctx.fused(out, xs)
 
 
@@ -36,10 +34,7 @@ def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:
     axis = params["dimension"]
     parts = [x for x in xs if x.shape[axis]]
-    out = parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
-    if len(parts) > 1:
-        ctx.fresh.add(out)
-    return out
+    return parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
 
 
 @rule("slice")
@@ -89,5 +84,4 @@ def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shap
         out = ctx.b.iota(shape, np.float32, axis).astype(dtype)
     else:
         out = ctx.b.iota(shape, dtype, axis)
-    ctx.fresh.add(out)
     return ctx.fused(out, [])
