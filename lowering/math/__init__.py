@@ -15,7 +15,6 @@ at the builder's insertion point; f16 and bf16 are computed in f32 and rounded o
     special.py     erf erfc erf_inv
     complex_.py, complex_inverse.py   the same functions of complex64 and complex128
     basic.py       floor ceil round sign rem maximum minimum clamp nextafter is_finite
-    integer.py     div rem shift_* of integers
     convert.py     conversions between all dtypes
 """
 from calque.lowering.math.basic import clamp, is_finite, maximum, minimum, nextafter

@@ -204,11 +204,13 @@ def log_abs(x: Value, y: Value) -> Value:
     """log |x + iy|: no overflow, and no cancellation near |z| = 1."""
     b, dtype = x.b, x.dtype
     large, small = larger_smaller(x, y)
-    top = BIAS[dtype] // 2
-    lift = b.select(large > 2.0**top, 2.0 ** -(top + 8),
-                    b.select(large < 2.0**-top, 2.0 ** (top + 8), b.like(x, 1.0)))
-    shift = b.select(large > 2.0**top, (top + 8) * math.log(2),
-                     b.select(large < 2.0**-top, -(top + 8) * math.log(2), b.like(x, 0.0)))
+    # where a square that counts would overflow or be denormal, scale by a power of two
+    huge = large > 2.0 ** (BIAS[dtype] // 2)
+    tiny = large < 2.0 ** -((BIAS[dtype] - MANTISSA[dtype]) // 2 - 2)
+    power = 4 * BIAS[dtype] // 5
+    one, zero = b.like(x, 1.0), b.like(x, 0.0)
+    lift = b.select(huge, 2.0**-power, b.select(tiny, 2.0**power, one))
+    shift = b.select(huge, power * math.log(2), b.select(tiny, -power * math.log(2), zero))
     p, q = large * lift, small * lift
     far = exp_log.log(b, p * p + q * q) * 0.5 + shift
     near_one = all_of(large > 0.5, large < 2.0)

@@ -58,11 +58,16 @@ def clamp_keeping_nan(x: Value, low: float, high: float) -> Value:
     return b.select(x < low, low, x)
 
 
-def reduce_ln2(x: Value) -> tuple[Value, Value]:
-    """n (integer) and e^r - 1 with x = n ln2 + r; x must be within EXP_RANGE."""
+def reduce_ln2(x: Value, rest: Value | None = None) -> tuple[Value, Value]:
+    """n (integer) and e^r - 1 with x = n ln2 + r; x must be within EXP_RANGE.
+
+    `rest` is what x lacks of a more precise argument x + rest.
+    """
     n = round_small(x * (1 / math.log(2)))
     high, low = LN2[x.dtype]
     head, tail = x - n * high, n * low
+    if rest is not None:
+        tail = tail - rest
     r = head - tail
     return as_index(n), head - (tail - r * r * horner(r, EXPM1[x.dtype]))
 

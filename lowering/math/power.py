@@ -19,6 +19,7 @@ from calque.lowering.math.common import (
     I32,
     I64,
     MANTISSA,
+    SIGNED,
     TINY,
     U32,
     as_index,
@@ -31,6 +32,7 @@ from calque.lowering.math.common import (
     scale,
     with_sign,
 )
+from calque.lowering.math.convert import convert
 from calque.lowering.math.exp_log import EXPM1, clamp_keeping_nan, split_exponent
 
 # (log m - 2 s) / s^3 in s^2, error 2^-43.8: enough for f32 results computed in f64
@@ -211,6 +213,12 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     result = b.select(b.binary("and", odd, negative(x)), -result, result)
     result = b.select(b.binary("or", b.isnan(x), b.isnan(y)), np.nan, result)
     return b.select(b.binary("or", y.eq(0.0), x.eq(1.0)), 1.0, result)
+
+
+def pow_to_integer(b: Builder, x: Value, y: Value) -> Value:
+    """x^y of a float x and integers y: pow, with the parity of y even where y is not a float."""
+    result = pow(b, abs(x), convert(b, y, x.dtype))
+    return b.select((x.view(SIGNED[x.dtype]) < 0) & (y & 1).ne(0), -result, result)
 
 
 def _root_for_pow(x: Value) -> Value:

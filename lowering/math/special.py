@@ -12,7 +12,7 @@ import math
 import numpy as np
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log
-from calque.lowering.math.common import F32, F64, floating, horner, with_sign
+from calque.lowering.math.common import F32, F64, floating, horner, scale, with_sign
 from calque.lowering.math.power import head
 
 # erf(x) / x - 1 in x^2 on |x| <= 0.9, error 2^-31.6 and 2^-66.6
@@ -67,10 +67,9 @@ def _erfc_far(a: Value) -> Value:
     t = (a - centre) / (a + centre)
     # a^2 = h^2 + (a - h)(a + h), with h^2 exact
     h = head(a)
-    decay = exp_log.exp(b, -(h * h))
-    rest = (h - a) * (h + a)
+    n, m = exp_log.reduce_ln2(-(h * h), (h - a) * (h + a))
     value = horner(t, _ERFC[dtype]) / (2.0 * a + 1.0)
-    return decay * (value + value * exp_log.expm1(b, rest))
+    return scale(value + value * m, n)
 
 
 @floating
@@ -120,5 +119,7 @@ def erf_inv(b: Builder, x: Value) -> Value:
         error = b.select(a < 0.5, erf(b, y) - a, (1.0 - a) - erfc(b, y))
         step = error * exp_log.exp(b, y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (1.0 + y * step)
+        # near 0 the function is linear to f64's precision, and `error` would be denormal
+        y = b.select(abs(x) < 2.0**-30, abs(x) * (math.sqrt(math.pi) / 2), y)
     y = b.select(inside, y, b.select(abs(x).eq(1.0), np.inf, b.like(x, np.nan)))
     return with_sign(abs(y), x)

@@ -13,16 +13,18 @@ from calque.lowering.math import (
     complex_inverse,
     exp_log,
     hyperbolic,
-    integer,
     power,
     special,
     trig,
 )
+from calque.lowering.math.convert import convert
 
 Function = Callable[..., Value]
 
 
 def _native(name: str) -> Function:
+    """IREE's own form, where it is right (integers: x / 0, overflow and wide shifts as in XLA)."""
+
     def function(b: Builder, *xs: Value) -> Value:
         return b.emit(name, xs, xs[0].shape, xs[0].dtype)
 
@@ -32,6 +34,15 @@ def _native(name: str) -> Function:
 def _magnitude(b: Builder, x: Value) -> Value:
     """|x| of integers; unsigned ones are their own."""
     return abs(x)
+
+
+def _pow(b: Builder, x: Value, y: Value) -> Value:
+    """x^y; y may be an integer beside a float or complex x."""
+    if x.dtype.kind in "iub":
+        return power.integer_power(b, x, y)
+    if x.dtype.kind == "c":
+        return complex_.pow(b, x, convert(b, y, x.dtype))
+    return (power.pow_to_integer if y.dtype.kind in "iu" else power.pow)(b, x, y)
 
 
 def by_kind(name: str, floats: Function, complexes: Function | None = None,
@@ -74,9 +85,9 @@ TABLE: dict[str, Function] = {
     "acosh": by_kind("acosh", hyperbolic.acosh, complex_inverse.acosh),
     "atanh": by_kind("atanh", hyperbolic.atanh, complex_inverse.atanh),
     "abs": by_kind("abs", _native("abs"), complex_.abs_, _magnitude),
-    "pow": by_kind("pow", power.pow, complex_.pow, integers=power.integer_power),
-    "div": by_kind("div", _native("divide"), complex_.div, integers=integer.div),
-    "rem": by_kind("rem", basic.rem, integers=integer.rem),
+    "pow": _pow,
+    "div": by_kind("div", _native("divide"), complex_.div, integers=_native("divide")),
+    "rem": by_kind("rem", basic.rem, integers=_native("remainder")),
     "erf": by_kind("erf", special.erf),
     "erfc": by_kind("erfc", special.erfc),
     "erf_inv": by_kind("erf_inv", special.erf_inv),
@@ -90,7 +101,7 @@ TABLE: dict[str, Function] = {
     "max": basic.maximum,
     "min": basic.minimum,
     "clamp": basic.clamp,
-    "shift_left": integer.shift_left,
-    "shift_right_logical": integer.shift_right_logical,
-    "shift_right_arithmetic": integer.shift_right_arithmetic,
+    "shift_left": _native("shift_left"),
+    "shift_right_logical": _native("shift_right_logical"),
+    "shift_right_arithmetic": _native("shift_right_arithmetic"),
 }
