@@ -48,7 +48,7 @@ class Compiled:
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=lowered.forwards,
+            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=lowered.forwards, storage=lowered.storage,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order
@@ -130,7 +130,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
                     reason: str = "") -> Compiled:
     """Lower and compile, past the memory cache."""
     target = target_of(device)
-    lowered = lower(program, target, donated)
+    lowered = lower(program, target, donated, storage=device.platform == "cpu")
     if lowered.module is None:
         return Compiled(lowered, device, None)
     try:
@@ -138,7 +138,8 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
                               reason=reason or program.name)
     except CompileError:
         # compile again with locations, so that the message names the user's line
-        located = lower(program, target, donated, locations=True)
+        located = lower(program, target, donated, locations=True,
+                        storage=device.platform == "cpu")
         assert located.module is not None
         vmfb = compile_cached(located.module, target, located.options, reason=reason)
     return Compiled(lowered, device, vmfb)

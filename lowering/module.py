@@ -8,9 +8,11 @@ Start reading at `lower`.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
@@ -23,6 +25,7 @@ from calque.lowering.rules import Context, physical, rules
 from calque.lowering.targets import Target
 
 ENTRY = "main"
+STORAGE_BYTES = 1 << 20  # results from here on are written into memory that is reused
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +50,45 @@ class Lowered:
     options: tuple[str, ...]
     donated: tuple[int, ...]  # positions among `arguments`
     forwards: tuple[int, ...]  # computed results that may share memory with others
+    storage: tuple[int, ...]  # computed results written into memory that the caller passes
 
 
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
-          signature: str | None = None, locations: bool = False,
-          name: str = "calque") -> Lowered:
+          signature: Callable[[Lowered], str] | None = None, locations: bool = False,
+          name: str = "calque", bake_consts: bool = False,
+          storage: bool = False) -> Lowered:
     """Emit a Program for a target.
 
     Args:
       program: consts count as leading inputs.
       donated: positions (consts first) of inputs whose memory may be overwritten.
-      signature: JSON kept in the function's iree.reflection.
+      signature: gives the JSON kept in the function's iree.reflection, knowing what is passed and
+        computed; a module that describes itself is made even where there is nothing to compute.
       locations: keep the user's file and line on every operation.
+      bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
+      storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
     p = eliminate_dead_code(program)
-    inputs = (*p.const_vars, *p.inputs)
-    positions = {v: i for i, v in enumerate((*program.const_vars, *program.inputs))}
+    baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
+    inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
+    leading = () if bake_consts else program.const_vars
+    positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
     results, computed = _plan_results(p, positions)
     used = _used(p, computed)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size)
     by_position = {positions[v]: v for v in inputs}
-    module, forwards = None, ()
-    if computed:
-        module, forwards = _module_bytes(p, [by_position[i] for i in passed], computed, target,
-                               [i for i, k in enumerate(passed) if k in donated], signature,
-                               locations, name)
-    return Lowered(
-        program=program, module=module, arguments=passed, results=tuple(results),
+    lowered = Lowered(
+        program=program, module=None, arguments=passed, results=tuple(results),
         computed=tuple(physical(a.aval) for a in computed),
         small=cost.is_small(p), options=_options(p, target),
-        donated=tuple(i for i, k in enumerate(passed) if k in donated), forwards=forwards)
+        donated=tuple(i for i, k in enumerate(passed) if k in donated), forwards=(), storage=())
+    if not computed and signature is None:
+        return lowered
+    module, forwards, stored = _module_bytes(
+        p, [by_position[i] for i in passed], computed, target, lowered.donated,
+        None if signature is None else signature(lowered), locations, name, baked,
+        storage and not lowered.small)
+    return replace(lowered, module=module, forwards=forwards, storage=stored)
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -112,8 +124,10 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
-                  name: str) -> tuple[bytes, tuple[int, ...]]:
-    """The module's bytecode and which results may share memory with arguments or each other."""
+                  name: str, baked: Mapping[Var, Any], storage: bool
+                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...]]:
+    """The module's bytecode, the results that may share memory with arguments or each other, and
+    those that are written into storage arguments."""
     ir = mlir.ir()
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -135,12 +149,32 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             for i, v in enumerate(values):
                 emitter.ctx.add_argument(v, protected=i not in donated)
             env = dict(zip(arguments, values))
+            env.update((v, emitter.constant(c)) for v, c in baked.items() if v.aval.size)
             emitter.equations(p, env)
             results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
+        forwards = _shared(emitter.ctx, values, results)
+        stored = tuple(i for i, r in enumerate(results) if storage and i not in forwards
+                       and int(np.prod(r.shape)) * r.dtype.itemsize >= STORAGE_BYTES)
+        if stored:
+            _add_storage(func, block, ins, outs, stored)
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    return buffer.getvalue(), _shared(emitter.ctx, values, results)
+    return buffer.getvalue(), forwards, stored
+
+
+def _add_storage(func: Any, block: Any, ins: list[Any], outs: list[Any],
+                 stored: Sequence[int]) -> None:
+    """One more argument for each stored result: the memory it is written to."""
+    ir = mlir.ir()
+    for i in stored:
+        block.add_argument(outs[i], ir.Location.unknown())
+    every = [*ins, *[outs[i] for i in stored]]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(every, outs))
+    index = ir.IndexType.get()
+    func.attributes["arg_attrs"] = ir.ArrayAttr.get([
+        *[ir.DictAttr.get({})] * len(ins),
+        *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in stored]])
 
 
 def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:
@@ -160,6 +194,12 @@ class _Emitter:
         self.ctx = Context(Builder(), f64_ok=target.backend != "vulkan-spirv" or "fp64" in target.spirv)
         self.ctx.emit_program = self.program
         self.locations = locations
+
+    def constant(self, value: Any) -> Value:
+        """A captured array, written out."""
+        made = self.ctx.b.constant(np.asarray(value))
+        self.ctx.constants.add(made)
+        return made
 
     def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
         env = dict(zip(p.inputs, args))

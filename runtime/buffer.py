@@ -25,9 +25,9 @@ Shape = tuple[int, ...]
 
 ALIGNMENT = 64  # generated code uses aligned vector loads; anything less crashes
 _SLICE_NS = 50_000_000  # one wait; between two of them Python can deliver Ctrl-C
-_DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
+DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
 _HOST = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
-_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
+USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
 _STAGING = rt.BufferUsage.TRANSFER | rt.BufferUsage.MAPPING
 _create_fence = rt.HalFence.create_at
 
@@ -101,11 +101,11 @@ class Buffer:
             if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
                 raw = source.reshape(-1).view(np.uint8)
                 bytes_view = hal.allocator.allocate_buffer_copy(
-                    _DEVICE_LOCAL, _USAGE, hal, raw, rt.HalElementType.UINT_8)
+                    DEVICE_LOCAL, USAGE, hal, raw, rt.HalElementType.UINT_8)
                 view = rt.HalBufferView(bytes_view.get_buffer(), array.shape, element)
             else:
                 view = hal.allocator.allocate_buffer_copy(
-                    _DEVICE_LOCAL, _USAGE, hal, source, element)
+                    DEVICE_LOCAL, USAGE, hal, source, element)
         except (RuntimeError, MemoryError) as error:
             raise device_error(error, f"copying {_describe(array)} to {device}") from error
         return Buffer(view, array.shape, array.dtype, device)
@@ -305,7 +305,7 @@ class Buffer:
         check_not_forked()
         hal = self.device.task
         try:
-            target = hal.allocator.allocate_buffer(_DEVICE_LOCAL, _USAGE, self.nbytes)
+            target = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, self.nbytes)
         except (RuntimeError, MemoryError) as error:
             raise device_error(error, f"copying a {self._describe()}") from error
         done = hal.create_semaphore(0)

@@ -8,6 +8,7 @@ Programs are compiled with `--iree-execution-model=async-external` (two fences a
 """
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -17,7 +18,7 @@ import iree.runtime as rt
 import numpy as np
 
 from calque.runtime import device as _device
-from calque.runtime.buffer import Buffer, Shape, wrap_view
+from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape, wrap_view
 from calque.runtime.device import (
     Device,
     check_not_forked,
@@ -25,6 +26,7 @@ from calque.runtime.device import (
     trim_occasionally,
     vm_instance,
 )
+from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
 
 Spec = tuple[Shape, np.dtype[Any]]
@@ -74,16 +76,20 @@ class Executable:
       small: run inside the call when all arguments are ready.
       result_specs: (shape, dtype) of every result; None: read from the results (dynamic shapes).
       donated: positions of arguments that the program may overwrite.
+      storage: positions of results that the program writes into memory given by the caller, as
+        extra arguments after the others: large ones, whose pages are then reused from call to
+        call (fresh pages cost more than the arithmetic; local-task's own pool does not keep them).
       forwards: positions of results that may be an argument's own memory (a reshape, a loop that
         runs zero times); None where the compiler of the program does not know: all are checked.
     """
 
     __slots__ = ("_donated", "_forwards", "_general", "_inline", "_lock", "_module", "_queued",
-                 "_small", "device", "entry", "result_specs")
+                 "_small", "_storage", "device", "entry", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
-                 forwards: tuple[int, ...] | None = None) -> None:
+                 forwards: tuple[int, ...] | None = None,
+                 storage: tuple[int, ...] = ()) -> None:
         vm_instance()  # before the first push_ref: it registers the types of references
         self.device = device
         self.entry = entry
@@ -94,6 +100,7 @@ class Executable:
         self._donated = frozenset(donated)
         self._general = bool(donated) or not self._small
         self._forwards = forwards
+        self._storage = storage
         self._inline: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._queued: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -192,6 +199,8 @@ class Executable:
     def _run_queued(self, variants: Any, specs: Sequence[Spec] | None, waits: list[Any],
                     readers: Sequence[Buffer]) -> list[Buffer]:
         done = self.device.task.create_semaphore(0)
+        for position in self._storage:
+            variants.push_ref(self._allocate(position))
         variants.push_ref(_join(waits))
         variants.push_ref(_create_fence(done, 1))
         results = _List(4)
@@ -203,6 +212,18 @@ class Executable:
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, specs, done)
+
+    def _allocate(self, position: int) -> Any:
+        """Memory for a result, from the allocator that keeps pages."""
+        assert self.result_specs is not None
+        shape, dtype = self.result_specs[position]
+        hal = self.device.sync if self.device.is_host else self.device.task
+        size = math.prod(shape) * dtype.itemsize
+        try:
+            memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size)
+        except (RuntimeError, MemoryError) as error:
+            raise device_error(error, f"{self.entry} on {self.device}") from error
+        return _View(memory, shape, element_type(dtype))
 
     def _explain(self, error: Exception, args: Sequence[Buffer]) -> Exception:
         if isinstance(error, (DeviceError, ArtifactError)):
