@@ -17,14 +17,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from pairs import HEADER, Row, compare
-
 import calque
 import calque.numpy as cnp
-
 import jax
 import jax.numpy as jnp
+import numpy as np
+from pairs import HEADER, Row, compare
 
 cases: dict[str, Callable[[], list[Row]]] = {}
 

@@ -191,7 +191,8 @@ class _Emitter:
     """Emits the equations of Programs into the current block."""
 
     def __init__(self, target: Target, locations: bool) -> None:
-        self.ctx = Context(Builder(), f64_ok=target.backend != "vulkan-spirv" or "fp64" in target.spirv)
+        f64_ok = target.backend != "vulkan-spirv" or "fp64" in target.spirv
+        self.ctx = Context(Builder(f64_ok), cpu=target.backend == "llvm-cpu")
         self.ctx.emit_program = self.program
         self.locations = locations
 

@@ -14,24 +14,37 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Builder, Value
+from calque.lowering.math.region import elementwise
 from calque.lowering.rules.registry import Context, rule
 
 U32 = np.dtype(np.uint32)
+I32 = np.dtype(np.int32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
-    """Two words of counter under a two-word key; all operands of one shape."""
+def _rounds(b: Builder, k0: Value, k1: Value, x0: Value, x1: Value) -> list[Value]:
+    """The 20 rounds on signless words."""
     keys = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for i in range(5):
         for r in _ROTATIONS[i % 2]:
             x0 = x0 + x1
-            x1 = ((x1 << r) | (x1 >> (32 - r))) ^ x0
+            x1 = ((x1 << r) | b.binary("shift_right_logical", *b.match(x1, 32 - r))) ^ x0
         x0 = x0 + keys[(i + 1) % 3]
         x1 = x1 + keys[(i + 2) % 3] + (i + 1)
-    return x0, x1
+    return [x0, x1]
+
+
+def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
+    """Two words of counter under a two-word key; all operands uint32 of one shape.
+
+    One linalg.generic with two results: as StableHLO ops IREE computes all rounds once for each
+    word that is used.
+    """
+    words = [v.view(I32) for v in (k0, k1, x0, x1)]
+    y0, y1 = elementwise(k0.b, _rounds, words, [I32, I32])
+    return y0.view(U32), y1.view(U32)
 
 
 def _words(b: Builder, keys: Value, extra: Sequence[int]) -> tuple[Value, Value]:

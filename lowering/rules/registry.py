@@ -51,9 +51,9 @@ class Context:
     overwrite the caller's array (IREE_NOTES 1).  `leaves` counts what one fused loop would read.
     """
 
-    def __init__(self, b: Builder, f64_ok: bool = True) -> None:
+    def __init__(self, b: Builder, cpu: bool = True) -> None:
         self.b = b
-        self.f64_ok = f64_ok
+        self.cpu = cpu  # the target is llvm-cpu: its forms may be chosen
         self.roots: dict[Value, frozenset[int]] = {}
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.constants: set[Value] = set()
