@@ -80,7 +80,7 @@ def speed(names: list[str], dtype: np.dtype) -> dict[str, tuple[float, float]]:
 
 def worst(error: np.ndarray) -> str:
     value = float(np.max(error))
-    return f"{value:.2f}" if value < 1e4 else "wrong"
+    return f"{value:.2f}" if value < 1e4 else "> 1e4"
 
 
 def float_errors(name: str, dtype: np.dtype) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """Functions of complex64 and complex128, right at 0, infinity, NaN and near overflow.
 
 IREE's own forms are the textbook formulas: abs(1e30) overflows, log 0 and division by 0 give NaN.
-A body gets the real and the imaginary part and returns both; the parts are separate arrays while
-it runs, because IREE does not vectorize complex elements.  Where f32's range or precision is too
-small for a formula, complex64 is computed in f64 if the target has it.
+A body gets the real and the imaginary part and returns both; for the longer ones the parts are
+separate arrays while it runs, because IREE does not vectorize complex elements.  Where f32's range
+or precision is too small for a formula, complex64 is computed in f64 if the target has it.
 """
 from __future__ import annotations
 
@@ -31,13 +31,19 @@ from calque.lowering.math.region import elementwise
 Pair = tuple[Value, Value]
 
 
-def complexes(wide: bool = False) -> Callable[[Callable[..., Pair]], Callable[..., Value]]:
-    """Public form of a body(b, re, im, ...) -> (re, im); wide: complex64 is computed in f64."""
+def complexes(wide: bool = False, apart: bool = True
+              ) -> Callable[[Callable[..., Pair]], Callable[..., Value]]:
+    """Public form of a body(b, re, im, ...) -> (re, im).
+
+    wide: complex64 is computed in f64.  apart: the parts are written to memory before and after
+    the body; a body of more than some forty operations gains by being vectorized what that costs.
+    """
 
     def decorate(body: Callable[..., Pair]) -> Callable[..., Value]:
         @functools.wraps(body)
         def public(b: Builder, *xs: Value) -> Value:
             parts = [p for x in xs for p in (b.real(x), b.imag(x))]
+            parts = b.barrier(*parts) if apart else parts
             part = parts[0].dtype
             work = F64 if wide and part == F32 and b.f64_ok else part
 
@@ -45,8 +51,8 @@ def complexes(wide: bool = False) -> Callable[[Callable[..., Pair]], Callable[..
                 out = body(inner, *[v.astype(work) for v in vs])
                 return [v.astype(part) for v in out]
 
-            re, im = elementwise(b, in_work, parts, [part, part])
-            return b.complex(re, im)
+            out = elementwise(b, in_work, parts, [part, part])
+            return b.complex(*(b.barrier(*out) if apart else out))
 
         return public
 
@@ -97,7 +103,7 @@ def abs_(b: Builder, x: Value) -> Value:
     return elementwise(b, lambda _, re, im: hypot(re, im), [b.real(x), b.imag(x)], [part])[0]
 
 
-@complexes()
+@complexes(apart=False)
 def sign(b: Builder, re: Value, im: Value) -> Pair:
     """x / |x|, and x itself at 0."""
     zero = all_of(re.eq(0.0), im.eq(0.0))
@@ -140,7 +146,7 @@ def divide(a: Value, b_: Value, c: Value, d: Value) -> Pair:
     return re, im
 
 
-@complexes()
+@complexes(apart=False)
 def div(b: Builder, a: Value, b_: Value, c: Value, d: Value) -> Pair:
     """Quotient."""
     return divide(a, b_, c, d)
@@ -265,7 +271,7 @@ def square_root(x: Value, y: Value) -> Pair:
     return b.select(nan, np.nan, re), with_sign(b.select(nan, np.nan, im), y)
 
 
-@complexes()
+@complexes(apart=False)
 def sqrt(b: Builder, x: Value, y: Value) -> Pair:
     """Principal square root."""
     return square_root(x, y)

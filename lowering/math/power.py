@@ -34,6 +34,7 @@ from calque.lowering.math.common import (
 )
 from calque.lowering.math.convert import convert
 from calque.lowering.math.exp_log import EXPM1, clamp_keeping_nan, split_exponent
+from calque.lowering.math.region import elementwise
 
 # (log m - 2 s) / s^3 in s^2, error 2^-43.8: enough for f32 results computed in f64
 _LOG_SHORT = (0.19598712674496546, 0.2217524539034106, 0.28572129946565594, 0.39999995444279485,
@@ -106,7 +107,7 @@ def _log2_exp2_in_f64(a: Value, y: Value) -> Value:
     s = f / (f + 2.0)
     z = s * s
     log_m = s * (horner(z, _LOG_SHORT) * z + 2.0)
-    y = clamp_keeping_nan(y, -_LARGEST_Y[F32], _LARGEST_Y[F32])
+    y = clamp_keeping_nan(y, -_LARGEST_Y[F32], _LARGEST_Y[F32])  # f32, or f64 for large integers
     t = y.astype(F64) * (k.astype(I32).astype(F64) + log_m * (1 / math.log(2)))
     t = clamp_keeping_nan(t, -200.0, 200.0)
     n = round_small(t)
@@ -194,9 +195,7 @@ def _ln2_below(dtype: np.dtype) -> float:
 _LN2_BELOW = {F32: _ln2_below(F32), F64: _ln2_below(F64)}
 
 
-@floating
-def pow(b: Builder, x: Value, y: Value) -> Value:
-    """x^y with C99's special cases: x^0 = 1^y = 1 even for NaN, (-1)^+-inf = 1."""
+def _pow(b: Builder, x: Value, y: Value) -> Value:
     a = abs(x)
     wide = x.dtype == F32 and b.f64_ok
     result = _log2_exp2_in_f64(a, y) if wide else _pow_twofold(a, y)
@@ -215,9 +214,18 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.binary("or", y.eq(0.0), x.eq(1.0)), 1.0, result)
 
 
+@floating
+def pow(b: Builder, x: Value, y: Value) -> Value:
+    """x^y with C99's special cases: x^0 = 1^y = 1 even for NaN, (-1)^+-inf = 1."""
+    return _pow(b, x, y)
+
+
 def pow_to_integer(b: Builder, x: Value, y: Value) -> Value:
     """x^y of a float x and integers y: pow, with the parity of y even where y is not a float."""
-    result = pow(b, abs(x), convert(b, y, x.dtype))
+    if x.dtype == F32 and b.f64_ok:
+        result = elementwise(b, _pow, [abs(x), y.astype(F64)], [F32])[0]
+    else:
+        result = pow(b, abs(x), convert(b, y, x.dtype))
     return b.select((x.view(SIGNED[x.dtype]) < 0) & (y & 1).ne(0), -result, result)
 
 

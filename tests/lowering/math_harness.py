@@ -30,21 +30,22 @@ SIZE = 1 << 15
 
 
 @functools.cache
-def _device() -> Any:
+def _device(uri: str) -> Any:
     iree.runtime._binding.disable_leak_checker()
-    return iree.runtime.get_device("local-sync")
+    return iree.runtime.get_device(uri)
 
 
 class Functions:
     """Functions of one module: name -> (f(b, *values), dtypes), all over vectors of `size`."""
 
     def __init__(self, functions: dict[str, tuple[Callable[..., Value], Sequence[Any]]],
-                 size: int = SIZE, **builder: bool) -> None:
+                 size: int = SIZE, device: str = "local-sync", **builder: bool) -> None:
         self.functions, self.size, self.options = functions, size, builder
+        self._uri = device
 
     @functools.cached_property
     def _module(self) -> Any:
-        config = iree.runtime.Config(device=_device())
+        config = iree.runtime.Config(device=_device(self._uri))
         binary = run_compiler(self.source().encode() + b"\0", FLAGS)
         context = iree.runtime.SystemContext(config=config)
         context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary))
@@ -78,9 +79,16 @@ class Functions:
     def __call__(self, name: str, *xs: np.ndarray) -> np.ndarray:
         """f(*xs) for vectors of at most `size` elements."""
         count = len(xs[0])
-        padded = [np.resize(x, self.size) for x in xs]
-        arrays = [iree.runtime.asdevicearray(_device(), p) for p in padded]
-        return np.asarray(getattr(self._module, name)(*arrays).to_host())[:count]
+        return np.asarray(self.on_device(name, *self.put(*xs)).to_host())[:count]
+
+    def put(self, *xs: np.ndarray) -> list[Any]:
+        """xs as device arrays, repeated to `size`."""
+        return [iree.runtime.asdevicearray(_device(self._uri), np.resize(x, self.size))
+                for x in xs]
+
+    def on_device(self, name: str, *arrays: Any) -> Any:
+        """f(*arrays) on device arrays of `size` elements."""
+        return getattr(self._module, name)(*arrays)
 
 
 def info(dtype: np.dtype) -> Any:
