@@ -17,8 +17,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from calque.lowering.math import TABLE, pow_const
 from jax import lax
+
+from calque.lowering.math import TABLE, pow_const
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "lowering"))

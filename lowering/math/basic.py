@@ -6,6 +6,7 @@ functions just emit it.
 from __future__ import annotations
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.common import (
     BOOL,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import ml_dtypes
 import numpy as np
+
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.region import elementwise
 

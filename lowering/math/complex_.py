@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log, hyperbolic, trig
 from calque.lowering.math.common import (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log, trig
 from calque.lowering.math.common import BIAS, negative, with_sign

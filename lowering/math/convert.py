@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
+
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.common import BF16, BOOL, F16, F32, F64, I32, I64, U32
 from calque.lowering.math.region import elementwise

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.common import floating, with_sign
 from calque.lowering.math.exp_log import NEGLIGIBLE, exp_scaled, expm1_quarter, log1p

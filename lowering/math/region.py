@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 

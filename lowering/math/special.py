@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log
 from calque.lowering.math.common import F32, F64, floating, horner, scale, with_sign

@@ -14,6 +14,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
+
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.common import (
     F32,

@@ -12,6 +12,7 @@ from typing import Any
 import iree.runtime
 import ml_dtypes
 import numpy as np
+
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.compile import run_compiler

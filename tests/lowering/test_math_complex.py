@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from calque.lowering.math import TABLE, convert, integer_pow
 from math_harness import CLONG, F32, F64, Functions, complex_array
+
+from calque.lowering.math import TABLE, convert, integer_pow
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

@@ -4,10 +4,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from math_harness import BF16, F16, F32, F64, FLOATS, LONG, SIZE, Functions, info, samples, specials
+
 from calque.lowering.math import TABLE, convert, integer_pow
 from calque.lowering.math.convert import FLOAT8
 from calque.lowering.math.power import integer_power
-from math_harness import BF16, F16, F32, F64, FLOATS, LONG, SIZE, Functions, info, samples, specials
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

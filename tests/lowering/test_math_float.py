@@ -4,7 +4,6 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from calque.lowering.math import TABLE, pow_const
 from math_harness import (
     BF16,
     F16,
@@ -20,6 +19,8 @@ from math_harness import (
     specials,
     ulps,
 )
+
+from calque.lowering.math import TABLE, pow_const
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

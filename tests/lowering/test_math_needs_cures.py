@@ -7,9 +7,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from math_harness import CLONG, F32, F64, LONG, Functions, complex_array, flushed, samples, ulps
+
 from calque.lowering.compile import CompileError
 from calque.lowering.math.region import elementwise
-from math_harness import CLONG, F32, F64, LONG, Functions, complex_array, flushed, samples, ulps
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
