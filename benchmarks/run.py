@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import calque
-import calque.numpy as cnp
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pairs import HEADER, Row, compare
+
+import calque
+import calque.numpy as cnp
 
 cases: dict[str, Callable[[], list[Row]]] = {}
 

@@ -27,7 +27,6 @@ from calque.core.program import (
     Program,
     Var,
     eliminate_dead_code,
-    param_key,
 )
 from calque.core.source import here
 from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
@@ -41,14 +40,15 @@ from calque.runtime import Buffer, Device, Executable
 
 
 class Compiled:
-    """A Program ready to run on a device: takes and gives Buffers (consts are leading arguments)."""
+    """A Program ready to run on a device, on Buffers (consts are leading arguments)."""
 
     __slots__ = ("lowered", "executable", "device", "direct", "vmfb")
 
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, donated=lowered.donated, forwards=lowered.forwards, storage=lowered.storage,
+            vmfb, device, small=lowered.small, donated=lowered.donated,
+            forwards=lowered.forwards, storage=lowered.storage,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order

@@ -104,7 +104,7 @@ class JitFunction:
         if not self._plain or _current() is not bottom:
             return self._general(args, kwargs)
         leaves: Any
-        if not kwargs and all([type(x) in _LEAVES for x in args]):  # a list: faster than a generator
+        if not kwargs and all([type(x) in _LEAVES for x in args]):
             leaves, tree = args, len(args)
         else:
             leaves, tree = _flatten((args, kwargs), None, namespace=_NAMESPACE)

@@ -183,7 +183,7 @@ class Builder:
             part = np.dtype(f"f{dtype.itemsize // 2}")
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
         text = mlir.type_text(shape, dtype)
-        if dtype == bool:
+        if dtype == np.dtype(bool):
             body = "true" if a else "false"
         else:
             body = f'"0x{a.tobytes().hex().upper()}"'

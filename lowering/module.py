@@ -214,12 +214,11 @@ class _Emitter:
             self.ctx.literals[value] = atom
             self.ctx.leaves[value] = frozenset()  # constants are not read from memory
             return value
-        value = env.get(atom)
-        if value is None:  # an empty argument: it is not passed
+        if atom not in env:  # an empty argument: it is not passed
             a = physical(atom.aval)
             assert not a.size, atom
-            value = env[atom] = self.ctx.b.splat(0, a.shape, a.dtype)
-        return value
+            env[atom] = self.ctx.b.splat(0, a.shape, a.dtype)
+        return env[atom]
 
     def equations(self, p: Program, env: dict[Var, Value]) -> None:
         for e in p.equations:

@@ -132,8 +132,9 @@ def canonical(dtype: Any) -> Dtype:
 
 def default_dtype(python_type: type) -> Dtype:
     """int -> int32 (int64 with x64), float -> float32, complex -> complex64, bool -> bool."""
-    wide = np.dtype(python_type) if python_type is not int else np.dtype(np.int64)
-    return wide if config.jax_enable_x64 else _NARROW.get(wide, wide)
+    wide: Dtype = np.dtype(python_type) if python_type is not int else np.dtype(np.int64)
+    found: Dtype = wide if config.jax_enable_x64 else _NARROW.get(wide, wide)
+    return found
 
 
 _PYTHON: dict[type, str] = {bool: "b", int: "i*", float: "f*", complex: "c*"}
@@ -176,7 +177,8 @@ def _join(nodes: frozenset[str]) -> str:
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
         raise TypePromotionError(
-            f"Input dtypes {tuple(sorted(nodes))} have no available implicit dtype promotion path.\n"
+            f"Input dtypes {tuple(sorted(nodes))} have no available implicit dtype promotion "
+            "path.\n"
             "  Fix: cast one of them explicitly with .astype(...).")
     return least[0]
 
@@ -211,8 +213,7 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
                 f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path "
                 "when jax_numpy_dtype_promotion=strict.\n"
                 "  Fix: cast explicitly, or set jax_numpy_dtype_promotion='standard'.")
-    nodes = frozenset(_node(d, w and not all_weak) for d, w in pairs)
-    top = _join(nodes)
+    top = _join(frozenset(_node(d, w and not all_weak) for d, w in pairs))
     if top in _WEAK:
         dtype = np.dtype(_WEAK[top]) if top != "i*" else np.dtype(np.int64)
         weak = True

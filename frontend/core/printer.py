@@ -1,4 +1,4 @@
-"""Programs as text, in jaxpr notation: `{ lambda a:f32[3] ; b:f32[]. let c:f32[3] = mul a b in (c,) }`.
+"""Programs as text, in jaxpr notation: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`.
 
 Start reading at `program_text`.  Imports core.program.
 """

@@ -1,6 +1,6 @@
 """Symbolic zeros of tangents and cotangents, and their sums: shared by every transformation so that
-unused paths cost nothing.  `add_any` and `full` are looked up in the registry at call time (they are
-primitives, which core does not import).  Imports core only.
+unused paths cost nothing.  Primitives are looked up in the registry at call time, since core does
+not import them.  Imports core only.
 """
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Elementwise primitives.  One row of a table each: name, operand dtypes, result dtype, partial
-derivatives; then the few that are not plain maps (convert, bitcast, select_n, clamp, complex parts).
+"""Elementwise primitives.  One row each: name, operand dtypes, result dtype, partial derivatives;
+then the few that are not plain maps (convert, bitcast, select_n, clamp, complex parts).
 
 Operands have equal shapes or rank 0 (scalars are not broadcast in the Program, as in jaxprs).
 A partial takes (tangent, *operands, result) and returns its term of the tangent.
@@ -122,7 +122,7 @@ def _aligned(x: Any, dim: int | None, size: int, shape: tuple[int, ...], scalars
     """x with the batch axis first and the full logical shape behind it."""
     if dim is None:
         a = aval_of(x)
-        if a.shape == () and (scalars or (not shape and False)):
+        if a.shape == () and scalars:
             return x
         x = match_shape(x, shape)
         return to_front(x, None, size)

@@ -1,4 +1,4 @@
-"""Threefry keys and bits (Salmon et al. 2011, Threefry-2x32, 20 rounds) as primitives on typed keys.
+"""Threefry keys and bits (Salmon et al. 2011, Threefry-2x32, 20 rounds) as primitives on keys.
 
 A key array of shape s is uint32[*s, 2] inside; the lowering writes the rounds out.  `partitionable`
 chooses between JAX's two streams.  None is differentiable.

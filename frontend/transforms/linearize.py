@@ -126,7 +126,7 @@ def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
 def linearize_program(p: Program, nonzero: Sequence[bool],
                       forced: Sequence[bool] | None = None
                       ) -> tuple[Program, Program, list[bool], list[int]]:
-    """(forward, tangent, nonzero outputs, residual sources).
+    """(forward, tangent, nonzero outputs, residual sources) of a Program.
 
     forward: inputs -> (outputs, residuals); tangent: (residuals, nonzero tangents) -> nonzero
     output tangents.  `sources[k]` is the index of the input that residual k is, or -1 when it was
@@ -138,7 +138,8 @@ def linearize_program(p: Program, nonzero: Sequence[bool],
         kept: dict[str, Any] = {}
 
         def run(*primals: Any) -> list[Any]:
-            outs, mask, tangent = linearize_flat(lambda *xs: replay(p, *xs), primals, nonzero, forced)
+            outs, mask, tangent = linearize_flat(
+                lambda *xs: replay(p, *xs), primals, nonzero, forced)
             kept.update(mask=mask, tangent=tangent)
             return [*outs, *tangent.consts]
 

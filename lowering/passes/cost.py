@@ -33,11 +33,11 @@ def equation_work(e: Equation) -> int:
     inner = _inner(e)
     if inner:
         return sum(work(p) * n for p, n in inner)
-    out = sum(v.aval.size for v in e.outputs)
+    out: int = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
-        return out * max(1, math.prod(e.inputs[0].aval.shape[i] for i in xc))
-    size = max([out, *[a.aval.size for a in e.inputs]])
+        return out * max(1, int(math.prod(e.inputs[0].aval.shape[i] for i in xc)))
+    size: int = max([out, *[a.aval.size for a in e.inputs]])
     return size * _HEAVY.get(e.primitive.name, 1)
 
 

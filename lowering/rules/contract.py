@@ -1,4 +1,4 @@
-"""dot_general, with IREE's holes mended: complex, bool, u8/u16, half precision, empty contraction."""
+"""dot_general, with IREE's holes mended: complex, bool, unsigned, half precision, empty sums."""
 from __future__ import annotations
 
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.registry import Context, rule
 
 HALF = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))

@@ -1,7 +1,7 @@
 """The table of lowering rules and the context they emit in.
 
-A rule is `f(ctx, inputs, params, outs) -> Value | list[Value]`: inputs are Values, outs the avals of
-the results (keys already turned into uint32 words).  Start reading at `Context`.
+A rule is `f(ctx, inputs, params, outs) -> Value | list[Value]`: inputs are Values, outs the avals
+of the results (keys already turned into uint32 words).  Start reading at `Context`.
 """
 from __future__ import annotations
 

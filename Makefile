@@ -1,0 +1,56 @@
+# make demo   install calque into .venv and run the main job
+# make test   install calque with its test tools into .venv and run all tests
+# make test-slow, make lint, make bench, make docs, make clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test test-slow lint bench docs system clean
+
+# What a bare Debian + Python 3.11 lacks: venv (and with it pip). Nothing else is needed.
+system:
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "== installing system packages: python3 python3-venv (apt-get)"; \
+	  apt-get update -q && apt-get install -y -q python3 python3-venv; \
+	else echo "== system packages: nothing to install"; fi
+
+$(VENV)/.made: | system
+	@echo "== making the virtual environment $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@echo "== installing calque and what it needs (numpy, ml_dtypes, optree, iree compiler and runtime)"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made pyproject.toml
+	@echo "== installing calque with its test tools"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test
+	$(MAKE) lint
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# mypy does not follow the mapping of our three folders to one package: give it the package as links
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	rm -rf build/typing && mkdir -p build/typing/calque
+	ln -s $(CURDIR)/frontend/* $(CURDIR)/lowering $(CURDIR)/runtime build/typing/calque/
+	MYPYPATH=build/typing $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime
+
+bench: $(VENV)/.test
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python benchmarks/run.py --write
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
