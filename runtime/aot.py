@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,6 +55,7 @@ class ArgumentRecord:
     path: str
     shape: tuple[Dim, ...]
     dtype: np.dtype[Any]
+    origin: tuple[str, int] | None = None  # of a result: see FunctionRecord
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(str(d) for d in self.shape)}]"
@@ -62,7 +63,17 @@ class ArgumentRecord:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRecord:
-    """What an artifact says about one of its functions."""
+    """What an artifact says about one of its functions.
+
+    Attributes:
+      args, results: of the user's function, all of them.
+      passed: which arguments the module's function takes, in its order; the others are unused or
+        empty.  A result's `origin` is ("computed", k) for the k-th result of the module's function,
+        ("argument", i) for an argument returned as it is, or ("empty", -1).
+      donated: positions among args.
+      entry: the name of the module's function.
+      text: the record as it is written in the file (JSON).
+    """
 
     name: str
     args: tuple[ArgumentRecord, ...]
@@ -73,6 +84,9 @@ class FunctionRecord:
     in_tree: Any = None
     out_tree: Any = None
     small: bool = False
+    passed: tuple[int, ...] = ()
+    entry: str = ""
+    text: str = ""
 
     def signature(self) -> str:
         """The function in one line: f(x: float32[8,128]) -> float32[8]."""
@@ -81,7 +95,7 @@ class FunctionRecord:
         return f"{self.name}({args}) -> {results}"
 
 
-def parse_record(text: str) -> FunctionRecord:
+def parse_record(text: str, entry: str = "") -> FunctionRecord:
     """The FunctionRecord of a JSON text; ArtifactError if it is not one of ours."""
     try:
         raw = json.loads(text)
@@ -91,12 +105,14 @@ def parse_record(text: str) -> FunctionRecord:
                 f"the artifact describes itself in format {version}; this runtime reads format "
                 f"{RECORD_VERSION}.", "", "use the calque that wrote it, or compile again."))
         return FunctionRecord(
-            raw["name"], _arguments(raw["args"]), _arguments(raw["results"]),
+            raw["name"], _arguments(raw["args"]), _results(raw["results"]),
             tuple(int(i) for i in raw.get("donated", ())),
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
-            raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)))
-    except (KeyError, TypeError, ValueError) as error:
+            raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)),
+            tuple(int(i) for i in raw.get("passed", range(len(raw["args"])))),
+            entry or raw["name"], text)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ArtifactError):
             raise
         raise ArtifactError(explain(
@@ -108,6 +124,12 @@ def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     return tuple(ArgumentRecord(
         str(a["path"]), tuple(d if isinstance(d, str) else int(d) for d in a["shape"]),
         dtype_from_name(a["dtype"])) for a in raw)
+
+
+def _results(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
+    origins = [r.get("from", ("computed", k)) for k, r in enumerate(raw)]
+    return tuple(replace(a, origin=(str(o[0]), int(o[1]) if len(o) > 1 else -1))
+                 for a, o in zip(_arguments(raw), origins, strict=True))
 
 
 def dtype_from_name(name: str) -> np.dtype[Any]:
@@ -157,11 +179,17 @@ class ArtifactFunction:
     def __init__(self, record: FunctionRecord, module: Module, device: Device) -> None:
         self.record = record
         self.device = device
-        static = all(isinstance(d, int) for r in record.results for d in r.shape)
-        specs: Any = [(r.shape, r.dtype) for r in record.results] if static else None
-        self._executable = Executable(
-            module, device, record.name, small=record.small,
-            result_specs=specs, donated=record.donated)
+        first = {r.origin[1]: r for r in reversed(record.results)
+                 if r.origin is not None and r.origin[0] == "computed"}
+        computed = [first[k] for k in sorted(first)]
+        static = all(isinstance(d, int) for r in computed for d in r.shape)
+        specs: Any = [(r.shape, r.dtype) for r in computed] if static else None
+        kept = {r.origin[1] for r in record.results
+                if r.origin is not None and r.origin[0] == "argument"}
+        donated = tuple(k for k, i in enumerate(record.passed)
+                        if i in record.donated and i not in kept)
+        self._executable = None if not computed else Executable(
+            module, device, record.entry, small=record.small, result_specs=specs, donated=donated)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""
@@ -173,9 +201,32 @@ class ArtifactFunction:
         sizes: dict[str, int] = {}
         buffers = [self._buffer(i, expected, given, sizes)
                    for i, (expected, given) in enumerate(zip(record.args, args, strict=True))]
-        outputs: list[Buffer] = self._executable(buffers)
-        for output, expected in zip(outputs, record.results, strict=True):
-            output.dtype = expected.dtype  # programs return signless integers
+        for buffer in buffers:
+            buffer.check_alive()
+        computed = [] if self._executable is None else self._executable(
+            [buffers[i] for i in record.passed])
+        outputs = self._assemble(buffers, computed)
+        for i in record.donated:
+            if not buffers[i].is_deleted():  # not for the program, but given up all the same
+                buffers[i].delete()
+        return outputs
+
+    def _assemble(self, args: Sequence[Buffer], computed: Sequence[Buffer]) -> list[Buffer]:
+        """The user's results from the module's; each is a Buffer of its own."""
+        outputs: list[Buffer] = []
+        for expected in self.record.results:
+            kind, position = expected.origin or ("computed", len(outputs))
+            if kind == "computed":
+                output = computed[position]
+                if any(o is output for o in outputs):
+                    output = output.with_shape(output.shape)
+                output.dtype = expected.dtype  # programs return signless integers
+            elif kind == "argument":
+                output = args[position].with_shape(args[position].shape)
+            else:
+                shape = tuple(int(d) for d in expected.shape)
+                output = Buffer.from_numpy(np.zeros(shape, expected.dtype), self.device)
+            outputs.append(output)
         return outputs
 
     def _buffer(self, position: int, expected: ArgumentRecord, given: Any,
@@ -212,12 +263,27 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -
     Raises:
       ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
     """
-    device = device or default_device()
+    vmfb, name = _read(source)
+    return Artifact(vmfb, device or default_device(), name)
+
+
+def read_records(source: str | os.PathLike[str] | bytes) -> Mapping[str, FunctionRecord]:
+    """What a .vmfb (a path or its bytes) says about its functions, by name.
+
+    The file may be for another machine: nothing of it is run.
+
+    Raises:
+      ArtifactError: not a .vmfb, another bytecode version, or one that says nothing.
+    """
+    return _read_records(*_read(source))
+
+
+def _read(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
     if isinstance(source, bytes):
-        return Artifact(source, device, f"{len(source)} bytes")
+        return source, f"{len(source)} bytes"
     path = Path(source)
     try:
-        return Artifact(path.read_bytes(), device, str(path))
+        return path.read_bytes(), str(path)
     except OSError as error:
         raise ArtifactError(explain(f"cannot read {path}: {error.strerror or error}.", "",
                                     "check the path.")) from error
@@ -237,7 +303,7 @@ def _read_records(vmfb: bytes, source: str) -> dict[str, FunctionRecord]:
         function = module.lookup_function(name)
         text = None if function is None else function.reflection.get(RECORD_KEY)
         if text:
-            record = parse_record(text)
+            record = parse_record(text, name)
             records[record.name] = record
     if not records:
         raise ArtifactError(explain(

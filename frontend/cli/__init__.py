@@ -1,0 +1,11 @@
+"""The command `calque`: compile, run and inspect artifacts, look into programs and primitives.
+
+Module map: app (the commands and their options), functions (FILE.py:FUNC and its arguments),
+artifacts (run, inspect), explain, doctor (doctor, cache), report (errors, exit codes, progress).
+Exit codes: 0 done; 1 the user's function or a device failed; 2 the command was given wrongly.
+"""
+from __future__ import annotations
+
+from calque.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,5 @@
+"""`python -m calque` is the command `calque`."""
+from calque.cli import main
+
+if __name__ == "__main__":
+    main()

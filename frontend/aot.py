@@ -1,0 +1,349 @@
+"""Ahead of time: a Python function and the types of its arguments become .vmfb files that describe
+themselves, for this machine or others, run by calque.runtime without a compiler.
+
+`compile` traces once and lowers once per target; arrays that the function captured are written into
+the file.  The record that each file carries is made in `_record`; runtime/aot.py reads it.
+Start reading at `compile`.
+"""
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calque import runtime, tree_util
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.program import Program
+from calque.core.trace import Tracer, leaked
+from calque.lowering.cache import compile_cached
+from calque.lowering.compile import CompileError, compiler_version
+from calque.lowering.module import Lowered, lower
+from calque.lowering.rules import physical
+from calque.lowering.targets import Target, parse_target
+from calque.specs import SpecError, as_specs
+from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
+
+RECORD_VERSION = 1
+
+
+class ArgumentError(TypeError):
+    """The types given do not go with the function's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function traced for export: its Program and how its arguments and results are called."""
+
+    program: Program
+    in_tree: Any
+    out_tree: Any
+    paths: tuple[str, ...]  # of the arguments' leaves: x, params['w']
+    donated: tuple[int, ...]  # leaves whose memory the results may take
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What `compile` made: one .vmfb for each target.
+
+    Attributes:
+      name: the function's name in the files.
+      files: the target's canonical name -> the bytes of its .vmfb.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+
+    @property
+    def vmfb(self) -> bytes:
+        """The bytes, where there is one target only."""
+        if len(self.files) != 1:
+            raise ValueError(explain(
+                f"{self.name} was compiled for {len(self.files)} targets: "
+                f"{', '.join(self.files)}.", fix="take one of `files`."))
+        return next(iter(self.files.values()))
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write the file, or with several targets one beside the other: out.cpu.vmfb, ...
+
+        Returns:
+          The paths written, in the order of `files`.
+        """
+        path = Path(path)
+        paths = [path]
+        if len(self.files) > 1:
+            paths = [path.with_name(f"{path.stem}.{name.replace(':', '-')}{path.suffix}")
+                     for name in self.files]
+        for one, vmfb in zip(paths, self.files.values(), strict=True):
+            one.write_bytes(vmfb)
+        return paths
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(vmfb)} bytes" for name, vmfb in self.files.items())
+        return f"Artifact({self.name}; {sizes})"
+
+
+def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
+            targets: str | Target | Sequence[str | Target] = ("cpu",),
+            static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
+            name: str | None = None, **kwspecs: Any) -> Artifact:
+    """Compile a function ahead of time, for arguments of these types.
+
+    Args:
+      fun: a pure function of arrays and trees of them (jitted or not).
+      *specs: the type of each positional argument: text such as 'f32[8,128]', a ShapeDtypeStruct,
+        an array, or a tree of these.
+      targets: what to compile for: 'cpu' (this machine), 'cpu:x86-64-v3', 'cuda:sm_80', ...
+      static: values of parameters that are not arrays, by name; compiled in.
+      donate_argnums: positions of arguments (static ones counted) whose memory results may take.
+      name: the function's name in the artifact; by default its own.
+      **kwspecs: types of arguments passed by keyword.
+
+    Returns:
+      An Artifact; `.save(path)` writes it, `load(path)` reads it again.
+
+    Raises:
+      ArgumentError: the types do not go with the function's parameters.
+      SpecError, TargetError: a type or a target is written wrongly.
+
+    Notes:
+      Arrays that the function captures are written into the file.  64-bit types need
+      jax_enable_x64, as everywhere.
+
+    Example:
+      >>> from calque import aot
+      >>> from calque.primitives.elementwise import sin_p
+      >>> made = aot.compile(lambda x: sin_p.bind(x), "f32[3]", name="sine")
+      >>> run = aot.load(made.vmfb)["sine"]
+      >>> float(run(np.zeros(3, np.float32))[0].numpy()[0])
+      0.0
+    """
+    chosen = [parse_target(t) for t in ([targets] if isinstance(targets, str | Target)
+                                        else targets)]
+    traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                   **kwspecs)
+    return Artifact(traced.program.name, {t.name: build(traced, t) for t in chosen})
+
+
+def load(path: str | Path | bytes, device: runtime.Device | None = None) -> runtime.Artifact:
+    """Load an artifact (a path or its bytes) for a device; see calque.runtime.load."""
+    return runtime.load(path, device)
+
+
+# ---- tracing
+def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None = None,
+          donate_argnums: int | Sequence[int] = (), name: str | None = None,
+          **kwspecs: Any) -> Traced:
+    """Trace a function for export; the arguments are those of `compile`."""
+    args, kwargs = as_specs(specs), as_specs(kwspecs)
+    slots, rest = _place(fun, args, dict(static or {}))
+    _check_call(fun, slots, kwargs, rest)
+
+    def dynamic(*given: Any, **named: Any) -> Any:
+        values = iter(given)
+        return fun(*[next(values) if kind == "array" else value for kind, value in slots],
+                   **named, **rest)
+
+    pairs, in_tree = tree_util.tree_flatten_with_path((args, kwargs))
+    leaves = [_as_spec(x) for _, x in pairs]
+    check_arguments(name_of(fun), leaves, in_tree)
+    own = name or name_of(fun)
+    program, out_tree = trace_to_program(dynamic, in_tree, [aval_of(x) for x in leaves],
+                                         own if own.isidentifier() else "main")
+    return Traced(_with_numpy_consts(program), in_tree, out_tree,
+                  tuple(_path(fun, slots, p) for p, _ in pairs),
+                  _donated(slots, pairs, donate_argnums))
+
+
+def _as_spec(x: Any) -> Any:
+    if isinstance(x, ShapeDtypeStruct | Array | Tracer):
+        return x
+    shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+    if shape is not None and dtype is not None and not isinstance(x, np.ndarray | np.generic):
+        return ShapeDtypeStruct(shape, dtype)  # another library's spec or array
+    return x
+
+
+def _positional(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _place(fun: Callable[..., Any], args: Sequence[Any], static: dict[str, Any]
+           ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """The positional arguments in order, ("array", spec) or ("static", value), and what remains of
+    static, to be passed by keyword."""
+    given = list(args)
+    slots: list[tuple[str, Any]] = []
+    for p in _positional(fun):
+        if not given:
+            break
+        slots.append(("static", static.pop(p.name)) if p.name in static
+                     else ("array", given.pop(0)))
+    return [*slots, *[("array", g) for g in given]], static
+
+
+def _check_call(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]],
+                kwargs: Mapping[str, Any], static: Mapping[str, Any]) -> None:
+    """ArgumentError, in a sentence, where Python would refuse the call."""
+    both = sorted(kwargs.keys() & static.keys())
+    if both:
+        raise ArgumentError(explain(
+            f"{name_of(fun)}: {both[0]} is given a type and a static value.", where="",
+            fix="give one of them."))
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[v for _, v in slots], **kwargs, **static)
+    except TypeError as error:
+        raise ArgumentError(explain(
+            f"{name_of(fun)}{signature}: {error}.", where="",
+            fix="give one type for each parameter, and the value of a parameter that is not an "
+                "array as static.")) from None
+
+
+def _path(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]], path: Sequence[Any]) -> str:
+    """How the user calls a leaf: x, params['w'], args[2] where the parameter has no name."""
+    root, first, *rest = path
+    if root.idx == 1:  # keyword
+        return f"{first.key}{tree_util.keystr(rest)}"
+    position = [i for i, (kind, _) in enumerate(slots) if kind == "array"][first.idx]
+    names = [p.name for p in _positional(fun)]
+    head = names[position] if position < len(names) else f"args[{position}]"
+    return head + tree_util.keystr(rest)
+
+
+def _donated(slots: Sequence[tuple[str, Any]], pairs: Sequence[tuple[Any, Any]],
+             donate_argnums: int | Sequence[int]) -> tuple[int, ...]:
+    wanted = {donate_argnums} if isinstance(donate_argnums, int) else set(donate_argnums)
+    arrays = [i for i, (kind, _) in enumerate(slots) if kind == "array"]
+    for n in sorted(wanted):
+        if n not in arrays:
+            raise ArgumentError(explain(
+                f"argument {n} cannot be donated: the positional arrays are "
+                f"{', '.join(map(str, arrays)) or 'none'}.", where="",
+                fix="give the position of an array argument, counted from 0."))
+    return tuple(i for i, (p, _) in enumerate(pairs)
+                 if p[0].idx == 0 and arrays[p[1].idx] in wanted)
+
+
+def _with_numpy_consts(p: Program) -> Program:
+    """Captured arrays by their values (keys by their words)."""
+    return Program(p.inputs, p.equations, p.outputs, p.const_vars, [_value(c) for c in p.consts],
+                   p.name)
+
+
+def _value(x: Any) -> np.ndarray[Any, Any]:
+    if isinstance(x, Tracer):
+        raise leaked(x, "aot.compile")
+    return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
+
+
+# ---- lowering
+def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowered:
+    """The module that goes into the artifact, its record included."""
+    p = traced.program
+    kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
+    donated = [i for i in traced.donated if p.inputs[i] not in kept]
+    return lower(p, target, donated, locations=locations, bake_consts=True,
+                 signature=lambda plan: _record(traced, target, plan))
+
+
+def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
+    """The compiler's options.  Without debug symbols, because IREE 3.13 writes an uninitialised
+    word as the source line of code without a location, and one input would give many files
+    (test_artifacts.py::test_debug_symbols_still_differ says when this is mended)."""
+    if target.backend == "llvm-cpu":
+        return (*lowered.options, "--iree-llvmcpu-debug-symbols=false")
+    return lowered.options
+
+
+def build(traced: Traced, target: Target) -> bytes:
+    """The .vmfb of a traced function for one target."""
+    lowered = lower_for(traced, target)
+    assert lowered.module is not None
+    options = options_for(lowered, target)
+    try:
+        return compile_cached(lowered.module, target, options,
+                              reason=f"aot {traced.program.name}")
+    except CompileError:
+        # compile again with locations, so that the message names the user's line
+        located = lower_for(traced, target, locations=True)
+        assert located.module is not None
+        return compile_cached(located.module, target, options)
+
+
+# ---- the record
+def _record(traced: Traced, target: Target, plan: Lowered) -> str:
+    """The artifact's description of itself.
+
+    `passed` are the arguments that the module takes, in its order (an unused or empty argument is
+    not passed); `from` says where a result comes from: the module's k-th result, an argument, or
+    nowhere (it is empty).
+    """
+    p = traced.program
+    args = [{"path": path, **_type(a)}
+            for path, a in zip(traced.paths, p.in_avals, strict=True)]
+    results = [{"path": path, **_type(a), "from": _origin(r.kind, r.position)}
+               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals, plan.results,
+                                     strict=True)]
+    record = {
+        "version": RECORD_VERSION, "name": p.name, "args": args, "results": results,
+        "passed": list(plan.arguments), "donated": list(traced.donated), "small": plan.small,
+        "target": target.record(),
+        "versions": {"calque": version("calque"), "iree": compiler_version()},
+        "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _origin(kind: str, position: int) -> list[Any]:
+    return [kind] if kind == "empty" else [kind, position]
+
+
+def _type(a: ShapedArray) -> dict[str, Any]:
+    memory = physical(a)
+    entry: dict[str, Any] = {"shape": list(memory.shape), "dtype": memory.dtype.name}
+    if dtypes.is_key(a.dtype):
+        entry["key"] = a.dtype.name  # its words are the last axis
+    return entry
+
+
+def _result_paths(tree: Any) -> list[str]:
+    marks = tree.unflatten(list(range(tree.num_leaves)))
+    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
+
+
+def tree_json(tree: Any, counter: list[int] | None = None) -> Any:
+    """A structure as JSON: a leaf is its number, a node {"tuple": [...]}, {"list": [...]},
+    {"dict": [[key, child], ...]} or {"node": type, "children": [...]}, None is null."""
+    counter = [0] if counter is None else counter
+    if tree_util.treedef_is_leaf(tree):
+        counter[0] += 1
+        return counter[0] - 1
+    children = [tree_json(c, counter) for c in tree_util.treedef_children(tree)]
+    kind = tree.type
+    if kind is type(None):
+        return None
+    if kind is tuple or kind is list:
+        return {kind.__name__: children}
+    if kind is dict:
+        return {"dict": [[k if isinstance(k, str | int) else repr(k), c]
+                         for k, c in zip(tree.entries(), children, strict=True)]}
+    return {"node": f"{kind.__module__}.{kind.__qualname__}", "children": children}
+
+
+__all__ = ["ArgumentError", "Artifact", "SpecError", "Traced", "build", "compile", "load",
+           "lower_for", "options_for", "trace", "tree_json"]

@@ -1,0 +1,221 @@
+"""The commands and their options, one function each; the work is in the sibling modules.
+
+Imports stay light until a command runs: `calque --version` loads no compiler.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.report import UsageError, progress, reported, size_text
+
+app = typer.Typer(name="calque", no_args_is_help=True, pretty_exceptions_enable=False,
+                  rich_markup_mode="markdown", context_settings={"help_option_names": [
+                      "-h", "--help"]},
+                  help="Compile Python array functions ahead of time, run and inspect them.")
+
+STAGES = ("traced", "stablehlo", "flow", "stream", "vm")
+
+Function = Annotated[str, typer.Argument(metavar="FILE.py:FUNC", show_default=False,
+                                         help="the function")]
+Vmfb = Annotated[Path, typer.Argument(metavar="FILE.vmfb", show_default=False,
+                                      help="an artifact written by calque compile")]
+Args = Annotated[list[str], typer.Option("--arg", "-a", metavar="TYPE", show_default=False, help=(
+    "type of the next positional argument: f32[8,128], f32, a tree like "
+    '{"w": f32[3,2], "b": [f32[2]]}; name=TYPE for a keyword argument'))]
+Static = Annotated[list[str], typer.Option("--static", metavar="NAME=VALUE", show_default=False,
+                                           help="value of a parameter that is not an array")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+        typer.echo(f"calque {version('calque')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(version: Annotated[bool, typer.Option(
+        "--version", callback=_version, is_eager=True, help="print the version")] = False) -> None:
+    pass
+
+
+@app.command()
+@reported
+def compile(  # noqa: A001
+        function: Function,
+        arg: Args = [],  # noqa: B006 (typer copies defaults)
+        static: Static = [],  # noqa: B006
+        target: Annotated[list[str], typer.Option(
+            "--target", "-t", metavar="NAMES", help="what to compile for, comma-separated: cpu, "
+            "cpu:x86-64-v3, cuda:sm_80, vulkan:lavapipe, ...")] = ["cpu"],  # noqa: B006
+        donate: Annotated[list[int], typer.Option(
+            "--donate", metavar="N", show_default=False,
+            help="position of an argument whose memory the results may take")] = [],  # noqa: B006
+        name: Annotated[str, typer.Option(
+            "--name", show_default=False, help="the function's name in the artifact")] = "",
+        output: Annotated[Path, typer.Option(
+            "--output", "-o", metavar="FILE.vmfb", show_default=False,
+            help="where to write; by default FUNC.vmfb")] = Path()) -> None:
+    """Compile a function into a .vmfb file that describes itself.
+
+    With several targets, one file for each is written: out.cpu.vmfb, out.cuda-sm_80.vmfb, ...
+
+    Examples:
+
+    - `calque compile model.py:predict --arg f32[8,128] -o predict.vmfb`
+
+    - `calque compile model.py:step --arg '{"w": f32[3,2], "b": f32[2]}' --arg f32[8,3]
+      --static lr=0.1 --donate 0 --target cpu:x86-64-v3,cuda:sm_80 -o step.vmfb`
+    """
+    from calque import aot
+    from calque.cli.functions import traced_function
+    from calque.lowering.targets import parse_target
+    targets = [parse_target(t) for names in target for t in names.split(",") if t.strip()]
+    if not targets:
+        raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
+    with (progress("tracing", len(targets) + 1) as advance,
+          traced_function(function, arg, static, donate, name or None) as traced):
+        files = {}
+        for one in targets:
+            advance(f"compiling for {one.name}")
+            files[one.name] = aot.build(traced, one)
+    artifact = aot.Artifact(traced.program.name, files)
+    path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
+    for where, (label, vmfb) in zip(artifact.save(path), files.items(), strict=True):
+        typer.echo(f"wrote {where} for {label} ({size_text(len(vmfb))})")
+
+
+@app.command()
+@reported
+def run(file: Vmfb,
+        function: Annotated[str, typer.Option(
+            "--function", "-f", metavar="NAME", show_default=False,
+            help="which function, where the file has several")] = "",
+        input: Annotated[list[str], typer.Option(  # noqa: A002
+            "--input", "-i", metavar="ARRAY", show_default=False,
+            help="the next argument: x.npy, or f32[2,3]=1,2,3,4,5,6, or f32[2,3]=0 (one value for "
+                 "all)")] = [],  # noqa: B006
+        output: Annotated[Path, typer.Option(
+            "--output", "-o", metavar="FILE.npy", show_default=False,
+            help="save the result (.npz for several) instead of printing it")] = Path()) -> None:
+    """Run a function of an artifact and print its results.
+
+    Examples:
+
+    - `calque run predict.vmfb --input x.npy --output y.npy`
+
+    - `calque run scale.vmfb --input f32[2,3]=1,2,3,4,5,6 --input f32=0.5`
+    """
+    from calque.cli.artifacts import run_artifact
+    run_artifact(file, function or None, input, output if output.name else None)
+
+
+@app.command()
+@reported
+def inspect(file: Vmfb,
+            json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+    """Print the signature, target, versions and size of an artifact.
+
+    Examples:
+
+    - `calque inspect predict.vmfb`
+
+    - `calque inspect predict.vmfb --json`
+    """
+    from calque.cli.artifacts import inspect_artifact
+    inspect_artifact(file, json)
+
+
+@app.command()
+@reported
+def dump(function: Function,
+         arg: Args = [],  # noqa: B006
+         static: Static = [],  # noqa: B006
+         stage: Annotated[str, typer.Option(
+             "--stage", "-s", metavar="STAGE",
+             help=f"one of {', '.join(STAGES)}")] = "stablehlo",
+         target: Annotated[str, typer.Option("--target", "-t", metavar="NAME",
+                                             help="what to compile for")] = "cpu") -> None:
+    """Print a function at a stage of its way to machine code.
+
+    Stages: traced (the program as calque records it), stablehlo (what the compiler gets), flow,
+    stream and vm (what the compiler makes of it).
+
+    Examples:
+
+    - `calque dump model.py:predict --arg f32[8,128] --stage traced`
+
+    - `calque dump model.py:predict --arg f32[8,128] --stage vm --target cuda:sm_80`
+    """
+    from calque.cli.functions import module_at, traced_function
+    from calque.lowering.targets import parse_target
+    if stage not in STAGES:
+        raise UsageError(f"no stage {stage!r}.", f"choose one of {', '.join(STAGES)}.")
+    chosen = parse_target(target)
+    with (progress(f"making {stage}") as advance,
+          traced_function(function, arg, static) as traced):
+        advance(f"making {stage}")
+        if stage == "traced":
+            text = str(traced.program)
+        else:
+            text = module_at(traced, stage, chosen)
+    typer.echo(text.rstrip())
+
+
+@app.command()
+@reported
+def explain(primitive: Annotated[str, typer.Argument(
+        show_default=False, help="name of a primitive; without it, all are listed")] = "") -> None:
+    """Print the rules of a primitive, with file and line.
+
+    Examples:
+
+    - `calque explain sin`
+
+    - `calque explain`
+    """
+    from calque.cli.explain import explain_primitive, table_of_primitives
+    if primitive:
+        explain_primitive(primitive)
+    else:
+        table_of_primitives()
+
+
+@app.command()
+@reported
+def doctor() -> None:
+    """Print versions, devices, the CPU and the cache, and what is missing.
+
+    Example:
+
+    - `calque doctor`
+    """
+    from calque.cli.doctor import doctor as examine
+    examine()
+
+
+@app.command()
+@reported
+def cache(clear: Annotated[bool, typer.Option(
+        "--clear", help="delete every compiled program")] = False) -> None:
+    """Print what the cache of compiled programs holds, or empty it.
+
+    Examples:
+
+    - `calque cache`
+
+    - `calque cache --clear`
+    """
+    from calque.cli.doctor import cache_report
+    if clear:
+        from calque.lowering.cache import clear_disk_cache
+        typer.echo(f"deleted {clear_disk_cache()} programs")
+    cache_report()
+
+
+def main() -> None:
+    """The entry point `calque`."""
+    app()

@@ -1,0 +1,98 @@
+"""calque doctor and calque cache: versions, devices, the cache, and what is missing.
+
+Start reading at `doctor`.
+"""
+from __future__ import annotations
+
+import ctypes.util
+import importlib.metadata
+import platform
+import sys
+
+import typer
+
+from calque import runtime
+from calque.cli.report import progress, size_text
+from calque.lowering import cache
+from calque.lowering.targets import TargetError, host_target
+
+_NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")
+_OPTIONAL = {"scipy": "LAPACK in eager linear algebra; pip install scipy"}
+_DRIVERS = {
+    "cuda": ("cuda", "an NVIDIA GPU and its driver (libcuda.so); no CUDA toolkit is needed"),
+    "vulkan": ("vulkan", "a Vulkan 1.3 loader and driver; on Debian without a GPU: "
+                         "apt-get install libvulkan1 mesa-vulkan-drivers"),
+}
+
+
+def doctor() -> None:
+    """Print versions, devices and drivers, the CPU, the cache, and what is missing."""
+    missing = [*_versions(), *_cpu(), *_devices()]
+    cache_report()
+    typer.echo("missing" if missing else "nothing is missing")
+    for line in missing:
+        typer.echo(f"  {line}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _versions() -> list[str]:
+    missing = []
+    typer.echo("versions")
+    typer.echo(f"  python {platform.python_version()} ({sys.executable})")
+    for package in (*_NEEDED, *_OPTIONAL):
+        found = _version(package)
+        typer.echo(f"  {package} {found or 'not installed'}")
+        if found is None:
+            missing.append(f"{package}: {_OPTIONAL.get(package, f'pip install {package}')}")
+    compiler, ours = _version("iree-base-compiler"), _version("iree-base-runtime")
+    if compiler and ours and compiler.split(".")[:2] != ours.split(".")[:2]:
+        missing.append(f"iree-base-runtime {ours} does not load what the compiler {compiler} "
+                       f"writes: pip install iree-base-runtime=={compiler}")
+    return missing
+
+
+def _cpu() -> list[str]:
+    typer.echo("cpu")
+    try:
+        with progress("asking the compiler about this CPU"):
+            host = host_target()
+    except TargetError as error:
+        typer.echo(f"  {platform.machine()}")
+        return [str(error)]
+    typer.echo(f"  {host.cpu} ({host.arch})")
+    typer.echo(f"  features: {' '.join(host.features)}")
+    if host.absent:
+        typer.echo(f"  hidden by this machine: {' '.join(host.absent)}")
+    return []
+
+
+def _devices() -> list[str]:
+    missing = []
+    typer.echo("devices")
+    for device in runtime.devices("cpu"):
+        typer.echo(f"  {device}: {device.device_kind}")
+    for name, (library, how) in _DRIVERS.items():
+        driver = ctypes.util.find_library(library)
+        try:
+            for device in runtime.devices(name):
+                typer.echo(f"  {device}: {device.device_kind} ({driver or 'driver found'})")
+        except RuntimeError:
+            typer.echo(f"  {name}: " + (f"no device ({driver} is there)" if driver
+                                        else "no driver"))
+            missing.append(f"{name}: {how}")
+    return missing
+
+
+def cache_report() -> None:
+    """Print what the compile cache holds."""
+    info = cache.cache_info()
+    typer.echo("cache" if info.enabled else "cache (switched off by CALQUE_CACHE)")
+    typer.echo(f"  {info.directory}")
+    typer.echo(f"  {info.entries} programs, {size_text(info.bytes)} of at most "
+               f"{size_text(info.limit)}")

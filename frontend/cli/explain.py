@@ -1,0 +1,98 @@
+"""calque explain: the rules of a primitive with file and line, read from the registries.
+
+Start reading at `explain_primitive`.
+"""
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import calque
+from calque.cli.report import UsageError
+from calque.core.primitive import RULES, Primitive, registry
+from calque.lowering.rules import rules as lowering_rules
+
+_ROOT = Path(calque.__file__).resolve().parent.parent
+_WHY_NONE = {
+    "jvp": "not differentiable", "linearize": "by jvp", "transpose": "not linear in an operand"}
+
+
+def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
+    """Rule name -> function, lowering included."""
+    found = {kind: getattr(p, kind) for kind in RULES}
+    return {**found, "lowering": lowering_rules.get(p.name)}
+
+
+def place_of(rule: Callable[..., Any]) -> str:
+    """frontend/primitives/elementwise.py:120, or '' for a built-in."""
+    while True:
+        if isinstance(rule, functools.partial):
+            rule = rule.func
+        elif hasattr(rule, "__wrapped__"):
+            rule = rule.__wrapped__
+        else:
+            break
+    code = getattr(rule, "__code__", None)
+    if code is None:
+        return ""
+    return f"{_relative(code.co_filename)}:{code.co_firstlineno}"
+
+
+def _relative(file: str) -> str:
+    path = Path(file).resolve()
+    return str(path.relative_to(_ROOT)) if path.is_relative_to(_ROOT) else os.path.relpath(path)
+
+
+def named_in(p: Primitive) -> list[str]:
+    """Where the primitive's name stands in the files of its rules: the rows of tables."""
+    files = {place_of(f).rpartition(":")[0] for f in all_rules(p).values() if f is not None}
+    quoted = re.compile(rf"""["']{re.escape(p.name)}["']""")
+    found = []
+    for file in sorted(files - {""}):
+        for number, line in enumerate((_ROOT / file).read_text("utf-8").splitlines(), 1):
+            if quoted.search(line):
+                found.append(f"{file}:{number}: {line.strip()}")
+    return found
+
+
+def explain_primitive(name: str) -> None:
+    """Print one primitive's rules."""
+    if name not in registry:
+        near = difflib.get_close_matches(name, registry, 5, 0.5)
+        raise UsageError(f"no primitive {name!r}.",
+                         (f"did you mean {', '.join(near)}? " if near else "")
+                         + "`calque explain` lists all primitives.")
+    p = registry[name]
+    kinds = [k for k, v in (("several results", p.multiple_results),
+                            ("holds programs", p.higher_order)) if v]
+    typer.echo(name + (f" ({', '.join(kinds)})" if kinds else ""))
+    for kind, rule in all_rules(p).items():
+        if rule is None:
+            text = f"none ({_WHY_NONE[kind]})" if kind in _WHY_NONE else "none"
+        else:
+            text = place_of(rule) or repr(rule)
+        typer.echo(f"  {kind:<10} {text}")
+    rows = named_in(p)
+    if rows:
+        typer.echo("  named in")
+    for row in rows:
+        typer.echo(f"    {row}")
+
+
+def table_of_primitives() -> None:
+    """Print every primitive and the rules it has."""
+    from rich.console import Console
+    from rich.table import Table
+    table = Table("primitive", *RULES, "lowering", title=f"{len(registry)} primitives", box=None,
+                  title_justify="left")
+    for name in sorted(registry):
+        table.add_row(name, *["yes" if rule is not None else "-"
+                              for rule in all_rules(registry[name]).values()])
+    Console().print(table)

@@ -1,0 +1,149 @@
+"""FILE.py:FUNC, --arg and --static: from the command line's words to a traced function.
+
+Start reading at `traced_function`.
+"""
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calque import aot
+from calque.cli.report import UsageError, UserCodeError
+from calque.core.config import config
+from calque.lowering.compile import compile_to
+from calque.lowering.module import lower, module_text
+from calque.lowering.targets import Target
+from calque.specs import SpecError, has_64_bits, parse_tree
+
+_KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The types of a function's arguments, and the values of its static ones."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    static: dict[str, Any]
+
+
+def parse_arguments(args: Sequence[str], static: Sequence[str]) -> Arguments:
+    """Of the words after --arg and --static."""
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for text in args:
+        found = _KEYWORD.fullmatch(text)
+        if found is None:
+            positional.append(parse_tree(text))
+        elif found[1] in keywords:
+            raise UsageError(f"--arg {found[1]} is given twice.", "give each argument once.")
+        else:
+            keywords[found[1]] = parse_tree(found[2])
+    values = {}
+    for text in static:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise UsageError(f"--static {text!r} is not name=value.",
+                             "write it like --static n=3.")
+        values[name.strip()] = _literal(value.strip())
+    return Arguments(tuple(positional), keywords, values)
+
+
+def _literal(text: str) -> Any:
+    """A Python literal; anything else is a string."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+@contextlib.contextmanager
+def traced_function(where: str, args: Sequence[str], static: Sequence[str],
+                    donate: Sequence[int] = (), name: str | None = None) -> Iterator[aot.Traced]:
+    """The function at FILE.py:FUNC, traced; 64-bit types switch x64 on inside the block."""
+    given = parse_arguments(args, static)
+    path, names = _split(where)
+    wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
+    with config.context("jax_enable_x64", wide), _import_path(path.parent):
+        fun = _find(_load(path), path, names)
+        try:
+            traced = aot.trace(fun, *given.args, static=given.static, donate_argnums=donate,
+                               name=name, **given.kwargs)
+        except (SpecError, aot.ArgumentError):
+            raise
+        except Exception as error:
+            raise UserCodeError(str(path)) from error
+        yield traced
+
+
+def _split(where: str) -> tuple[Path, str]:
+    file, colon, names = where.rpartition(":")
+    if not colon or not file or not names:
+        raise UsageError(f"{where!r} does not name a function in a file.",
+                         "write it like model.py:predict.")
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(f"no file {file}.", "check the path; it is taken from the current folder.")
+    return path.resolve(), names
+
+
+@contextlib.contextmanager
+def _import_path(folder: Path) -> Iterator[None]:
+    """The file's imports work as under `python FILE.py`."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(folder))
+
+
+def _load(path: Path) -> Any:
+    name = f"calque_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path.name} is not a Python file.", "give a file that ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserCodeError(str(path)) from error
+    return module
+
+
+def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
+    found = module
+    for name in names.split("."):
+        if not hasattr(found, name):
+            known = [n for n, v in vars(found).items() if callable(v) and not n.startswith("_")
+                     and getattr(v, "__module__", None) == module.__name__]
+            near = difflib.get_close_matches(name, known, 1)
+            fix = (f"did you mean {near[0]}?" if near else
+                   f"it has {', '.join(sorted(known)[:8])}." if known else
+                   "define the function in that file.")
+            raise UsageError(f"{path.name} has no {name!r}.", fix)
+        found = getattr(found, name)
+    if not callable(found):
+        raise UsageError(f"{names} in {path.name} is {type(found).__name__}, not a function.",
+                         "name a function of arrays.")
+    return found  # type: ignore[no-any-return]
+
+
+def module_at(traced: aot.Traced, stage: str, target: Target) -> str:
+    """The module of a function as text, after a stage; without the record, for reading."""
+    low = lower(traced.program, target, traced.donated, bake_consts=True)
+    if low.module is None:
+        low = aot.lower_for(traced, target)  # nothing to compute: only the record is left
+    assert low.module is not None
+    if stage == "stablehlo":
+        return module_text(low.module)
+    return compile_to(low.module, target, stage, low.options)

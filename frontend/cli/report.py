@@ -1,0 +1,129 @@
+"""How commands end: one sentence and exit code 2 for what was given wrongly, the user's frames and
+exit code 1 for an exception in the user's function; progress for work over a second.
+
+CALQUE_TRACEBACK=full shows every frame.  Start reading at `reported`.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+from calque.aot import ArgumentError
+from calque.core.source import is_ours
+from calque.lowering.compile import CompileError
+from calque.lowering.targets import TargetError
+from calque.runtime import ArtifactError
+from calque.specs import SpecError
+
+PROGRESS_AFTER_S = 1.0
+
+
+class UsageError(Exception):
+    """The command was given wrongly: a sentence, and how to mend it."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}\n  Fix: {fix}")
+
+
+class RunError(Exception):
+    """The program was run and failed."""
+
+
+class UserCodeError(Exception):
+    """The user's file raised; __cause__ is what it raised, `file` is where its frames begin."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.file = file
+
+
+_GIVEN_WRONGLY = (UsageError, ArgumentError, ArtifactError, SpecError, TargetError)
+
+
+def reported(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose exceptions become messages on stderr and exit codes."""
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except _GIVEN_WRONGLY as error:
+            _end(f"calque: {error}", 2)
+        except UserCodeError as error:
+            _end(_user_traceback(error.__cause__ or error, error.file), 1)
+        except (CompileError, RunError) as error:
+            _end(f"calque: {error}", 1)
+        except BrokenPipeError:  # `calque dump ... | head`
+            sys.stdout = None  # type: ignore[assignment]
+            raise typer.Exit(1) from None
+        except OSError as error:
+            _end(f"calque: {error.strerror or error}: {error.filename}\n"
+                 "  Fix: check the path, the permissions and the space that is left.", 2)
+    return run
+
+
+def _end(message: str, code: int) -> None:
+    if os.environ.get("CALQUE_TRACEBACK") == "full":
+        traceback.print_exc()
+    else:
+        typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def _user_traceback(error: BaseException, file: str) -> str:
+    """The traceback from the user's file on, without calque's own frames."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((i for i, f in enumerate(frames) if f.filename == file), len(frames))
+    shown = [f for f in frames[first:] if not is_ours(f.filename)]
+    lines = traceback.format_exception_only(error)
+    if shown:
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown), *lines]
+    return "".join(lines).rstrip()
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int = 1) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr, shown when the block takes over a second; yields advance(what is done next).
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import TimeElapsedColumn
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    if total > 1:
+        columns[2:2] = [BarColumn(), MofNCompleteColumn()]
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total)
+    timer = threading.Timer(PROGRESS_AFTER_S, bar.start)
+    timer.daemon = True
+    timer.start()
+    done = [-1]
+
+    def advance(text: str) -> None:
+        done[0] += 1
+        bar.update(task, description=text, completed=done[0])
+    try:
+        yield advance
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
+def size_text(count: int) -> str:
+    """Bytes for people: 812 B, 9.6 KiB, 1.2 MiB."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,250 @@
+"""Artifacts from the Python side: what is passed, baked in, donated, recorded."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import calque
+from calque import aot, lax
+from calque.lowering.compile import compile_module
+from calque.lowering.targets import parse_target
+from calque.runtime.aot import read_records
+from calque.specs import parse_spec
+
+F32 = np.float32
+
+
+def loaded(fun, *specs, **options):
+    """The function of a fresh artifact, giving NumPy arrays."""
+    call = aot.load(aot.compile(fun, *specs, name="f", **options).vmfb).f
+    return lambda *args: [r.numpy() for r in call(*args)], call.record
+
+
+CONSTANT = np.arange(6, dtype=F32)
+
+
+def test_captured_arrays_are_written_into_the_file_and_stay_as_they_are():
+    captured = calque.device_put(CONSTANT)
+
+    def f(u, i):
+        return lax.dynamic_update_slice(captured, u, (i,)), captured
+
+    run, record = loaded(f, "f32[2]", "i32")
+    assert len(record.args) == 2
+    for start in (1, 3):
+        new, same = run(np.full(2, 9, F32), np.int32(start))
+        wanted = CONSTANT.copy()
+        wanted[start:start + 2] = 9
+        np.testing.assert_array_equal(new, wanted)
+        np.testing.assert_array_equal(same, CONSTANT)
+
+
+def test_a_returned_constant_survives_being_donated_elsewhere():
+    captured = calque.device_put(CONSTANT)
+    constant = aot.load(aot.compile(lambda: captured, name="f").vmfb).f
+    overwrite = aot.load(aot.compile(
+        lambda x, u: lax.dynamic_update_slice(x, u, (0,)), "f32[6]", "f32[2]", donate_argnums=0,
+        name="f").vmfb).f
+    (x,) = constant()
+    np.testing.assert_array_equal(overwrite(x, np.zeros(2, F32))[0].numpy(), [0, 0, 2, 3, 4, 5])
+    assert x.is_deleted()
+    np.testing.assert_array_equal(constant()[0].numpy(), CONSTANT)
+
+
+@pytest.mark.parametrize("value", [
+    np.array([True, False]), np.array([1, -2], np.int8), np.array([1 + 2j], np.complex64),
+    np.array([1.5, -0.0], ml_dtypes.bfloat16), np.zeros((0, 3), F32), np.float32(3)], ids=str)
+def test_captured_arrays_of_every_kind(value):
+    captured = calque.device_put(value)
+    run, _ = loaded(lambda x: (x, captured), "f32[2]")
+    x, got = run(np.ones(2, F32))
+    assert got.dtype == value.dtype and got.shape == value.shape
+    np.testing.assert_array_equal(got, value)
+
+
+def test_unused_and_empty_arguments_and_results_that_are_arguments():
+    def f(unused, empty, x):
+        y = lax.neg(x)
+        return x, empty, y, y
+
+    run, record = loaded(f, "f32[7]", "i32[0,2]", "f32[3]")
+    raw = json.loads(record.text)
+    assert raw["passed"] == [2] and record.passed == (2,) and record.entry == "main"
+    assert [r["from"] for r in raw["results"]] == [
+        ["argument", 2], ["empty"], ["computed", 0], ["computed", 0]]
+    x = np.arange(3, dtype=F32)
+    same, empty, y, again = run(np.ones(7, F32), np.zeros((0, 2), np.int32), x)
+    np.testing.assert_array_equal(same, x)
+    assert empty.shape == (0, 2) and empty.dtype == np.int32
+    np.testing.assert_array_equal(y, -x)
+    np.testing.assert_array_equal(again, -x)
+
+
+def test_nothing_to_compute_is_an_artifact_too():
+    run, record = loaded(lambda x: x, "i8[3]")
+    assert record.passed == ()
+    np.testing.assert_array_equal(run(np.array([1, 2, 3], np.int8))[0], [1, 2, 3])
+
+
+def test_paths_and_structures():
+    def f(params, *more, k):
+        return {"a": lax.mul(params["w"], k), "b": [more[0], None]}
+
+    _, record = loaded(f, {"w": "f32[2]", "v": ("f32",)}, "i8", k="f32[2]")
+    assert [a.path for a in record.args] == ["params['v'][0]", "params['w']", "args[1]", "k"]
+    assert [r.path for r in record.results] == ["['a']", "['b'][0]"]
+    assert record.in_tree == {"tuple": [
+        {"tuple": [{"dict": [["v", {"tuple": [0]}], ["w", 1]]}, 2]}, {"dict": [["k", 3]]}]}
+    assert record.out_tree == {"dict": [["a", 0], ["b", {"list": [1, None]}]]}
+
+
+def test_static_arguments_are_placed_by_name():
+    def f(n, x, m, y=None, *, scale):
+        return lax.integer_pow(x, n), lax.mul(lax.integer_pow(y, m), lax.full_like(y, scale))
+
+    run, record = loaded(f, "f32[2]", "f32[2]", static={"n": 2, "m": 3, "scale": 10.0})
+    assert [a.path for a in record.args] == ["x", "y"]
+    two = np.full(2, 2, F32)
+    np.testing.assert_array_equal(run(two, two), [[4, 4], [80, 80]])
+
+
+def test_donation_counts_all_positional_arguments():
+    def f(n, x, u):
+        return lax.dynamic_update_slice(x, u, (n,))
+
+    made = aot.compile(f, "f32[4]", "f32[2]", static={"n": 1}, donate_argnums=1)
+    call = aot.load(made.vmfb).f
+    assert call.record.donated == (0,)
+    x = calque.runtime.Buffer.from_numpy(np.zeros(4, F32), call.device)
+    np.testing.assert_array_equal(call(x, np.ones(2, F32))[0].numpy(), [0, 1, 1, 0])
+    assert x.is_deleted()
+
+
+def test_a_donated_argument_that_is_also_a_result_is_not_overwritten():
+    run, _ = loaded(lambda x, u: (x, lax.dynamic_update_slice(x, u, (1,))), "f32[4]", "f32[2]",
+                    donate_argnums=0)
+    x, new = run(np.zeros(4, F32), np.ones(2, F32))
+    np.testing.assert_array_equal(x, np.zeros(4))
+    np.testing.assert_array_equal(new, [0, 1, 1, 0])
+
+
+def test_donated_but_unused_arguments_are_given_up():
+    call = aot.load(aot.compile(lambda x, y: lax.neg(y), "f32[4]", "f32[2]", donate_argnums=(0,),
+                                name="f").vmfb).f
+    x = calque.runtime.Buffer.from_numpy(np.zeros(4, F32), call.device)
+    call(x, np.ones(2, F32))
+    assert x.is_deleted()
+    with pytest.raises(calque.runtime.DeletedBufferError, match="deleted"):
+        call(x, np.ones(2, F32))
+
+
+def test_random_keys_travel_as_their_words():
+    def f(key):
+        return calque.random.uniform(key, (2,)), key
+
+    key = calque.random.key(3)
+    run, record = loaded(f, calque.ShapeDtypeStruct((), key.dtype))
+    assert json.loads(record.text)["args"] == [
+        {"path": "key", "shape": [2], "dtype": "uint32", "key": "key<fry>"}]
+    words = np.array(calque.random.key_data(key))
+    got, same = run(words)
+    np.testing.assert_array_equal(got, np.asarray(calque.random.uniform(key, (2,))))
+    np.testing.assert_array_equal(same, words)
+
+
+def test_jitted_functions_methods_and_lambdas_have_names():
+    assert aot.compile(calque.jit(lax.neg), "f32[2]").name == "neg"
+    assert aot.compile(lambda x: x, "f32[2]").name == "main"
+
+
+def test_the_same_input_gives_the_same_bytes():
+    def f(params, x):
+        return lax.add(lax.mul(params["w"], x), calque.device_put(CONSTANT))
+
+    def build():
+        traced = aot.trace(f, {"w": "f32[6]", "b": "f32"}, "f32[6]")
+        low = aot.lower_for(traced, target)
+        return low.module, compile_module(low.module, target, aot.options_for(low, target))
+
+    target = parse_target("cpu")
+    first, second = build(), build()
+    assert first[0] == second[0]
+    assert first[1] == second[1]
+
+
+def test_debug_symbols_still_differ():
+    """When this fails, aot.options_for may keep the debug symbols."""
+    target = parse_target("cpu")
+    module = aot.lower_for(aot.trace(lambda x: lax.neg(x), "f32[4]"), target).module
+    assert len({compile_module(module, target) for _ in range(3)}) > 1
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "vulkan:lavapipe", "cpu:x86-64-v3",
+                                    "cpu:aarch64"])
+def test_other_targets_compile_and_say_what_they_are_for(target):
+    made = aot.compile(lambda x: lax.mul(lax.exp(x), x), "f32[64]", targets=target, name="f")
+    record = read_records(made.vmfb)["f"]
+    assert record.target["name"] == target
+    if not target.startswith("cpu"):
+        with pytest.raises(calque.runtime.ArtifactError, match=target.partition(":")[0]):
+            aot.load(made.vmfb)
+
+
+def test_several_targets_are_several_files(tmp_path):
+    made = aot.compile(lambda x: lax.neg(x), "f32[4]", targets=("cpu", "cpu:x86-64-v2"), name="f")
+    paths = made.save(tmp_path / "out.vmfb")
+    assert [p.name for p in paths] == ["out.cpu.vmfb", "out.cpu-x86-64-v2.vmfb"]
+    assert all(list(read_records(p)) == ["f"] for p in paths)
+    with pytest.raises(ValueError, match=r"compiled for 2 targets: cpu, cpu:x86-64-v2"):
+        _ = made.vmfb
+    assert repr(made).startswith("Artifact(f; cpu: ")
+
+
+@pytest.mark.parametrize("specs, options, first", [
+    (("f32",), {}, "f(x, n): missing a required argument: 'n'"),
+    (("f32", "f32", "f32"), {}, "f(x, n): too many positional arguments"),
+    (("f32",), {"static": {"m": 1}}, "f(x, n): missing a required argument: 'n'"),
+    (("f32", "f32"), {"static": {"m": 1}}, "f(x, n): got an unexpected keyword argument 'm'"),
+    (("f32",), {"static": {"n": 1}, "donate_argnums": 1},
+     "argument 1 cannot be donated: the positional arrays are 0"),
+    (("f32",), {"static": {"n": 1}, "n": "f32"}, "f: n is given a type and a static value")])
+def test_arguments_that_do_not_fit(specs, options, first):
+    def f(x, n):
+        return x
+
+    with pytest.raises(aot.ArgumentError) as caught:
+        aot.compile(f, *specs, **options)
+    assert str(caught.value).split("\n")[0].rstrip(".") == first
+    assert "\n  Fix: " in str(caught.value)
+
+
+def test_iree_run_module_runs_an_artifact(tmp_path):
+    """An oracle that shares no code with our runtime; it appends the fences by itself."""
+    def f(x, k):
+        return lax.mul(lax.add(x, lax.broadcast(k, (2, 3))), calque.device_put(
+            CONSTANT.reshape(2, 3)))
+
+    path = tmp_path / "f.vmfb"
+    aot.compile(f, "f32[2,3]", "f32").save(path)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "iree-run-module", f"--module={path}", "--function=main",
+         "--input=2x3xf32=1,2,3,4,5,6", "--input=f32=0.5", "--device=local-task",
+         f"--output=@{tmp_path / 'y.npy'}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    x = np.arange(1, 7, dtype=F32).reshape(2, 3)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"),
+                                  (x + F32(0.5)) * CONSTANT.reshape(2, 3))
+
+
+def test_arrays_and_foreign_specs_serve_as_types():
+    class Other:
+        shape, dtype = (3,), "float32"
+
+    for spec in (np.zeros(3, F32), calque.device_put(np.zeros(3, F32)), Other(),
+                 parse_spec("f32[3]")):
+        traced = aot.trace(lax.neg, spec)
+        assert [a.short() for a in traced.program.in_avals] == ["f32[3]"]

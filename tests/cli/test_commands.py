@@ -1,0 +1,191 @@
+"""Every command, and the round trip compile -> inspect -> run."""
+import json
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from calque.cli import report
+from calque.core.config import config
+from calque.core.primitive import registry
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+# ---- compile, inspect, run
+@pytest.mark.parametrize("dtype, function", [
+    ("f32", "double"), ("f64", "double"), ("i32", "double"), ("bool", "flip"), ("c64", "double"),
+    ("bf16", "double")])
+def test_round_trip(dtype, function, calque, folder):
+    x = {"bool": np.array([True, False, True])}.get(
+        dtype, np.array([1, -2, 3], {"c64": "complex64", "f64": "float64", "i32": "int32",
+                                     "bf16": ml_dtypes.bfloat16}.get(dtype, "float32")))
+    wanted = ~x if function == "flip" else x + x
+    np.save("x.npy", x)
+    said = calque("compile", f"model.py:{function}", "--arg", f"{dtype}[3]", "-o", "f.vmfb").out
+    assert said.startswith("wrote f.vmfb for cpu (") and said.endswith(" KiB)\n")
+    assert f"argument x: {x.dtype}[3]" in calque("inspect", "f.vmfb").out
+    assert calque("run", "f.vmfb", "--input", "x.npy").out == f"{wanted}\n"
+    assert calque("run", "f.vmfb", "-i", "x.npy", "-o", "y.npy").out == "wrote y.npy\n"
+    np.testing.assert_array_equal(np.load("y.npy").view(x.dtype), wanted)
+    assert config.jax_enable_x64 is False  # on for the command only
+
+
+def test_inspect(calque):
+    calque("compile", "model.py:model", "--arg", '{"w": f32[2], "b": [f32[2]]}', "--arg", "f32[2]",
+           "--donate", "1", "--target", "cpu:x86-64-v3", "--name", "net", "-o", "net.vmfb")
+    lines = calque("inspect", "net.vmfb").out.splitlines()
+    assert lines[0].startswith("net.vmfb (")
+    assert lines[1:7] == [
+        "  net", "    argument params['b'][0]: float32[2]", "    argument params['w']: float32[2]",
+        "    argument x: float32[2]  (donated)", "    result ['h']: float32[2]",
+        "    result ['parts'][0]: float32[2]"]
+    assert lines[7] == "    result ['parts'][1]: float32[2]  (argument x itself)"
+    assert lines[8] == "    target: cpu:x86-64-v3 (arch x86_64, cpu x86-64-v3)"
+    assert "avx2" in lines[9] and lines[10] == "    versions: calque 0.1.0, iree 3.13.0"
+    shown = json.loads(calque("inspect", "net.vmfb", "--json").out)
+    (function,) = shown["functions"]
+    assert shown["file"] == "net.vmfb" and shown["bytes"] > 1000
+    assert function["name"] == "net" and function["donated"] == [2]
+    assert function["target"]["name"] == "cpu:x86-64-v3"
+
+
+def test_trees_and_several_results(calque):
+    calque("compile", "model.py:model", "-a", '{"w": f32[2], "b": [f32[2]]}', "-a", "f32[2]",
+           "-o", "net.vmfb")
+    inputs = ["-i", "f32[2]=1", "-i", "f32[2]=2,3", "-i", "f32[2]=10,20"]
+    assert calque("run", "net.vmfb", *inputs).out == (
+        "['h']: float32[2]\n[21. 61.]\n['parts'][0]: float32[2]\n[-21. -61.]\n"
+        "['parts'][1]: float32[2]\n[10. 20.]\n")
+    calque("run", "net.vmfb", *inputs, "--output", "y.npz")
+    with np.load("y.npz") as saved:
+        assert sorted(saved) == ["['h']", "['parts'][0]", "['parts'][1]"]
+        np.testing.assert_array_equal(saved["['h']"], [21, 61])
+
+
+def test_static_keyword_and_captured_arrays(calque):
+    calque("compile", "model.py:power", "-a", "x=f32[2]", "--static", "n=3", "--static",
+           "negative=True", "-o", "p.vmfb")
+    assert calque("run", "p.vmfb", "-i", "f32[2]=2,3").out == "[ -8. -27.]\n"
+    calque("compile", "model.py:weighted", "-a", "f32[2,3]", "-o", "w.vmfb")
+    assert calque("run", "w.vmfb", "-i", "f32[2,3]=2").out == "[[ 0.  2.  4.]\n [ 6.  8. 10.]]\n"
+
+
+def test_unused_empty_and_returned_arguments(calque):
+    calque("compile", "model.py:passes", "-a", "f32[5]", "-a", "i8[0]", "-a", "f32[2]",
+           "-o", "p.vmfb")
+    assert "    argument unused: float32[5]  (not used)\n" in calque("inspect", "p.vmfb").out
+    assert calque("run", "p.vmfb", "-i", "f32[5]=0", "-i", "i8[0]=", "-i", "f32[2]=1,2",
+                  "--function", "passes").out == (
+        "[0]: float32[2]\n[1. 2.]\n[1]: int8[0]\n[]\n[2]: float32[2]\n[-1. -2.]\n")
+
+
+def test_several_targets_write_several_files(calque, folder):
+    said = calque("compile", "model.py:double", "-a", "f32[8]", "--target",
+                  "cpu,cuda:sm_80,vulkan:lavapipe", "-o", "out.vmfb").out
+    names = ["out.cpu.vmfb", "out.cuda-sm_80.vmfb", "out.vulkan-lavapipe.vmfb"]
+    assert [line.split(" (")[0] for line in said.splitlines()] == [
+        "wrote out.cpu.vmfb for cpu", "wrote out.cuda-sm_80.vmfb for cuda:sm_80",
+        "wrote out.vulkan-lavapipe.vmfb for vulkan:lavapipe"]
+    assert sorted(p.name for p in folder.glob("*.vmfb")) == names
+    for name in names:
+        assert "argument x: float32[8]" in calque("inspect", name).out
+
+
+def test_the_name_of_the_output_is_the_functions(calque, folder):
+    calque("compile", "model.py:double", "-a", "f32")
+    assert (folder / "double.vmfb").is_file()
+
+
+# ---- dump
+@pytest.mark.parametrize("stage, part", [
+    ("traced", "{ lambda ; a:f32[3]. let\n    b:f32[3] = add a a\n  in (b,) }"),
+    ("stablehlo", "stablehlo.add %arg0, %arg0 : tensor<3xf32>"), ("flow", "flow.dispatch"),
+    ("stream", "stream.cmd"), ("vm", "vm.module public @calque")])
+def test_dump(stage, part, calque):
+    assert part in calque("dump", "model.py:double", "-a", "f32[3]", "--stage", stage).out
+
+
+def test_dump_is_stablehlo_for_a_target(calque):
+    assert "func.func @main" in calque("dump", "model.py:double", "-a", "f64", "-t",
+                                       "cuda:sm_80").out
+    assert "return" in calque("dump", "model.py:nothing", "-a", "f32").out
+
+
+# ---- explain, doctor, cache
+def test_explain_shows_files_and_lines(calque):
+    text = calque("explain", "sin").out
+    assert text.startswith("sin\n  abstract   frontend/primitives/elementwise.py:")
+    assert "  transpose  none (not linear in an operand)\n" in text
+    assert "  lowering   lowering/rules/elementwise.py:" in text
+    assert 'sin_p = _elementwise("sin"' in text
+    assert calque("explain", "scan").out.startswith("scan (several results, holds programs)\n")
+
+
+def test_explain_knows_every_primitive(calque):
+    table = calque("explain").out
+    assert table.startswith(f"{len(registry)} primitives")
+    assert {line.split()[0] for line in table.splitlines()[2:] if line.strip()} == set(registry)
+    for name in registry:
+        calque("explain", name)
+
+
+def test_doctor(calque):
+    text = calque("doctor").out
+    for part in ("versions\n  python 3.", "  iree-base-compiler 3.13", "cpu\n", "  features: ",
+                 "devices\n  cpu:0: ", "cache\n"):
+        assert part in text
+    assert "missing" in text
+
+
+def test_cache_reports_and_clears(calque, tmp_path, monkeypatch):
+    monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path / "cache"))
+    calque("compile", "model.py:double", "-a", "f32[3]", "-o", "f.vmfb")
+    assert "\n  1 programs, " in calque("cache").out
+    assert calque("cache", "--clear").out == (
+        f"deleted 1 programs\ncache\n  {tmp_path / 'cache'}\n  0 programs, 0 B of at most "
+        "2.0 GiB\n")
+    monkeypatch.setenv("CALQUE_CACHE", "0")
+    assert calque("cache").out.startswith("cache (switched off by CALQUE_CACHE)\n")
+
+
+# ---- the command itself
+def test_version_loads_no_compiler(folder):
+    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "calque", "--version"],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout == "calque 0.1.0\n"
+    assert "calque.cli.app" in done.stderr
+    assert "iree.compiler" not in done.stderr and "rich.console" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "inspect", "dump", "explain", "doctor",
+                                     "cache"])
+def test_help_has_examples(command, calque):
+    text = calque(command, "--help").out
+    assert "Example" in text and f"calque {command}" in text
+
+
+def test_progress_is_shown_for_long_work(monkeypatch):
+    import io
+    import time
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(report, "PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with report.progress("tracing", 2) as advance:
+        advance("compiling for cpu")
+        deadline = time.monotonic() + 20
+        while "compiling for cpu" not in terminal.getvalue():
+            assert time.monotonic() < deadline
+    shown = len(terminal.getvalue())
+    monkeypatch.setattr(report, "PROGRESS_AFTER_S", 1000.0)
+    with report.progress("short"):
+        pass
+    assert "short" not in terminal.getvalue()[shown:]
