@@ -37,7 +37,6 @@ from calque import random as random  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque.api import (  # noqa: E402
-    eval_shape as eval_shape,
     grad as grad,
     hessian as hessian,
     jacfwd as jacfwd,
@@ -45,13 +44,12 @@ from calque.api import (  # noqa: E402
     jvp as jvp,
     linear_transpose as linear_transpose,
     linearize as linearize,
-    make_jaxpr as make_jaxpr,
     value_and_grad as value_and_grad,
     vjp as vjp,
-    vmap as vmap,
 )
 from calque.array import Array as Array  # noqa: E402
 from calque.array import live_arrays as live_arrays  # noqa: E402
+from calque.batching import vmap as vmap  # noqa: E402
 from calque.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
     default_backend as default_backend,
@@ -67,6 +65,8 @@ from calque.devices import (  # noqa: E402
 from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402
+from calque.staging import eval_shape as eval_shape  # noqa: E402
+from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
 from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 
 jacobian = jacrev

@@ -1,20 +1,20 @@
-"""The transformations users call: grad, value_and_grad, jvp, vjp, linearize, vmap and their kin, on
-functions of trees.  Outside jit each call records the Python body once and runs one program.
+"""Differentiation for users: grad, value_and_grad, jvp, vjp, linearize, Jacobians, on functions of
+trees.  Outside jit each call records the Python body once and runs one program.
 
-Start reading at `_vjp` (reverse mode) and `vmap`.
+Start reading at `_vjp` (reverse mode).
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from calque import tree_util
-from calque.array import Array, to_array
+from calque.array import Array, as_values, to_array
+from calque.batching import vmap
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Linear
 from calque.core.program import Program
 from calque.core.trace import Tracer
@@ -22,28 +22,16 @@ from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.tracing import (
-    ShapeDtypeStruct,
     check_arguments,
     check_outputs,
     name_of,
     trace_to_program,
+    wrapped,
 )
 from calque.transforms import jvp as jvp_module
 from calque.transforms import linearize as linearize_module
-from calque.transforms import vmap as vmap_module
 from calque.transforms.stage import replay
 from calque.transforms.transpose import backward
-
-
-def _wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
-    functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
-    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
-    return new
-
-
-def _as_values(leaves: Sequence[Any]) -> list[Any]:
-    """Leaves as arrays or tracers (numbers become weak arrays: their values are not baked in)."""
-    return [x if isinstance(x, (Array, Tracer)) else to_array(x) for x in leaves]
 
 
 class _Flat:
@@ -175,10 +163,10 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
     with fused("vjp"):
         flat = _Flat(fun, in_tree, has_aux)
-        leaves = _as_values(leaves)
+        leaves = as_values(leaves)
         outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves])
         count = flat.out_tree.num_leaves
-        out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        out = flat.out_tree.unflatten(as_values(outs[:count]))
         if has_aux:
             return out, pullback, flat.aux_tree.unflatten(outs[count:])
         return out, pullback
@@ -231,20 +219,20 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
             return _value_and_grad(partial, name, leaves, in_tree, has_aux, holomorphic,
                                    isinstance(argnums, (int, np.integer)))
 
-    return _wrapped(fun, run, "Value and gradient")
+    return wrapped(fun, run, "Value and gradient")
 
 
 def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
                     holomorphic: bool, single: bool) -> Any:
     flat = _Flat(fun, in_tree, has_aux)
-    values = _as_values(leaves)
+    values = as_values(leaves)
     outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values])
     _check_scalar(flat, outs, holomorphic)
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
     cts = pullback.flat([seed])
     grads = in_tree.unflatten([_gradient(c) for c in cts])
-    value = _as_values(outs[:1])[0]
+    value = as_values(outs[:1])[0]
     grad = grads[0] if single else grads
     if has_aux:
         return (value, flat.aux_tree.unflatten(outs[1:])), grad
@@ -309,7 +297,7 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return _wrapped(fun, run, "Gradient")
+    return wrapped(fun, run, "Gradient")
 
 
 # ---- forward mode
@@ -335,12 +323,12 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             f"{in_tree} whereas tangents have {t_tree}."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
     with fused("jvp"):
-        values = _as_values(leaves)
+        values = as_values(leaves)
         ts = [_check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
         flat = _Flat(fun, in_tree, has_aux)
         outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
         count = flat.out_tree.num_leaves
-        primal_out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
         tangent_out = flat.out_tree.unflatten([_gradient(t) for t in out_ts[:count]])
         if has_aux:
             return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
@@ -377,7 +365,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
     with fused("linearize"):
-        values = _as_values(leaves)
+        values = as_values(leaves)
         nonzero = [_differentiable(x) for x in values]
         flat = _Flat(fun, in_tree, has_aux)
         outs, mask, program = linearize_module.linearize_flat(flat, values, nonzero)
@@ -396,7 +384,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                 full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
                 return flat.out_tree.unflatten([_gradient(t) for t in full[:count]])
 
-        out = flat.out_tree.unflatten(_as_values(outs[:count]))
+        out = flat.out_tree.unflatten(as_values(outs[:count]))
         return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
 
 
@@ -492,7 +480,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             return result[1]
 
         with fused("jacfwd"):
-            leaves = _as_values(leaves)
+            leaves = as_values(leaves)
             columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
             jac = tree_util.tree_map(
                 lambda c: tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1)), columns)
@@ -500,7 +488,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
                 return jac, partial(tree.unflatten(leaves))[1]
             return jac
 
-    return _wrapped(fun, run, "Jacobian (forward mode)")
+    return wrapped(fun, run, "Jacobian (forward mode)")
 
 
 def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
@@ -525,7 +513,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             return fun(*full, **kwargs)
 
         with fused("jacrev"):
-            result = vjp(partial, tree.unflatten(_as_values(leaves)), has_aux=has_aux)
+            result = vjp(partial, tree.unflatten(as_values(leaves)), has_aux=has_aux)
             out, back = result[0], result[1]
             out_leaves, out_tree = tree_util.flatten(out)
             rows = vmap(back)(out_tree.unflatten(_unit_columns(out_leaves)))[0]
@@ -535,7 +523,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
                 for i in range(len(out_leaves))])
             return (jac, result[2]) if has_aux else jac
 
-    return _wrapped(fun, run, "Jacobian (reverse mode)")
+    return wrapped(fun, run, "Jacobian (reverse mode)")
 
 
 def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
@@ -549,190 +537,3 @@ def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: 
              [ 0., 12.]], dtype=float32)
     """
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
-
-
-# ---- vmap
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
-         axis_size: int | None = None, spmd_axis_name: Any = None) -> Callable[..., Any]:
-    """A function that maps fun over an axis of its arguments.
-
-    Args:
-      fun: function of one element.
-      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped.
-        Keyword arguments are mapped over axis 0.
-      out_axes: where the mapped axis goes in the outputs (tree prefix).
-      axis_name: a name for the mapped axis.
-      axis_size: its size, needed when nothing is mapped.
-
-    Raises:
-      ValueError: sizes of mapped axes differ, an axis does not exist, or in_axes does not match.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> calque.vmap(jnp.dot)(jnp.ones((3, 2)), jnp.ones((3, 2)))
-      Array([2., 2., 2.], dtype=float32)
-    """
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
-        raise TypeError(errors.explain(
-            f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-            f"positional arguments passed to the function, but got {in_axes}."))
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(errors.explain(
-                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-                f"positional arguments passed to the function, but got len(in_axes)="
-                f"{len(in_axes)}, len(args)={len(args)}"))
-        leaves, tree = tree_util.flatten((args, kwargs))
-        check_arguments(name_of(fun), leaves, tree)
-        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
-        axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
-        size = _mapped_size(fun, leaves, axes, axis_size, args)
-        kept: list[Any] = []
-
-        def flat(*values: Any) -> list[Any]:
-            a, k = tree.unflatten(values)
-            outs, out_tree = tree_util.flatten(fun(*a, **k))
-            check_outputs(name_of(fun), outs, out_tree)
-            kept.append(out_tree)
-            return outs
-
-        with fused(f"vmap_{name_of(fun)}"):
-            outs, out_dims = vmap_module.vmap_flat(flat, size, _as_values(leaves), axes, axis_name)
-            out_tree = kept[0]
-            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
-            return out_tree.unflatten([
-                _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
-
-    return _wrapped(fun, run, "Vectorized version")
-
-
-def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
-               allow_int_root: bool = False) -> list[Any]:
-    """One axis per leaf from a prefix tree of axes."""
-    def expand(prefix: Any, part: Any) -> list[Any]:
-        if prefix is None or isinstance(prefix, (int, np.integer)):
-            return [prefix] * len(tree_util.tree_leaves(part))
-        nodes, prefix_def = tree_util.flatten(
-            prefix, is_leaf=lambda v: v is None or isinstance(v, (int, np.integer)))
-        try:
-            parts = prefix_def.flatten_up_to(part)
-        except (ValueError, TypeError) as error:
-            raise ValueError(errors.explain(
-                f"{what} specification must be a tree prefix of the corresponding value, got "
-                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.")
-            ) from error
-        found: list[Any] = []
-        for n, p in zip(nodes, parts):
-            if not (n is None or isinstance(n, (int, np.integer))):
-                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
-            found += expand(n, p)
-        return found
-
-    if allow_int_root:
-        (positional, keyword), (args, kwargs) = axes, tree
-        flat: list[Any] = []
-        if isinstance(positional, tuple):
-            for a, x in zip(positional, args):
-                flat += expand(a, x)
-        else:
-            flat += expand(positional, args)
-        return flat + expand(keyword, kwargs)
-    return expand(axes, tree)
-
-
-def _normalized(axis: Any, ndim: int, what: str) -> int | None:
-    if axis is None:
-        return None
-    axis = int(axis)
-    if not -ndim <= axis < ndim:
-        raise ValueError(errors.explain(
-            f"vmap was requested to map its argument along axis {axis}, which implies that its "
-            f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
-            f"(its {what})."))
-    return axis % ndim if ndim else axis
-
-
-def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
-                 given: int | None, args: Any) -> int:
-    sizes = [aval_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
-    if given is not None:
-        sizes.append(given)
-    if not sizes:
-        raise ValueError(errors.explain(
-            "vmap must have at least one non-None value in in_axes",
-            fix="map some argument, or pass axis_size."))
-    if len(set(sizes)) > 1:
-        rows = "; ".join(f"leaf {i} of shape {aval_of(x).shape} has size "
-                         f"{aval_of(x).shape[d]} along axis {d}"
-                         for i, (x, d) in enumerate(zip(leaves, axes)) if d is not None)
-        raise ValueError(errors.explain(
-            f"vmap got inconsistent sizes for array axes to be mapped: {rows}.",
-            fix="give all mapped arguments the same size along their mapped axes."))
-    return int(sizes[0])
-
-
-def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
-    if want is None:
-        if have is not None:
-            raise ValueError(errors.explain(
-                f"vmap has mapped output but out_axes is None ({name}).",
-                fix="use an integer in out_axes for outputs that depend on mapped inputs."))
-        return out if isinstance(out, (Array, Tracer)) else to_array(out)
-    ndim = aval_of(out).ndim + (have is None)
-    if not -ndim <= want < ndim:
-        raise ValueError(errors.explain(
-            f"vmap out_axes {want} is out of bounds for an output of rank {ndim} ({name})."))
-    want = int(want) % ndim
-    if have is None:
-        return vmap_module.broadcast_axis(out, size, want)
-    return vmap_module.move_axis(out, have, want)
-
-
-# ---- looking without running
-def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None,
-               return_shape: bool = False, **_: Any) -> Callable[..., Any]:
-    """A function that returns the Program of fun for given arguments; print it to read it.
-
-    Example:
-      >>> import calque
-      >>> print(calque.make_jaxpr(lambda x: x * 2 + 1)(3.0))
-      { lambda ; a:f32[]. let
-          b:f32[] = mul a 2.0:f32[]
-          c:f32[] = add b 1.0:f32[]
-        in (c,) }
-    """
-    from calque.jit import JitFunction, _ints
-
-    nums = _ints(static_argnums) or ()
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        whole = JitFunction(fun, nums, (), (), (), False, True)
-        entry, _leaves = whole._entry(args, kwargs, specs=True)
-        if return_shape:
-            return entry.program, entry.out_tree.unflatten([
-                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                for a in entry.out_avals])
-        return entry.program
-
-    return _wrapped(fun, run, "Program")
-
-
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Shapes and dtypes of fun(*args, **kwargs), without running anything.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> calque.eval_shape(jnp.sum, calque.ShapeDtypeStruct((1000, 1000), "float32"))
-      ShapeDtypeStruct(shape=(), dtype=float32)
-    """
-    leaves, tree = tree_util.flatten((args, kwargs))
-    leaves = [x if is_arraylike(x) or isinstance(x, ShapeDtypeStruct) else
-              ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
-              else x for x in leaves]
-    check_arguments(name_of(fun), leaves, tree)
-    program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
-    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                               for a in program.out_avals])

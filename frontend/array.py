@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -312,6 +312,11 @@ def to_array(x: Any) -> Array:
     if isinstance(x, np.ndarray):
         return from_numpy(x)
     return from_scalar(x)
+
+
+def as_values(leaves: Sequence[Any]) -> list[Any]:
+    """Leaves as arrays or tracers (numbers become weak arrays: their values are not baked in)."""
+    return [x if isinstance(x, (Array, Tracer)) else to_array(x) for x in leaves]
 
 
 def live_arrays() -> list[Array]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque import tree_util
 from calque.array import Array
+from calque.batching import vmap
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -334,7 +335,6 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
 
 
 def _map_batched(f: Any, xs: Any, batch_size: int) -> Any:
-    from calque.api import vmap
     leaves, tree = tree_util.flatten(xs)
     n = _scan_length(leaves, None)
     whole = n // batch_size * batch_size

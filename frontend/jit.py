@@ -493,12 +493,13 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
     if not callable(fun):
         raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
                                        f"{type(fun).__name__}."))
-    nums, names = _resolve(fun, _ints(static_argnums), _names(static_argnames))
-    d_nums, d_names = _resolve(fun, _ints(donate_argnums), _names(donate_argnames))
+    nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
+    d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
 
 
-def _ints(value: Any) -> tuple[int, ...] | None:
+def as_ints(value: Any) -> tuple[int, ...] | None:
+    """One integer or several as a tuple."""
     if value is None:
         return None
     return (int(value),) if isinstance(value, (int, np.integer)) else tuple(

@@ -24,6 +24,13 @@ def name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__name__", type(fun).__name__)
 
 
+def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
+    """`new` under fun's name, with a docstring that says what it is of fun."""
+    functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
+    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
+    return new
+
+
 class ShapeDtypeStruct:
     """Shape and dtype without data, as eval_shape returns and lower accepts.
 

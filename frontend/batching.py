@@ -1,0 +1,158 @@
+"""vmap for users: functions of trees mapped over axes of their arguments.
+
+Start reading at `vmap`; the batching rules are in primitives/, the trace in transforms/vmap.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.array import Array, as_values, to_array
+from calque.core import errors
+from calque.core.avals import aval_of
+from calque.core.trace import Tracer
+from calque.eager import fused
+from calque.tracing import check_arguments, check_outputs, name_of, wrapped
+from calque.transforms import vmap as vmap_module
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+         axis_size: int | None = None, spmd_axis_name: Any = None) -> Callable[..., Any]:
+    """A function that maps fun over an axis of its arguments.
+
+    Args:
+      fun: function of one element.
+      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped.
+        Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in the outputs (tree prefix).
+      axis_name: a name for the mapped axis.
+      axis_size: its size, needed when nothing is mapped.
+
+    Raises:
+      ValueError: sizes of mapped axes differ, an axis does not exist, or in_axes does not match.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(jnp.dot)(jnp.ones((3, 2)), jnp.ones((3, 2)))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError(errors.explain(
+            f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments passed to the function, but got {in_axes}."))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(errors.explain(
+                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                f"positional arguments passed to the function, but got len(in_axes)="
+                f"{len(in_axes)}, len(args)={len(args)}"))
+        leaves, tree = tree_util.flatten((args, kwargs))
+        check_arguments(name_of(fun), leaves, tree)
+        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
+        axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
+        size = _mapped_size(fun, leaves, axes, axis_size, args)
+        kept: list[Any] = []
+
+        def flat(*values: Any) -> list[Any]:
+            a, k = tree.unflatten(values)
+            outs, out_tree = tree_util.flatten(fun(*a, **k))
+            check_outputs(name_of(fun), outs, out_tree)
+            kept.append(out_tree)
+            return outs
+
+        with fused(f"vmap_{name_of(fun)}"):
+            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(leaves), axes, axis_name)
+            out_tree = kept[0]
+            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
+            return out_tree.unflatten([
+                _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
+
+    return wrapped(fun, run, "Vectorized version")
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
+               allow_int_root: bool = False) -> list[Any]:
+    """One axis per leaf from a prefix tree of axes."""
+    def expand(prefix: Any, part: Any) -> list[Any]:
+        if prefix is None or isinstance(prefix, (int, np.integer)):
+            return [prefix] * len(tree_util.tree_leaves(part))
+        nodes, prefix_def = tree_util.flatten(
+            prefix, is_leaf=lambda v: v is None or isinstance(v, (int, np.integer)))
+        try:
+            parts = prefix_def.flatten_up_to(part)
+        except (ValueError, TypeError) as error:
+            raise ValueError(errors.explain(
+                f"{what} specification must be a tree prefix of the corresponding value, got "
+                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.")
+            ) from error
+        found: list[Any] = []
+        for n, p in zip(nodes, parts):
+            if not (n is None or isinstance(n, (int, np.integer))):
+                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
+            found += expand(n, p)
+        return found
+
+    if allow_int_root:
+        (positional, keyword), (args, kwargs) = axes, tree
+        flat: list[Any] = []
+        if isinstance(positional, tuple):
+            for a, x in zip(positional, args):
+                flat += expand(a, x)
+        else:
+            flat += expand(positional, args)
+        return flat + expand(keyword, kwargs)
+    return expand(axes, tree)
+
+
+def _normalized(axis: Any, ndim: int, what: str) -> int | None:
+    if axis is None:
+        return None
+    axis = int(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(errors.explain(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its "
+            f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
+            f"(its {what})."))
+    return axis % ndim if ndim else axis
+
+
+def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
+                 given: int | None, args: Any) -> int:
+    sizes = [aval_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
+    if given is not None:
+        sizes.append(given)
+    if not sizes:
+        raise ValueError(errors.explain(
+            "vmap must have at least one non-None value in in_axes",
+            fix="map some argument, or pass axis_size."))
+    if len(set(sizes)) > 1:
+        rows = "; ".join(f"leaf {i} of shape {aval_of(x).shape} has size "
+                         f"{aval_of(x).shape[d]} along axis {d}"
+                         for i, (x, d) in enumerate(zip(leaves, axes)) if d is not None)
+        raise ValueError(errors.explain(
+            f"vmap got inconsistent sizes for array axes to be mapped: {rows}.",
+            fix="give all mapped arguments the same size along their mapped axes."))
+    return int(sizes[0])
+
+
+def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
+    if want is None:
+        if have is not None:
+            raise ValueError(errors.explain(
+                f"vmap has mapped output but out_axes is None ({name}).",
+                fix="use an integer in out_axes for outputs that depend on mapped inputs."))
+        return out if isinstance(out, (Array, Tracer)) else to_array(out)
+    ndim = aval_of(out).ndim + (have is None)
+    if not -ndim <= want < ndim:
+        raise ValueError(errors.explain(
+            f"vmap out_axes {want} is out of bounds for an output of rank {ndim} ({name})."))
+    want = int(want) % ndim
+    if have is None:
+        return vmap_module.broadcast_axis(out, size, want)
+    return vmap_module.move_axis(out, have, want)

@@ -1,0 +1,54 @@
+"""Looking at a function without running it: its Program, the shapes of its results."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calque import tree_util
+from calque.core.avals import aval_of, is_arraylike
+from calque.jit import JitFunction, as_ints
+from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program, wrapped
+
+
+def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None,
+               return_shape: bool = False, **_: Any) -> Callable[..., Any]:
+    """A function that returns the Program of fun for given arguments; print it to read it.
+
+    Example:
+      >>> import calque
+      >>> print(calque.make_jaxpr(lambda x: x * 2 + 1)(3.0))
+      { lambda ; a:f32[]. let
+          b:f32[] = mul a 2.0:f32[]
+          c:f32[] = add b 1.0:f32[]
+        in (c,) }
+    """
+    nums = as_ints(static_argnums) or ()
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        whole = JitFunction(fun, nums, (), (), (), False, True)
+        entry, _leaves = whole._entry(args, kwargs, specs=True)
+        if return_shape:
+            return entry.program, entry.out_tree.unflatten([
+                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                for a in entry.out_avals])
+        return entry.program
+
+    return wrapped(fun, run, "Program")
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of fun(*args, **kwargs), without running anything.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.eval_shape(jnp.sum, calque.ShapeDtypeStruct((1000, 1000), "float32"))
+      ShapeDtypeStruct(shape=(), dtype=float32)
+    """
+    leaves, tree = tree_util.flatten((args, kwargs))
+    leaves = [x if is_arraylike(x) or isinstance(x, ShapeDtypeStruct) else
+              ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
+              else x for x in leaves]
+    check_arguments(name_of(fun), leaves, tree)
+    program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
+    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                               for a in program.out_avals])
