@@ -5,7 +5,7 @@ Start reading at `run_artifact`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +50,22 @@ def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
         _print(record, results)
 
 
-def _choose(records: dict[str, Any], function: str | None, path: Path) -> Any:
+def _choose(records: Mapping[str, aot.FunctionRecord], function: str | None, path: Path
+            ) -> aot.FunctionRecord:
     if function is None and len(records) == 1:
         return next(iter(records.values()))
-    if function not in records:
+    if function is None or function not in records:
         what = f"no function {function!r} in" if function else "several functions are in"
         raise UsageError(f"{what} {path.name}; it has {', '.join(records)}.",
                          "name one of those with --function.")
     return records[function]
 
 
-def _example(argument: Any) -> str:
+def _example(argument: aot.ArgumentRecord) -> str:
     return f"'{argument}=...'"
 
 
-def _read(text: str, argument: Any) -> np.ndarray[Any, Any]:
+def _read(text: str, argument: aot.ArgumentRecord) -> np.ndarray[Any, Any]:
     """The array for an argument, of its dtype and shape."""
     array = parse_array(text) if "=" in text else _load(text, argument)
     if array.dtype == argument.dtype and array.shape == argument.shape:
@@ -74,12 +75,12 @@ def _read(text: str, argument: Any) -> np.ndarray[Any, Any]:
                      f"give --input {_example(argument)}, or a .npy file of that dtype and shape.")
 
 
-def _load(text: str, argument: Any) -> np.ndarray[Any, Any]:
+def _load(text: str, argument: aot.ArgumentRecord) -> np.ndarray[Any, Any]:
     """The array in a .npy file; data of a dtype NumPy does not know (bf16) gets the argument's."""
     file = Path(text)
     try:
         with file.open("rb") as data:
-            array = np.load(data, allow_pickle=False)
+            array: Any = np.load(data, allow_pickle=False)
     except FileNotFoundError:
         raise UsageError(f"{argument.path}: no file {text}.",
                          "give a .npy file, or values like f32[3]=1,2,3.") from None
@@ -91,10 +92,10 @@ def _load(text: str, argument: Any) -> np.ndarray[Any, Any]:
                          "give one .npy file for each input.")
     if array.dtype.kind == "V" and array.dtype.itemsize == argument.dtype.itemsize:
         array = array.view(argument.dtype)
-    return array
+    return np.asarray(array)
 
 
-def _print(record: Any, results: Sequence[np.ndarray[Any, Any]]) -> None:
+def _print(record: aot.FunctionRecord, results: Sequence[np.ndarray[Any, Any]]) -> None:
     if len(results) == 1:
         typer.echo(str(results[0]))
         return
@@ -103,7 +104,8 @@ def _print(record: Any, results: Sequence[np.ndarray[Any, Any]]) -> None:
         typer.echo(str(value))
 
 
-def _save(path: Path, record: Any, results: Sequence[np.ndarray[Any, Any]]) -> None:
+def _save(path: Path, record: aot.FunctionRecord,
+          results: Sequence[np.ndarray[Any, Any]]) -> None:
     if path.suffix == ".npy":
         if len(results) != 1:
             raise UsageError(f"{record.name} has {len(results)} results, and {path.name} holds one "
@@ -111,9 +113,10 @@ def _save(path: Path, record: Any, results: Sequence[np.ndarray[Any, Any]]) -> N
         with path.open("wb") as file:
             np.save(file, results[0])
     elif path.suffix == ".npz":
-        names = [r.path or "result" for r in record.results]
+        named: dict[str, Any] = {
+            r.path or "result": x for r, x in zip(record.results, results, strict=True)}
         with path.open("wb") as file:
-            np.savez(file, **dict(zip(names, results, strict=True)))  # type: ignore[arg-type]
+            np.savez(file, **named)
     else:
         raise UsageError(f"results cannot be saved as {path.name}.",
                          "give a name that ends in .npy, or in .npz for several results.")
@@ -135,7 +138,7 @@ def inspect_artifact(path: Path, as_json: bool) -> None:
             typer.echo("  " + line)
 
 
-def _lines(record: Any) -> list[str]:
+def _lines(record: aot.FunctionRecord) -> list[str]:
     lines = [record.name]
     for i, a in enumerate(record.args):
         notes = (["donated"] if i in record.donated else []) + (
@@ -144,7 +147,7 @@ def _lines(record: Any) -> list[str]:
     for r in record.results:
         lines.append(f"  result{' ' + r.path if r.path else ''}: {r}" + _origin(record, r))
     target = record.target
-    what = {k: target[k] for k in ("arch", "cpu", "sm") if target.get(k)}
+    what = {k: target[k] for k in ("arch", "cpu") if target.get(k)}
     lines.append(f"  target: {target.get('name', '?')}" + (
         f" ({', '.join(f'{k} {v}' for k, v in what.items())})" if what else ""))
     if target.get("features"):
@@ -153,7 +156,7 @@ def _lines(record: Any) -> list[str]:
     return lines
 
 
-def _origin(record: Any, result: Any) -> str:
-    if result.origin[0] == "argument":
+def _origin(record: aot.FunctionRecord, result: aot.ArgumentRecord) -> str:
+    if result.origin is not None and result.origin[0] == "argument":
         return f"  (argument {record.args[result.origin[1]].path} itself)"
     return ""

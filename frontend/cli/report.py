@@ -60,9 +60,8 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             _end(_user_traceback(error.__cause__ or error, error.file), 1)
         except (CompileError, RunError) as error:
             _end(f"calque: {error}", 1)
-        except BrokenPipeError:  # `calque dump ... | head`
-            sys.stdout = None  # type: ignore[assignment]
-            raise typer.Exit(1) from None
+        except BrokenPipeError:  # `calque dump ... | head`: typer ends quietly
+            raise
         except OSError as error:
             _end(f"calque: {error.strerror or error}: {error.filename}\n"
                  "  Fix: check the path, the permissions and the space that is left.", 2)
@@ -96,8 +95,14 @@ def progress(what: str, total: int = 1) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-    from rich.progress import TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     if total > 1:
         columns[2:2] = [BarColumn(), MofNCompleteColumn()]
