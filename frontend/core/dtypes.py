@@ -120,7 +120,7 @@ def canonical(dtype: Any) -> Dtype:
         return dtype  # type: ignore[no-any-return]
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(dtype)
-    d = np.dtype(dtype)
+    d: Dtype = np.dtype(dtype)
     if not config.jax_enable_x64:
         d = _NARROW.get(d, d)
     if d not in _KNOWN and d != float0:

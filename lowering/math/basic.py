@@ -116,8 +116,8 @@ def _step(b: Builder, x: Value, y: Value) -> Value:
     moved = i + b.select(outward, 1, b.like(i, -1))
     moved = b.select(size_x.eq(0), smallest, moved)
     moved = b.select(b.binary("or", i.eq(j), (size_x | size_y).eq(0)), j, moved)
-    infinity = int(np.asarray(np.inf, x.dtype).view(integer))
-    nan = int(np.asarray(np.nan, x.dtype).view(integer)) & largest
+    infinity, nan = (int(np.asarray(v, x.dtype).view(integer)) & largest  # type: ignore[call-overload]
+                     for v in (np.inf, np.nan))
     either = b.binary("or", size_x > infinity, size_y > infinity)
     return b.select(either, nan, moved).view(x.dtype)
 

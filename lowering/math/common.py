@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -101,4 +102,5 @@ def scale(x: Value, n: Value) -> Value:
 def as_index(n: Value) -> Value:
     """An integral float |n| < 2^22 (2^51) as the signed integer of its width, without cvt."""
     magic = MAGIC[n.dtype]
-    return bits(n + magic) - int(np.asarray(magic, n.dtype).view(SIGNED[n.dtype]))
+    offset: Any = np.asarray(magic, n.dtype).view(SIGNED[n.dtype])
+    return bits(n + magic) - int(offset)

@@ -177,6 +177,11 @@ def exp(b: Builder, x: Value, y: Value) -> Pair:
     return re, b.select(y.eq(0.0), y, im)
 
 
+def exp2(b: Builder, z: Value) -> Value:
+    """2^z as e^(z log 2)."""
+    return exp(b, z * math.log(2.0))
+
+
 @complexes()
 def expm1(b: Builder, x: Value, y: Value) -> Pair:
     """e^z - 1: expm1(x) cos y - 2 sin^2(y/2), e^x sin y."""

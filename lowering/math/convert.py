@@ -81,9 +81,10 @@ def _to_integer(b: Builder, x: Value, dtype: Dtype) -> Value:
     if x.dtype in (F16, BF16):
         x = x.astype(F32)
     info = np.iinfo(dtype)
-    low, high = np.asarray(info.min, x.dtype), np.asarray(info.max, x.dtype)
+    low, high = float(np.asarray(info.min, x.dtype)), float(np.asarray(info.max, x.dtype))
     representable = int(high) <= info.max
-    inside = high if representable else np.nextafter(high, np.asarray(0, x.dtype))
+    inside = high if representable else float(np.nextafter(
+        np.asarray(high, x.dtype), np.asarray(0, x.dtype)))
     clean = b.select(b.isnan(x), 0.0, x)
     clean = b.select(clean > inside, inside, b.select(clean < low, low, clean))
     result = clean.astype(dtype)

@@ -257,7 +257,7 @@ def pow_const(b: Builder, x: Value, y: float) -> Value:
     shortcut = _SHORTCUTS.get(float(y))
     if shortcut is None:
         return pow(b, x, b.like(x, y))
-    return floating(lambda _, v: shortcut(v))(b, x)
+    return floating(lambda _, v: shortcut(v))(b, x)  # type: ignore[no-untyped-call]
 
 
 def integer_pow(b: Builder, x: Value, n: int) -> Value:

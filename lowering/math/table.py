@@ -62,7 +62,7 @@ def by_kind(name: str, floats: Function, complexes: Function | None = None,
 
 TABLE: dict[str, Function] = {
     "exp": by_kind("exp", exp_log.exp, complex_.exp),
-    "exp2": by_kind("exp2", exp_log.exp2),
+    "exp2": by_kind("exp2", exp_log.exp2, complex_.exp2),
     "expm1": by_kind("expm1", exp_log.expm1, complex_.expm1),
     "log": by_kind("log", exp_log.log, complex_.log),
     "log2": by_kind("log2", exp_log.log2),

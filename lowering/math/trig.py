@@ -289,8 +289,8 @@ def _atan_ratio(y: Value, x: Value) -> tuple[Value, Value, Value]:
     t = t + t * (z * horner(z, ATAN[dtype]))
     quarter = float(np.asarray(math.pi / 4, dtype))
     high = b.select(steep, 2 * quarter, b.select(middle, quarter, b.like(y, 0.0)))
-    low = PI_LOW[dtype]
-    low = b.select(steep, low / 2, b.select(middle, low / 4, b.like(y, 0.0)))
+    rest = PI_LOW[dtype]
+    low = b.select(steep, rest / 2, b.select(middle, rest / 4, b.like(y, 0.0)))
     return high, low, t
 
 

@@ -1,12 +1,13 @@
 """Shape primitives: most are one StableHLO op."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.lowering.builder import Value, int_array
+from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.rules.registry import Context, rule
 
 
@@ -50,26 +51,38 @@ def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
     config = params["padding_config"]
     if 0 in x.shape:
         return ctx.b.broadcast(value, outs[0].shape, ())
+    if x.dtype == np.dtype("complex128"):  # IREE cannot fill memory with 128-bit patterns
+        parts = [[f(v) for v in xs] for f in (ctx.b.real, ctx.b.imag)]
+        return ctx.b.complex(*[_padded(ctx.b, p, v, config, outs[0].shape) for p, v in parts])
+    return _padded(ctx.b, x, value, config, outs[0].shape)
+
+
+def _padded(b: Builder, x: Value, value: Value, config: Sequence[tuple[int, int, int]],
+            result: tuple[int, ...]) -> Value:
     # IREE has no negative padding: crop afterwards
     grown = [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config]
     shape = tuple(lo + hi + n + i * (n - 1) for n, (lo, hi, i) in zip(x.shape, grown))
-    out = ctx.b.emit("pad", [x, value], shape, x.dtype, {
+    out = b.emit("pad", [x, value], shape, x.dtype, {
         "edge_padding_low": int_array([p[0] for p in grown]),
         "edge_padding_high": int_array([p[1] for p in grown]),
         "interior_padding": int_array([p[2] for p in grown])}) if shape != x.shape else x
-    if shape == outs[0].shape:
+    if shape == result:
         return out
     start = [max(-lo, 0) for lo, _, _ in config]
     limit = [n - max(-hi, 0) for n, (_, hi, _) in zip(shape, config)]
-    return ctx.b.slice(out, start, limit)
+    return b.slice(out, start, limit)
 
 
 @rule("rev")
 def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
     if not params["dimensions"]:
         return xs[0]
-    return ctx.b.emit("reverse", xs, xs[0].shape, xs[0].dtype,
-                      {"dimensions": int_array(params["dimensions"])})
+    (x,) = xs
+    if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
+        x = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    out = ctx.b.emit("reverse", [x], x.shape, x.dtype,
+                     {"dimensions": int_array(params["dimensions"])})
+    return out.view(xs[0].dtype)
 
 
 @rule("iota")

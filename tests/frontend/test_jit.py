@@ -1,0 +1,305 @@
+"""jit: signatures, static arguments, caching, donation, closures, stages, errors."""
+from __future__ import annotations
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import errors
+
+
+def counted(f):
+    """f with a list of the calls of its Python body."""
+    calls = []
+
+    @functools.wraps(f)
+    def g(*args, **kwargs):
+        calls.append(1)
+        return f(*args, **kwargs)
+
+    return g, calls
+
+
+def test_result_and_single_trace() -> None:
+    f, calls = counted(lambda x: x * 2 + 1)
+    j = calque.jit(f)
+    for v in ([1.0, 2.0], [3.0, 4.0]):
+        np.testing.assert_array_equal(j(jnp.asarray(v)), np.asarray(v) * 2 + 1)
+    assert len(calls) == 1
+
+
+def test_retrace_per_shape_dtype_and_weak_type() -> None:
+    seen = []
+    j = calque.jit(lambda x: seen.append((x.shape, str(x.dtype), x.weak_type)) or x + 1)
+    for x in (jnp.ones(3), jnp.zeros(3), jnp.ones(4), jnp.ones(3, int), jnp.ones(3), 1.0, 2.0, 1):
+        j(x)
+    assert seen == [((3,), "float32", False), ((4,), "float32", False), ((3,), "int32", False),
+                    ((), "float32", True), ((), "int32", True)]
+
+
+def test_pytrees_in_and_out() -> None:
+    f = calque.jit(lambda d, *, k: {"r": [d["a"] + k["z"], None, (d["b"][0],)]})
+    out = f({"a": 1.0, "b": [jnp.ones(2)]}, k={"z": 2})
+    assert set(out) == {"r"} and out["r"][1] is None
+    assert float(out["r"][0]) == 3.0
+    np.testing.assert_array_equal(out["r"][2][0], [1, 1])
+
+
+def test_static_arguments() -> None:
+    @functools.partial(calque.jit, static_argnames=("n", "flag"))
+    def f(x, n, *, flag=False):
+        for _ in range(n):
+            x = x * 2
+        return -x if flag else x
+
+    np.testing.assert_array_equal(f(jnp.ones(2), 3), [8, 8])
+    np.testing.assert_array_equal(f(jnp.ones(2), n=1, flag=True), [-2, -2])
+    g = calque.jit(lambda a, x, n: jnp.full((n,), x) + (1 if a else 0), static_argnums=(0, -1))
+    np.testing.assert_array_equal(g(True, 2.0, 3), [3, 3, 3])
+    np.testing.assert_array_equal(g(False, 2.0, 2), [2, 2])
+
+
+def test_unhashable_static_argument() -> None:
+    f = calque.jit(lambda x, n: x, static_argnums=1)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        f(1.0, [1])
+
+
+def test_methods() -> None:
+    class Model:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @functools.partial(calque.jit, static_argnames=["self"])
+        def apply(self, x):
+            return x * self.scale
+
+    assert float(Model(3.0).apply(2.0)) == 6.0
+    assert float(Model(4.0).apply(2.0)) == 8.0
+
+
+def test_closures_over_arrays_are_read_when_traced() -> None:
+    w = jnp.arange(3.0)
+    f = calque.jit(lambda x: x + w)
+    first = f(jnp.ones(3))
+    w = w + 100
+    np.testing.assert_array_equal(first, [1, 2, 3])
+    np.testing.assert_array_equal(f(jnp.ones(3)), [1, 2, 3])  # the old trace
+    np.testing.assert_array_equal(f(jnp.ones((2, 3)))[0], [101, 102, 103])  # a new one
+
+
+def test_nested_jit_and_inline() -> None:
+    inner = calque.jit(lambda x, n: x * n)
+    outer = calque.jit(lambda x: inner(x, 3) + inner(x, 4))
+    assert float(outer(2.0)) == 14.0
+    assert "jit[" in str(calque.make_jaxpr(lambda x: inner(x, 3))(1.0))
+    flat = calque.jit(lambda x: x * 2, inline=True)
+    assert "jit[" not in str(calque.make_jaxpr(lambda x: flat(x))(1.0))
+
+
+def test_unused_empty_and_passed_on_arguments() -> None:
+    x = jnp.arange(4.0)
+    f = calque.jit(lambda x, unused, empty: (x, x, empty, jnp.concatenate([empty, x])))
+    a, b, c, d = f(x, jnp.ones(1000), jnp.zeros((0,)))
+    np.testing.assert_array_equal(a, x)
+    np.testing.assert_array_equal(b, x)
+    assert c.shape == (0,)
+    np.testing.assert_array_equal(d, x)
+
+
+def test_constant_results() -> None:
+    a, b = calque.jit(lambda: (jnp.zeros((2, 2)), 3))()
+    np.testing.assert_array_equal(a, np.zeros((2, 2)))
+    assert int(b) == 3
+
+
+def test_cache_and_clear() -> None:
+    f, calls = counted(lambda x: x + 1)
+    j = calque.jit(f)
+    j(1.0)
+    calque.jit(f)(1.0)  # the same function: the same traces
+    assert len(calls) == 1 and j._cache_size() == 1
+    j.clear_cache()
+    j(1.0)
+    assert len(calls) == 2
+
+
+def test_config_is_part_of_the_signature() -> None:
+    f = calque.jit(lambda x: x * 1.5)
+    assert f(1.0).dtype == np.float32
+    with calque.enable_x64(True):
+        assert f(1.0).dtype == np.float64
+    assert f(1.0).dtype == np.float32
+
+
+def test_lower_compile_and_text() -> None:
+    f = calque.jit(lambda x, y: x @ y)
+    lowered = f.lower(calque.ShapeDtypeStruct((2, 3), "float32"), jnp.ones((3, 4)))
+    assert "stablehlo.dot_general" in lowered.as_text()
+    assert lowered.out_info.shape == (2, 4)
+    compiled = lowered.compile()
+    np.testing.assert_array_equal(compiled(jnp.ones((2, 3)), jnp.ones((3, 4))), np.full((2, 4), 3))
+    with pytest.raises(TypeError, match=r"was compiled for f32\[2,3\] and called with f32\[3,2\]"):
+        compiled(jnp.ones((3, 2)), jnp.ones((3, 4)))
+
+
+def test_locations_reach_the_module() -> None:
+    text = calque.jit(lambda x: jnp.sin(x)).lower(1.0).as_text(debug_info=True)
+    assert "test_jit.py" in text
+
+
+def test_eval_shape_computes_nothing() -> None:
+    out = calque.eval_shape(lambda a: jnp.dot(a, a.T),
+                            calque.ShapeDtypeStruct((100000, 1000), jnp.bfloat16))
+    assert out.shape == (100000, 100000) and out.dtype == jnp.bfloat16
+
+
+def test_make_jaxpr_prints_as_jax() -> None:
+    x = jnp.array([1.0, 4.0, 3.0])
+    text = str(calque.make_jaxpr(lambda x, y: 2 * x**2 + y)(x, x))
+    assert text == ("{ lambda ; a:f32[3] b:f32[3]. let\n    c:f32[3] = integer_pow[y=2] a\n"
+                    "    d:f32[3] = mul 2.0:f32[] c\n    e:f32[3] = add d b\n  in (e,) }")
+
+
+def test_disable_jit_runs_the_body() -> None:
+    seen = []
+    f = calque.jit(lambda x: seen.append(float(x)) or x + 1)
+    with calque.disable_jit():
+        assert float(f(1.0)) == 2.0
+    assert seen == [1.0]
+
+
+# ---- donation
+def test_donation_is_in_place_and_deletes() -> None:
+    f = calque.jit(lambda x: x.at[3].set(7.0), donate_argnums=0)
+    x = jnp.zeros(1_000_000).block_until_ready()
+    f(x).block_until_ready()  # compile
+    x = (jnp.zeros(1_000_000) + 1).block_until_ready()
+    before = x._buffer.view.get_buffer().ref
+    y = f(x)
+    assert y.block_until_ready()._buffer.view.get_buffer().ref == before  # no copy
+    assert x.is_deleted() and float(y[3]) == 7.0 and float(y[4]) == 1.0
+    with pytest.raises(RuntimeError, match="deleted"):
+        _ = x + 1
+
+
+def test_donation_with_a_live_view_copies() -> None:
+    f = calque.jit(lambda x: x.at[0].set(7.0), donate_argnums=0)
+    x = jnp.arange(1000.0) * 1
+    view = np.asarray(x)
+    y = f(x)
+    assert float(y[0]) == 7.0 and view[0] == 0.0
+
+
+def test_the_same_array_donated_and_read() -> None:
+    f = calque.jit(lambda x, y: (x.at[0].set(7.0), y + 0), donate_argnums=0)
+    x = jnp.arange(1000.0) * 1
+    a, b = f(x, x)
+    assert float(a[0]) == 7.0 and float(b[0]) == 0.0
+
+
+def test_arguments_are_never_changed() -> None:
+    f = calque.jit(lambda x: (x, x.at[7].set(99.0), x.reshape(10, 10).at[0].set(5.0)))
+    x = jnp.arange(100.0)
+    a, b, c = f(x)
+    np.testing.assert_array_equal(x, np.arange(100))
+    np.testing.assert_array_equal(a, np.arange(100))
+    assert float(b[7]) == 99.0 and float(c[0, 3]) == 5.0 and float(c[1, 0]) == 10.0
+
+
+# ---- errors
+def test_non_array_argument() -> None:
+    with pytest.raises(TypeError, match=r"of type <class 'str'>.*args\[0\]\['w'\]"):
+        calque.jit(lambda d: d["w"])({"w": "text"})
+
+
+def test_non_array_result() -> None:
+    with pytest.raises(TypeError, match="returned a value of type <class 'str'>"):
+        calque.jit(lambda x: "text")(1.0)
+
+
+def test_traced_values_needed_concretely() -> None:
+    with pytest.raises(errors.TracerBoolConversionError,
+                       match=r"Attempted boolean conversion of traced array with shape bool\[\]"):
+        calque.jit(lambda x: x if x > 0 else -x)(1.0)
+    with pytest.raises(errors.TracerArrayConversionError):
+        calque.jit(lambda x: np.sin(x))(1.0)
+    with pytest.raises(errors.TracerIntegerConversionError):
+        calque.jit(lambda x: [1, 2][x])(1)
+    with pytest.raises(errors.ConcretizationTypeError):
+        calque.jit(lambda x: float(x))(1.0)
+    assert float(calque.jit(lambda x: x + 1)(1.0)) == 2.0  # the state is clean
+
+
+def test_leaked_tracer() -> None:
+    kept = []
+    calque.jit(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(errors.UnexpectedTracerError, match="had ended"):
+        _ = kept[0] + 1
+
+
+def test_messages_name_the_users_line() -> None:
+    with pytest.raises(TypeError) as info:
+        calque.jit(lambda a, b: a + b)(jnp.ones(3), jnp.ones(4))
+    lines = str(info.value).splitlines()
+    assert "incompatible shapes" in lines[0] and "test_jit.py" in str(info.value)
+    assert any("Fix:" in line for line in lines)
+
+
+def test_a_users_exception_passes_through() -> None:
+    def f(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        calque.jit(f)(1.0)
+    assert float(calque.jit(lambda x: x * 2)(2.0)) == 4.0
+
+
+def test_bad_options() -> None:
+    with pytest.raises(TypeError, match="callable"):
+        calque.jit(3)
+    with pytest.raises(ValueError, match="does not take these args"):
+        calque.jit(lambda x: x, static_argnames="nope")
+
+
+def test_debug_nans() -> None:
+    with calque.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+        calque.jit(lambda x: jnp.log(x))(-1.0)
+
+
+def test_recompiles_are_explained(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("CALQUE_LOG", "compile")
+
+    def scaled(x, k):
+        return x * k
+
+    f = calque.jit(scaled)
+    f(jnp.ones(3), 2.0)
+    f(jnp.ones(5), 2.0)
+    text = capsys.readouterr().err
+    assert "trace scaled: first call" in text
+    assert "args[0] was f32[3], is f32[5]" in text
+
+
+def test_threads_share_one_function() -> None:
+    f = calque.jit(lambda x, i: (x * i).sum())
+    x, results, failures = jnp.arange(16.0), {}, []
+
+    def work(i: int) -> None:
+        try:
+            for _ in range(50):
+                results[i] = float(f(x, float(i)))
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    assert results == {i: 120.0 * i for i in range(8)}
