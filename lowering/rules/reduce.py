@@ -177,6 +177,8 @@ def _arg(name: str, direction: str, largest: bool) -> None:
             return [b.select(take, v0, v1), b.select(take, i0, i1)]
 
         out = emit_reduce(b, [x, positions], [init, far], [axis], body)[1]
+        # IREE moves a transpose of one result into the two-result reduction and miscounts
+        (out,) = b.barrier(out)
         return out.astype(index_dtype)
 
 
