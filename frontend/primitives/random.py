@@ -15,7 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives import elementwise as ew
-from calque.transforms.vmap import move_axis, to_front
+from calque.transforms.vmap import move_axis
 
 
 def _key_primitive(name: str) -> Primitive:
@@ -91,11 +91,8 @@ def _fold_abstract(k: ShapedArray, data: ShapedArray) -> ShapedArray:
     return ShapedArray(ew.broadcast_shape("random_fold_in", [k, data]), k.dtype)
 
 
-def _fold_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    return random_fold_in_p.bind(*[to_front(a, d, size) for a, d in zip(args, dims)]), 0
-
-
-random_fold_in_p.abstract, random_fold_in_p.batch = _fold_abstract, _fold_batch
+random_fold_in_p.abstract = _fold_abstract
+random_fold_in_p.batch = ew.batch_elementwise(random_fold_in_p)
 
 # ---- random_bits: key -> unsigned integers of `shape`
 random_bits_p = _key_primitive("random_bits")
