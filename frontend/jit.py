@@ -23,6 +23,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
+from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
 from calque.lowering.module import lower, module_text
 from calque.primitives.call import call
@@ -120,7 +121,10 @@ class JitFunction:
         if entry is None:
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
-            entry = self._trace(tuple(key), self._fun, _whole_tree(tree), key[2:])
+            try:
+                entry = self._trace(tuple(key), self._fun, _whole_tree(tree), key[2:])
+            except Exception as error:
+                raise shorten(error) from error.__cause__
         if entry.careful:
             return self._run_carefully(entry, leaves, buffers)
         outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)

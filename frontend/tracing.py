@@ -14,6 +14,7 @@ from calque import tree_util
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.program import Program
+from calque.core.tracebacks import boundary
 from calque.transforms.stage import stage
 
 
@@ -26,6 +27,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
     """`new` under fun's name, with a docstring that says what it is of fun."""
+    new = boundary(new)
     functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
     new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
     return new

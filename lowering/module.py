@@ -77,11 +77,13 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     used = _used(p, computed)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size)
     by_position = {positions[v]: v for v in inputs}
+    returned = {r.position for r in results if r.kind == "argument"}  # these must stay as they are
     lowered = Lowered(
         program=program, module=None, arguments=passed, results=tuple(results),
         computed=tuple(physical(a.aval) for a in computed),
         small=cost.is_small(p), options=_options(p, target),
-        donated=tuple(i for i, k in enumerate(passed) if k in donated), forwards=(), storage=())
+        donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
+        forwards=(), storage=())
     if not computed and signature is None:
         return lowered
     module, forwards, stored = _module_bytes(

@@ -303,3 +303,27 @@ def test_threads_share_one_function() -> None:
         t.join()
     assert not failures
     assert results == {i: 120.0 * i for i in range(8)}
+
+
+def test_a_donated_argument_that_is_also_returned() -> None:
+    f = calque.jit(lambda x: (x, x.at[1].set(5.0)), donate_argnums=0)
+    x = jnp.arange(100.0) * 1
+    a, b = f(x)
+    np.testing.assert_array_equal(a, np.arange(100))
+    assert float(b[1]) == 5.0 and x.is_deleted()
+
+
+def test_tracebacks_show_the_users_frames(monkeypatch) -> None:
+    def inner(x):
+        return x + jnp.ones(5)
+
+    def frames(f) -> list[str]:
+        with pytest.raises(TypeError) as info:
+            f(jnp.ones(4))
+        return [e.path.name if hasattr(e.path, "name") else str(e.path)
+                for e in info.traceback]
+
+    short = frames(calque.jit(lambda x: inner(x)))
+    assert short.count("test_jit.py") >= 2 and len(short) <= 5
+    monkeypatch.setenv("CALQUE_TRACEBACK", "full")
+    assert len(frames(calque.jit(lambda x: inner(x) * 1))) > len(short)

@@ -1,0 +1,17 @@
+"""The IR checker runs between passes in all tests (CALQUE_CHECK=1, read when calque is imported)."""
+from __future__ import annotations
+
+import os
+
+os.environ["CALQUE_CHECK"] = "1"
+from collections.abc import Iterator  # noqa: E402
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """64-bit dtypes are kept."""
+    import calque
+    with calque.enable_x64(True):
+        yield

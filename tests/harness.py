@@ -1,0 +1,126 @@
+"""Run many small cases as few compiled programs, and name the case that fails.
+
+A Case is a function of arrays that returns a list, its NumPy arguments, and a check of the
+results.  Compiling dominates (a program costs 200 ms, a function in a larger one 30), so cases are
+grouped; when a group fails to compile it is halved until the failing case is alone.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import calque
+import numpy as np
+from calque.core.primitive import registry
+from oracle import difference, evaluate
+from samples import KEY, Row, Sample
+
+GROUP = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """f(*args) -> list of arrays; check(list of NumPy arrays) -> '' or what is wrong."""
+
+    name: str
+    f: Callable[..., Any]
+    args: Sequence[Any]
+    check: Callable[[list[Any]], str]
+
+
+class Failure(str):
+    """What went wrong instead of results."""
+
+
+def _compiled(cases: Sequence[Case]) -> list[Any]:
+    traced = [0] * len(cases)
+
+    def program(every: Any) -> Any:
+        results = []
+        for i, (c, args) in enumerate(zip(cases, every)):
+            traced[i] += 1
+            results.append(list(c.f(*args)))
+        return results
+
+    outs = calque.jit(program)([list(c.args) for c in cases])
+    assert traced == [1] * len(cases), f"the Python body ran {traced} times"
+    return [[np.asarray(o) for o in out] for out in outs]
+
+
+def outputs(cases: Sequence[Case]) -> list[Any]:
+    """Results per case, or a Failure."""
+    try:
+        return _compiled(cases)
+    except Exception as error:  # any error of calque is a result here: it is reported by name
+        text = f"{type(error).__name__}: {str(error)[:600]}"
+        if len(cases) == 1:
+            return [Failure(text)]
+        half = len(cases) // 2
+        parts = [*outputs(cases[:half]), *outputs(cases[half:])]
+        if not any(isinstance(p, Failure) for p in parts):
+            parts[0] = Failure(f"only together with {[c.name for c in cases[1:]]}: {text}")
+        return parts
+
+
+def run(cases: Sequence[Case], size: int = GROUP) -> None:
+    """Compile, run and check; one AssertionError names every case that failed."""
+    assert cases, "no cases"
+    wrong = []
+    for i in range(0, len(cases), size):
+        part = cases[i:i + size]
+        for c, out in zip(part, outputs(part)):
+            text = out if isinstance(out, Failure) else c.check(out)
+            if text:
+                wrong.append(f"{c.name}: {text}")
+    assert not wrong, f"{len(wrong)} of {len(cases)} cases fail:\n" + "\n".join(wrong)
+
+
+# ---- primitives of a row
+def physical(x: Any) -> Any:
+    """A key array of the oracle (uint64) as words."""
+    return np.stack([(x >> np.uint64(32)).astype(np.uint32), x.astype(np.uint32)], -1)
+
+
+def function(row: Row, sample: Sample, params: dict[str, Any]) -> Callable[..., list[Any]]:
+    """The primitive on plain arrays: keys go in and out as uint32 words."""
+    keys = [o.dtype == KEY for o in sample.operands]
+    prim = registry[row.name]
+
+    def f(*xs: Any) -> list[Any]:
+        wrapped = [registry["random_wrap"].bind(x) if k else x for x, k in zip(xs, keys)]
+        out = prim.bind(*wrapped, **params)
+        outs = out if prim.multiple_results else [out]
+        return [registry["random_unwrap"].bind(o) if o.dtype.kind == "K" else o for o in outs]
+
+    return f
+
+
+def words(row: Row, sample: Sample, arrays: Sequence[Any]) -> list[Any]:
+    return [physical(x) if o.dtype == KEY else x for o, x in zip(sample.operands, arrays)]
+
+
+def expected(row: Row, params: dict[str, Any], arrays: Sequence[Any]) -> list[Any]:
+    """The oracle's results; keys as words."""
+    from calque.core.avals import ShapedArray
+    from calque.core.dtypes import key_dtype
+    keys = KEYED.get(row.name, ())
+    avals = [ShapedArray(x.shape, key_dtype if i in keys else x.dtype)
+             for i, x in enumerate(arrays)]
+    prim = registry[row.name]
+    made = prim.rule("abstract")(*avals, **params)
+    out_avals = made if prim.multiple_results else [made]
+    outs = evaluate(row.name, out_avals, params, *arrays)
+    return [physical(o) if a.dtype == key_dtype else o for o, a in zip(outs, out_avals)]
+
+
+KEYED = {"random_bits": (0,), "random_split": (0,), "random_fold_in": (0,), "random_unwrap": (0,)}
+
+
+def compare(wants: Sequence[Any], row: Row) -> Callable[[list[Any]], str]:
+    def check(outs: list[Any]) -> str:
+        if len(outs) != len(wants):
+            return f"{len(outs)} results instead of {len(wants)}"
+        found = [difference(o, w, row.factor, row.normwise) for o, w in zip(outs, wants)]
+        return "; ".join(f for f in found if f)
+    return check

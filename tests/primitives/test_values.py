@@ -1,0 +1,80 @@
+"""Every primitive against its oracle: the dtype grid, all shapes, special values; eager = jit."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import calque
+import numpy as np
+import pytest
+from calque.core.primitive import registry
+from calque.eager import fused
+from harness import Case, compare, expected, function, run, words
+from samples import ROWS, Row, Sample
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def case(row: Row, sample: Sample, dtype: Any) -> Case:
+    params = sample.parameters(dtype)
+    arrays = row.arrays(sample, dtype)
+    return Case(f"{row.name} [{sample.label}] {dtype}", function(row, sample, params),
+                words(row, sample, arrays), compare(expected(row, params, arrays), row))
+
+
+def value_cases(row: Row) -> list[Case]:
+    """Special values over all dtypes where the row has them, else the first sample."""
+    grid = row.specials or row.samples[:1]
+    rest = row.samples if row.specials else row.samples[1:]
+    return [case(row, s, d) for s in grid for d in row.dtypes] + [
+        case(row, s, row.main) for s in rest]
+
+
+NAMES = list(ROWS)
+STRIDE = 4  # rows a test
+
+
+@pytest.mark.parametrize("start", range(0, len(NAMES), STRIDE))
+def test_compiled_result_equals_the_oracle(start: int) -> None:
+    run([c for name in NAMES[start:start + STRIDE] for c in value_cases(ROWS[name])])
+
+
+ONE_BY_ONE = ("add", "sin", "convert_element_type", "reduce_max", "reshape", "dot_general",
+              "dynamic_update_slice", "random_bits", "cond", "scan", "jit")
+
+
+def eager_check(names: Sequence[str]) -> None:
+    wrong = []
+    found = []
+    with contextlib.ExitStack() as stack:
+        if len(names) > 1:  # recorded, run as one program
+            stack.enter_context(fused())
+        for name in names:
+            row = ROWS[name]
+            sample = row.samples[0]
+            arrays = row.arrays(sample, row.main)
+            params = sample.parameters(row.main)
+            outs = function(row, sample, params)(*words(row, sample, arrays))
+            found.append((name, outs, compare(expected(row, params, arrays), row)))
+    for name, outs, check in found:
+        text = check([np.asarray(o) for o in outs])
+        if text:
+            wrong.append(f"{name}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_eager_equals_the_oracle(name: str) -> None:
+    eager_check([name])
+
+
+@pytest.mark.parametrize("start", range(0, len(ROWS), 33))
+def test_recorded_equals_the_oracle(start: int) -> None:
+    eager_check(list(ROWS)[start:start + 33])
+
+
+def test_weak_operands_give_weak_results() -> None:
+    f = registry["mul"].bind
+    assert f(calque.device_put(np.float64(2.0)), 3.0).weak_type is False
+    assert f(2.0, 3.0).weak_type is True
