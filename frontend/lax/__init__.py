@@ -21,5 +21,5 @@ from calque.lax.cut import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
-from calque.lax.reduce import *  # noqa: F403
+from calque.lax.reductions import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403

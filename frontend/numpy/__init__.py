@@ -1,0 +1,33 @@
+"""numpy: NumPy's functions on arrays, with JAX's promotion of dtypes.  Map:
+
+  util.py        check, promote, broadcast, fuse: what every function does first
+  types.py       dtypes and scalar types, iinfo, finfo, result_type, constants
+  creation.py    array, asarray, zeros, ones, full, eye, ...
+  ranges.py      arange, linspace, meshgrid, indices, ...
+  ufuncs.py      elementwise functions that are one primitive: tables
+  arithmetic.py  power, division with remainder, rounding, clip, complex parts
+  special.py     hypot, logaddexp, sinc, isnan, signbit, ...
+  logic.py       logical_and, where, select, isclose, array_equal, ...
+  reductions.py  sum, mean, max, argmax, ...
+  shapes.py      reshape, transpose, squeeze, broadcast_to, ...
+  arrange.py     flip, roll, rot90, tril, triu
+  join.py        concatenate, stack, split, tile, repeat, diff, astype
+  contract.py    dot, matmul, tensordot, ...
+  indexing.py    x[...]
+  at.py          x.at[...].set(...)
+  methods.py     the operators and methods of arrays
+"""
+from calque.array import Array as ndarray
+from calque.numpy import methods as _methods
+from calque.numpy.arithmetic import *  # noqa: F403
+from calque.numpy.arrange import *  # noqa: F403
+from calque.numpy.contract import *  # noqa: F403
+from calque.numpy.creation import *  # noqa: F403
+from calque.numpy.join import *  # noqa: F403
+from calque.numpy.logic import *  # noqa: F403
+from calque.numpy.ranges import *  # noqa: F403
+from calque.numpy.reductions import *  # noqa: F403
+from calque.numpy.shapes import *  # noqa: F403
+from calque.numpy.special import *  # noqa: F403
+from calque.numpy.types import *  # noqa: F403
+from calque.numpy.ufuncs import *  # noqa: F403

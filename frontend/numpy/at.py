@@ -1,0 +1,281 @@
+"""`x.at[index].set(v)` and its relatives: an array with some elements changed.
+
+A contiguous window is written by dynamic_update_slice; a strided one is spread by pad and chosen
+by a mask; a traced position is written where it lies inside, else nothing changes.
+"""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.numpy import arithmetic as ar
+from calque.numpy import ufuncs as uf
+from calque.numpy import util
+from calque.numpy.creation import asarray
+from calque.numpy.indexing import (
+    Plan,
+    Run,
+    Traced,
+    parse,
+    read,
+    traced_starts,
+)
+from calque.numpy.shapes import broadcast_to
+from calque.primitives import elementwise as ew
+from calque.primitives import index as ix
+from calque.primitives import shape as sh
+
+_MODES = (None, "drop", "fill", "clip", "promise_in_bounds")
+
+
+class At:
+    """`x.at`: index it to name the elements that change.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(3).at[1].set(5)
+      Array([0., 5., 0.], dtype=float32)
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, index: Any) -> Ref:
+        return Ref(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class Ref:
+    """`x.at[index]`: its methods return x with the indexed elements changed.
+
+    Indices outside the array are ignored by updates (mode='clip' moves them inside).
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arange(4).at[::2].multiply(10)
+      Array([ 0,  1, 20,  3], dtype=int32)
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self.array, self.index = array, index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+            mode: Any = None, fill_value: Any = None, out_sharding: Any = None,
+            wrap_negative_indices: bool = True) -> Any:
+        """The elements x[index]; with mode 'fill' those outside the array are fill_value."""
+        plan = parse(self.index, aval_of(self.array).shape)
+        if _mode(mode) not in ("fill", "drop"):
+            return read(self.array, plan)
+        with fused("get"):
+            found = read(self.array, plan)
+            inside = _inside(plan)
+            if inside is None:
+                return found
+            value = _fill(aval_of(found).dtype) if fill_value is None else fill_value
+            value = util.cast(util.one_array("get", value), aval_of(found).dtype)
+            if isinstance(inside, bool):
+                inside = np.bool_(inside)
+            return ar.choose(inside, found, value)
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """x with x[index] = values."""
+        return self._update("set", values, None, options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """x with x[index] += values."""
+        return self._update("add", values, ew.add_p.bind, options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """x with x[index] -= values."""
+        return self._update("subtract", values, ew.sub_p.bind, options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """x with x[index] *= values."""
+        return self._update("multiply", values, ew.mul_p.bind, options)
+
+    mul = multiply
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """x with x[index] = minimum(x[index], values)."""
+        return self._update("min", values, ew.min_p.bind, options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """x with x[index] = maximum(x[index], values)."""
+        return self._update("max", values, ew.max_p.bind, options)
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """x with x[index] /= values; integers become floats."""
+        with fused("divide"):
+            ones = Ref(_ones(self.array, values), self.index).set(values, **options)
+            return uf.divide(self.array, ones)
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """x with x[index] **= values."""
+        with fused("power"):
+            ones = Ref(_ones(self.array, values), self.index).set(values, **options)
+            return ar.power(self.array, ones)
+
+    def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
+              unique_indices: bool = False, mode: Any = None,
+              wrap_negative_indices: bool = True) -> Any:
+        """x with x[index] = func(x[index])."""
+        with fused("apply"):
+            plan = parse(self.index, aval_of(self.array).shape)
+            return write(self.array, plan, func(read(self.array, plan)), None, _mode(mode))
+
+    def _update(self, name: str, values: Any, join: Any, options: dict[str, Any]) -> Any:
+        for option in options:
+            if option not in ("indices_are_sorted", "unique_indices", "mode", "out_sharding",
+                              "wrap_negative_indices"):
+                raise TypeError(explain(f"{name}() got an unexpected keyword argument "
+                                        f"{option!r}"))
+        mode = _mode(options.get("mode"))
+        plan = parse(self.index, aval_of(self.array).shape)
+        with fused(name):
+            return write(self.array, plan, asarray(values), join, mode)
+
+
+def _mode(mode: Any) -> Any:
+    if mode not in _MODES:
+        raise ValueError(explain(f'Unknown gather mode "{mode}"',
+                                 fix="use 'drop', 'fill', 'clip' or 'promise_in_bounds'."))
+    return mode
+
+
+def _ones(x: Any, values: Any) -> Any:
+    """Ones like x, in the dtype of the values."""
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        dtype, _ = dtypes.promote([dtypes.dtype_and_weak(x),
+                                   dtypes.dtype_and_weak(asarray(values))])
+    return sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
+                                      broadcast_dimensions=(), sharding=None)
+
+
+def _fill(dtype: Any) -> Any:
+    """What mode 'fill' puts in: NaN, the smallest signed, the largest unsigned integer, True."""
+    if dtypes.is_inexact(dtype):
+        return dtype.type(np.nan)
+    if dtype == dtypes.bool_:
+        return np.True_
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if dtype.kind == "u" else limits.min)
+
+
+def _inside(plan: Plan) -> Any:
+    """Whether all int positions lie inside: None (surely), False (surely not), or traced."""
+    if any(isinstance(a, Run) and a.outside for a in plan.axes):
+        return False
+    result = None
+    for a, start in zip(plan.axes, traced_starts(plan) if _is_traced(plan) else ()):
+        if isinstance(a, Traced):
+            kind = aval_of(start).dtype
+            good = ew.lt_p.bind(start, kind.type(min(a.size, np.iinfo(kind).max)))
+            if kind.kind == "i":
+                good = ew.and_p.bind(good, ew.ge_p.bind(start, kind.type(0)))
+            result = good if result is None else ew.and_p.bind(result, good)
+    return result
+
+
+def _is_traced(plan: Plan) -> bool:
+    return any(isinstance(a, Traced) for a in plan.axes)
+
+
+# ---- writing
+def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
+    """x with the window of a Plan replaced by values, or by join(window, values)."""
+    aval = aval_of(x)
+    inside = None if mode in ("clip", "promise_in_bounds") else _inside(plan)
+    values = _cast_update(values, aval)
+    target = broadcast_to(values, plan.shape)
+    if inside is False or 0 in plan.window:
+        return util.array(x)
+    target = _as_window(target, plan)
+    part = _cut(x, plan)
+    if join is not None:
+        target = join(_positions(part, plan), target)
+        target = util.cast(target, aval.dtype, aval.weak_type)
+    made = _place(part, plan, target)
+    if inside is not None:
+        made = ar.choose(inside, made, part)
+    if not _is_traced(plan):
+        return made
+    return ix.dynamic_update_slice(x, made, traced_starts(plan))
+
+
+def _cast_update(values: Any, aval: Any) -> Any:
+    own, weak = aval_of(values).dtype, aval_of(values).weak_type
+    if dtypes.promote([(aval.dtype, aval.weak_type), (own, weak)])[0] != aval.dtype:
+        warnings.warn(
+            "scatter inputs have incompatible types: cannot safely cast value from "
+            f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
+            "result in an error.", FutureWarning, stacklevel=5)
+    if own.kind == "c" and aval.dtype.kind != "c":
+        values = ew.real_p.bind(values)
+    return util.cast(values, aval.dtype, aval.weak_type)
+
+
+def _cut(x: Any, plan: Plan) -> Any:
+    """The part of x that is written to: one position of its traced axes."""
+    if not _is_traced(plan):
+        return x
+    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, aval_of(x).shape)]
+    return ix.dynamic_slice(x, traced_starts(plan), sizes)
+
+
+def _static(plan: Plan) -> Plan:
+    """The Plan within the cut part."""
+    axes = tuple(Run(0, 1, 1, True) if isinstance(a, Traced) else a for a in plan.axes)
+    return Plan(axes, plan.shape, plan.kept)
+
+
+def _positions(part: Any, plan: Plan) -> Any:
+    """The elements of the part that change, in memory order."""
+    axes = tuple(Run(a.low, a.count, abs(a.step)) for a in _static(plan).axes
+                 if isinstance(a, Run))
+    whole = Plan(axes, tuple(a.count for a in axes), tuple(range(len(axes))))
+    from calque.numpy.indexing import _read_window
+    return _read_window(part, whole)
+
+
+def _as_window(values: Any, plan: Plan) -> Any:
+    """Values of the result's shape as a window in memory order."""
+    if aval_of(values).shape != plan.window:
+        values = sh.reshape(values, plan.window)
+    return sh.rev(values, plan.reversed) if plan.reversed else values
+
+
+def _place(part: Any, plan: Plan, window: Any) -> Any:
+    """part with the window written into it."""
+    axes = [a for a in _static(plan).axes if isinstance(a, Run)]
+    shape = aval_of(part).shape
+    if aval_of(window).shape == shape:
+        return window
+    if all(abs(a.step) == 1 or a.count == 1 for a in axes):
+        return ix.dynamic_update_slice(part, window, [np.int32(a.low) for a in axes])
+    config = []
+    for a, n in zip(axes, shape):
+        step = abs(a.step) if a.count > 1 else 1
+        config.append((a.low, n - a.low - step * (a.count - 1) - 1, step - 1))
+    zero = ew.const(window, 0) if aval_of(window).dtype != dtypes.bool_ else np.False_
+    mask = sh.pad(ew.match_shape(np.True_, aval_of(window).shape), np.False_, config)
+    return ew.select_n_p.bind(mask, part, sh.pad(window, zero, config))
+
+
+__all__ = ["At", "Ref", "write"]

@@ -1,0 +1,334 @@
+"""Products of vectors and matrices: dot, matmul, vdot, inner, outer, tensordot, vecdot, matvec,
+vecmat.  All are one dot_general over promoted operands.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.lax.contract import canonical_precision
+from calque.lax.operands import canonical_axis
+from calque.numpy import util
+from calque.numpy.arithmetic import conj
+from calque.primitives import contract as ct
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+_ARGS = """    Args:
+      {a}: array{first}.
+      {b}: array{second}; dtypes are promoted.
+{more}      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      {returns}
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+{raises}
+    Example:
+      >>> import calque.numpy as jnp
+      >>> {example}
+      {result}
+    """
+
+
+def _doc(sentence: str, example: str, result: str, returns: str = "An array.", a: str = "a",
+         b: str = "b", first: str = "", second: str = "", more: str = "",
+         raises: str = "") -> Any:
+    def decorate(f: Any) -> Any:
+        f.__doc__ = sentence + "\n\n" + _ARGS.format(
+            a=a, b=b, first=first, second=second, more=more, returns=returns, raises=raises,
+            example=example, result=result)
+        f.__module__ = "calque.numpy"
+        return f
+    return decorate
+
+
+def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any, bool]:
+    """Promoted operands, the result's dtype, and whether that is weak."""
+    a, b = util.check_arrays(name, a, b)
+    dtype, weak = util.joined((a, b))
+    x, y = util.cast(a, dtype, weak), util.cast(b, dtype, weak)
+    if preferred is not None:
+        return x, y, util.user_dtype(name, preferred), False
+    return x, y, dtype, weak
+
+
+def _general(x: Any, y: Any, contract: Any, batch: Any, precision: Any, dtype: Any,
+             weak: bool) -> Any:
+    out = ct.dot_general_p.bind(
+        x, y, dimension_numbers=(contract, batch), precision=canonical_precision(precision),
+        preferred_element_type=dtype, out_sharding=None)
+    return ew.convert(out, dtype, weak) if weak else out
+
+
+@_doc("Product of arrays: inner product of vectors, matrix product, or the sum over the last axis "
+      "of a and\n    the second to last of b.", "jnp.dot(jnp.array([1, 2]), jnp.array([3, 4]))",
+      "Array(11, dtype=int32)")
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+        out_sharding: Any = None) -> Any:
+    util.refuse_device("dot", None, out_sharding)
+    with util.fused("dot"):
+        x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
+        m, n = len(util.shape_of(x)), len(util.shape_of(y))
+        if not m or not n:
+            made = ew.mul_p.bind(x, y) if dtype != dtypes.bool_ else ew.and_p.bind(x, y)
+            return util.cast(made, dtype, weak)
+        return _general(x, y, ((m - 1,), (max(n - 2, 0),)), ((), ()), precision, dtype, weak)
+
+
+@_doc("Matrix product over the last two axes; leading axes broadcast, vectors are contracted.",
+      "jnp.matmul(jnp.ones((2, 3)), jnp.ones((3, 4))).shape", "(2, 4)",
+      "An array of shape (..., m, n).", first=" of shape (..., m, k), or (k,)",
+      second=" of shape (..., k, n), or (k,)",
+      raises="      ValueError: an argument is a scalar, or leading axes do not broadcast.\n")
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+           out_sharding: Any = None) -> Any:
+    util.refuse_device("matmul", None, out_sharding)
+    a, b = util.check_arrays("matmul", a, b)
+    for i, v in enumerate((a, b)):
+        if not util.shape_of(v):
+            raise ValueError(explain(
+                f"matmul input operand {i} must have ndim at least 1, but it has ndim 0",
+                fix="use jnp.multiply for scalars."))
+    with util.fused("matmul"):
+        x, y, dtype, weak = _operands("matmul", a, b, preferred_element_type)
+        return _matmul(x, y, precision, dtype, weak)
+
+
+def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
+    """Axes that only one operand has (or has with size > 1) are its free axes, not a batch."""
+    xs, ys = util.shape_of(x), util.shape_of(y)
+    x_core, y_core = min(len(xs), 2), min(len(ys), 2)
+    lead_x, lead_y = xs[:len(xs) - x_core], ys[:len(ys) - y_core]
+    rank = max(len(lead_x), len(lead_y))
+    try:
+        lead = util.common_shape("matmul", [lead_x or (1,), lead_y or (1,)]) if rank else ()
+    except TypeError:
+        raise ValueError(explain(
+            f"Incompatible shapes for matmul arguments: {xs} and {ys}",
+            fix="make the leading axes equal or 1.")) from None
+    x, batch_x = _drop_ones(x, lead_x, lead, rank)
+    y, batch_y = _drop_ones(y, lead_y, lead, rank)
+    shared = [i for i in range(rank) if i in batch_x and i in batch_y]
+    xr, yr = len(util.shape_of(x)), len(util.shape_of(y))
+    contract = ((xr - 1,), (yr - 1 if y_core == 1 else yr - 2,))
+    batch = (tuple(batch_x.index(i) for i in shared), tuple(batch_y.index(i) for i in shared))
+    out = _general(x, y, contract, batch, precision, dtype, weak)
+    # the result's axes: shared, x's own leading ones, m, y's own leading ones, n
+    rows = ["m"] if x_core == 2 else []
+    columns = ["n"] if y_core == 2 else []
+    have: list[Any] = [*shared, *[i for i in batch_x if i not in shared], *rows,
+                       *[i for i in batch_y if i not in shared], *columns]
+    present = sorted(i for i in have if isinstance(i, int))
+    want = [*present, *rows, *columns]
+    out = sh.transpose(out, [have.index(i) for i in want])
+    if len(present) < rank:  # both had size 1 there
+        full = (*lead, *util.shape_of(out)[len(present):])
+        out = sh.reshape(out, full)
+    return out
+
+
+def _drop_ones(x: Any, own: tuple[int, ...], lead: tuple[int, ...],
+               rank: int) -> tuple[Any, list[int]]:
+    """x without leading axes of size 1, and the result axes that the others are."""
+    shift = rank - len(own)
+    drop = tuple(i for i, n in enumerate(own) if n == 1)
+    kept = [i + shift for i, n in enumerate(own) if n != 1]
+    return (sh.squeeze(x, drop) if drop else x), kept
+
+
+@_doc("Sum of products of all elements; a is conjugated.", "jnp.vdot(jnp.array([1, 2]), "
+      "jnp.array([3, 4]))", "Array(11, dtype=int32)", "A scalar.")
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    a, b = util.check_arrays("vdot", a, b)
+    with util.fused("vdot"):
+        x, y, dtype, weak = _operands("vdot", a, b, preferred_element_type)
+        x, y = (sh.reshape(util.array(v), (math.prod(util.shape_of(v)),)) for v in (x, y))
+        return _general(conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
+
+
+@_doc("Sum of products over the last axes.", "jnp.inner(jnp.array([1, 2]), jnp.array([3, 4]))",
+      "Array(11, dtype=int32)")
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    a, b = util.check_arrays("inner", a, b)
+    if not util.shape_of(a) or not util.shape_of(b):
+        return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
+    with util.fused("inner"):
+        x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
+        axes = (len(util.shape_of(x)) - 1,), (len(util.shape_of(y)) - 1,)
+        return _general(x, y, axes, ((), ()), precision, dtype, weak)
+
+
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """Products of every element of a with every element of b.
+
+    Args:
+      a: array, flattened.
+      b: array, flattened.
+      out: not supported.
+
+    Returns:
+      An array of shape (a.size, b.size).
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4]))
+      Array([[3, 4],
+             [6, 8]], dtype=int32)
+    """
+    util.refuse_out("outer", out)
+    a, b = util.check_arrays("outer", a, b)
+    with util.fused("outer"):
+        x, y = (util.array(v) for v in util.promote("outer", a, b))
+        m, n = (math.prod(util.shape_of(v)) for v in (x, y))
+        x, y = sh.reshape(x, (m,)), sh.reshape(y, (n,))
+        prim = ew.and_p if util.dtype_of(x) == dtypes.bool_ else ew.mul_p
+        return prim.bind(sh.broadcast_in_dim(x, (m, n), (0,)),
+                         sh.broadcast_in_dim(y, (m, n), (1,)))
+
+
+@_doc("Sum of products over pairs of axes.", "jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), "
+      "1).shape", "(2, 4)", more="      axes: n for the last n axes of a and the first n of b, or "
+      "a pair of axes or of lists of axes.\n")
+def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
+              preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    util.refuse_device("tensordot", None, out_sharding)
+    a, b = util.check_arrays("tensordot", a, b)
+    m, n = len(util.shape_of(a)), len(util.shape_of(b))
+    left, right = _pairs(axes, m, n)
+    with util.fused("tensordot"):
+        x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
+        return _general(x, y, (left, right), ((), ()), precision, dtype, weak)
+
+
+def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if hasattr(axes, "__index__") and not isinstance(axes, (tuple, list)):
+        count = operator.index(axes)
+        if count > min(m, n):
+            raise TypeError(explain(
+                f"Number of tensordot axes (axes {count}) exceeds input ranks ({m} and {n})"))
+        return tuple(range(m - count, m)), tuple(range(max(count, 0)))
+    if isinstance(axes, (tuple, list)) and len(axes) == 2:
+        left, right = axes
+        if hasattr(left, "__index__") and hasattr(right, "__index__"):
+            left, right = (left,), (right,)
+        if isinstance(left, Sequence) and isinstance(right, Sequence):
+            if len(left) != len(right):
+                raise TypeError(explain(
+                    "tensordot requires axes lists to have equal length, got "
+                    f"{left} and {right}."))
+            return (tuple(canonical_axis(i, m) for i in left),
+                    tuple(canonical_axis(i, n) for i in right))
+    raise TypeError(explain("tensordot axes argument must be an int, a pair of ints, or a pair of "
+                            "lists/tuples of ints."))
+
+
+@_doc("Sum of products along one axis; x1 is conjugated, the other axes broadcast.",
+      "jnp.vecdot(jnp.ones((2, 3)), jnp.ones((2, 3)))", "Array([3., 3.], dtype=float32)",
+      a="x1", b="x2", more="      axis: the axis.\n",
+      raises="      ValueError: an argument is a scalar, or sizes along axis differ.\n")
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
+           preferred_element_type: Any = None) -> Any:
+    x1, x2 = util.check_arrays("vecdot", x1, x2)
+    shapes = util.shape_of(x1), util.shape_of(x2)
+    if not shapes[0] or not shapes[1]:
+        raise ValueError(explain(
+            f"vector arguments must be at least 1D; got shapes {shapes[0]} and {shapes[1]}"))
+    places = [canonical_axis(axis, len(s)) for s in shapes]
+    if shapes[0][places[0]] != shapes[1][places[1]]:
+        raise ValueError(explain(
+            f"axes must match; got shapes {shapes[0]} and {shapes[1]} with axis={axis}"))
+    with util.fused("vecdot"):
+        x, y, dtype, weak = _operands("vecdot", x1, x2, preferred_element_type)
+        x, y = _last(conj(x), places[0]), _last(util.array(y), places[1])
+        row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))
+        column = sh.reshape(y, (*util.shape_of(y), 1))
+        out = _matmul(row, column, precision, dtype, weak)
+        return sh.reshape(out, util.shape_of(out)[:-2])
+
+
+def _last(x: Any, axis: int) -> Any:
+    rank = len(util.shape_of(x))
+    return sh.transpose(x, [*[i for i in range(rank) if i != axis], axis])
+
+
+def _core(name: str, x: Any, rank: int, what: str) -> None:
+    if len(util.shape_of(x)) < rank:
+        raise ValueError(explain(
+            f"{name}: input with shape {util.shape_of(x)} does not have enough dimensions for all "
+            f"core dimensions {what}"))
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Matrices times vectors; leading axes broadcast.
+
+    Args:
+      x1: array of shape (..., m, n).
+      x2: array of shape (..., n).
+
+    Returns:
+      An array of shape (..., m).
+
+    Raises:
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.matvec(jnp.ones((2, 3)), jnp.ones(3))
+      Array([3., 3.], dtype=float32)
+    """
+    x1, x2 = util.check_arrays("matvec", x1, x2)
+    _core("matvec", x1, 2, "('n', 'm')")
+    _core("matvec", x2, 1, "('m',)")
+    if util.shape_of(x1)[-1] != util.shape_of(x2)[-1]:
+        raise ValueError(explain(
+            f"matvec: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
+    with util.fused("matvec"):
+        x, y, dtype, weak = _operands("matvec", x1, x2, None)
+        out = _matmul(x, sh.reshape(util.array(y), (*util.shape_of(y), 1)), None, dtype, weak)
+        return sh.reshape(out, util.shape_of(out)[:-1])
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Vectors (conjugated) times matrices; leading axes broadcast.
+
+    Args:
+      x1: array of shape (..., m).
+      x2: array of shape (..., m, n).
+
+    Returns:
+      An array of shape (..., n).
+
+    Raises:
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.vecmat(jnp.ones(2), jnp.ones((2, 3)))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    x1, x2 = util.check_arrays("vecmat", x1, x2)
+    _core("vecmat", x1, 1, "('n',)")
+    _core("vecmat", x2, 2, "('n', 'm')")
+    if util.shape_of(x1)[-1] != util.shape_of(x2)[-2]:
+        raise ValueError(explain(
+            f"vecmat: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
+    with util.fused("vecmat"):
+        x, y, dtype, weak = _operands("vecmat", x1, x2, None)
+        x = conj(x)
+        row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))
+        out = _matmul(row, y, None, dtype, weak)
+        own = util.shape_of(out)
+        return sh.reshape(out, (*own[:-2], own[-1]))
+
+
+__all__ = ["dot", "inner", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]

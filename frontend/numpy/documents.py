@@ -1,0 +1,61 @@
+"""Docstrings of the ufuncs: one template, filled from the rows of the tables."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_TEMPLATE = """{sentence}
+
+    Args:
+{args}
+    Returns:
+      {returns}
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> {example}
+      {result}
+    """
+
+WEAK = "Array({}, dtype={}, weak_type=True)"
+
+
+def f32(value: str) -> str:
+    """The repr of a weakly typed float32 scalar."""
+    return WEAK.format(value, "float32")
+
+
+def i32(value: str) -> str:
+    """The repr of a weakly typed int32 scalar."""
+    return WEAK.format(value, "int32")
+
+
+def truth(value: str) -> str:
+    """The repr of a bool scalar."""
+    return f"Array({value}, dtype=bool)"
+
+
+def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequence[str],
+             returns: str, example: str, result: str) -> Callable[..., Any]:
+    """Name f and write its docstring."""
+    lines = [f"      {a}: array or scalar.\n" for a in arguments]
+    if len(arguments) > 1:
+        lines[1:] = [f"      {a}: array or scalar; dtypes are promoted, shapes broadcast.\n"
+                     for a in arguments[1:]]
+    f.__name__ = f.__qualname__ = name
+    f.__module__ = "calque.numpy"
+    f.__doc__ = _TEMPLATE.format(sentence=sentence, args="".join(lines), returns=returns,
+                                 example=example, result=result.replace("\n", "\n      "))
+    return f
+
+
+def named(sentence: str, arguments: Sequence[str], returns: str, example: str,
+          result: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator form of document, for functions with a body of their own."""
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        return document(f, f.__name__, sentence, arguments, returns, example, result)
+    return decorate

@@ -1,0 +1,290 @@
+"""Basic indexing `x[...]`: ints, slices with any static step, Ellipsis, None, traced int scalars.
+
+`parse` turns an index into a Plan: per axis of the operand a Run (first, count, step) or a traced
+position, and the shape of the result.  `take` reads, calque.numpy.at writes, both from the Plan.
+Integer and boolean arrays as indices need gather, which is not there yet.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import NonConcreteBooleanIndexError, explain
+from calque.core.trace import Tracer, at_bottom
+from calque.eager import fused
+from calque.lax.index import wrap_negative
+from calque.primitives import elementwise as ew
+from calque.primitives import index as ix
+from calque.primitives import shape as sh
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Positions first, first + step, ... (count of them) along an axis; dropped when an int."""
+
+    first: int
+    count: int
+    step: int = 1
+    dropped: bool = False
+    outside: bool = False  # an int that was out of bounds and clamped to `first`
+
+    @property
+    def low(self) -> int:
+        """The smallest position."""
+        return self.first if self.step > 0 else self.first + self.step * (self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One position, known when the program runs."""
+
+    index: Any
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an index asks for."""
+
+    axes: tuple[Run | Traced, ...]
+    shape: tuple[int, ...]  # of the result
+    kept: tuple[int, ...]  # places in the result of the axes that are not dropped
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """The result's shape with dropped axes at size 1 and without new axes."""
+        return tuple(a.count if isinstance(a, Run) else 1 for a in self.axes)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(self.axes) if isinstance(a, Traced) or a.dropped)
+
+    @property
+    def reversed(self) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(self.axes) if isinstance(a, Run) and a.step < 0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no axis has a stride."""
+        return all(isinstance(a, Traced) or a.step in (1, -1) for a in self.axes)
+
+
+_LATER = "Arrays of integers or booleans as indices are not available yet (they need gather)"
+
+
+def _refuse(item: Any) -> Exception:
+    """The error for an index that is not basic."""
+    if isinstance(item, str):
+        return TypeError(explain(f"JAX does not support string indexing; got idx={item!r}",
+                                 fix="index with integers and slices."))
+    if isinstance(item, (list, tuple)):
+        return TypeError(explain(
+            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+            "`arr[array(seq)]` instead of `arr[seq]`.", fix="convert it with jnp.asarray."))
+    if isinstance(item, (bool, np.bool_)):
+        return NotImplementedError(explain(
+            f"Indexing with the boolean {item} is not available yet.",
+            fix="use x[None] for True, or jnp.where to choose by a condition."))
+    if hasattr(item, "dtype") or isinstance(item, (int, float, complex)):
+        dtype = item.dtype if hasattr(item, "dtype") else np.dtype(type(item))
+        if dtype == dtypes.bool_:
+            if isinstance(item, Tracer) and item.concrete() is None:
+                return NonConcreteBooleanIndexError(explain(
+                    f"Array boolean indices must be concrete; got {aval_of(item).short()}",
+                    fix="use jnp.where(mask, x, 0), whose shape does not depend on the mask."))
+            return NotImplementedError(explain(
+                f"{_LATER}: got a boolean mask.", fix="use jnp.where(mask, x, 0)."))
+        if dtypes.is_integer(dtype):
+            return NotImplementedError(explain(
+                f"{_LATER}: got an index of shape {np.shape(item)}.",
+                fix="index with one integer at a time, or with slices."))
+        return TypeError(explain(
+            f"Indexer must have integer or boolean type, got indexer with type {dtype.name} at "
+            f"value {item}.", fix="convert the index with .astype(int) or int(...)."))
+    return TypeError(explain(
+        f"JAX does not support indexing with an object of type {type(item).__name__}; got "
+        f"idx={item!r}.", fix="index with integers and slices."))
+
+
+def _integer(item: Any) -> Any:
+    """An int when the position is known, the array when it comes later, None for other indices."""
+    if isinstance(item, (bool, np.bool_)):
+        return None
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    if isinstance(item, np.ndarray):
+        return int(item) if not item.ndim and item.dtype.kind in "iu" else None
+    if type(item) is Array or isinstance(item, Tracer):
+        aval = aval_of(item)
+        if aval.shape or not dtypes.is_integer(aval.dtype):
+            return None
+        if type(item) is Array and item._pending is None and item.is_ready():
+            return int(item._numpy())
+        return item
+    if hasattr(item, "__jax_array__"):
+        return _integer(item.__jax_array__())
+    if hasattr(item, "__index__"):
+        return operator.index(item)
+    return None
+
+
+def _bound(value: Any, whole: Any, position: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, Tracer) and value.concrete() is None:
+        raise IndexError(explain(
+            f"Slice entries must be static integers. Got {whole} at position {position}",
+            fix="use lax.dynamic_slice with a static size, or mark the bound as static."))
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(explain(
+            f"'{type(value).__name__}' object cannot be interpreted as an integer: Slice entries "
+            f"must be static integers. Got {whole} at position {position}",
+            fix="convert the bound with int(...).")) from None
+
+
+def parse(index: Any, shape: Sequence[int]) -> Plan:
+    """The Plan of an index into an array of a shape; TypeError, IndexError for what is none."""
+    items = index if isinstance(index, tuple) else (index,)
+    if isinstance(index, list):
+        raise _refuse(index)
+    ellipses = sum(item is Ellipsis for item in items)
+    if ellipses > 1:
+        raise IndexError(explain("an index can only have a single ellipsis ('...')"))
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    basic = [item for item in items if item is not None and item is not Ellipsis]
+    for item in basic:
+        if not isinstance(item, slice) and _integer(item) is None:
+            raise _refuse(item)
+    if used > len(shape):
+        raise IndexError(explain(
+            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"))
+    fill = [slice(None)] * (len(shape) - used)
+    if not ellipses:
+        items = (*items, Ellipsis)
+    axes: list[Run | Traced] = []
+    result: list[int] = []
+    kept: list[int] = []
+    for position, item in enumerate(items):
+        if item is None:
+            result.append(1)
+            continue
+        for part in fill if item is Ellipsis else [item]:
+            made = _axis(part, shape[len(axes)], len(axes), position)
+            axes.append(made)
+            if isinstance(made, Run) and not made.dropped:
+                kept.append(len(result))
+                result.append(made.count)
+    return Plan(tuple(axes), tuple(result), tuple(kept))
+
+
+def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
+    if isinstance(item, slice):
+        bounds = [_bound(b, item, position) for b in (item.start, item.stop, item.step)]
+        if bounds[2] == 0:
+            raise ValueError(explain("slice step cannot be zero"))
+        first, stop, step = slice(*bounds).indices(size)
+        return Run(first, len(range(first, stop, step)), step)
+    if not size:
+        raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0"))
+    i = _integer(item)
+    if not isinstance(i, int):
+        return Traced(i, size)
+    wrapped = i + size if i < 0 else i
+    clamped = min(max(wrapped, 0), size - 1)
+    return Run(clamped, 1, 1, True, clamped != wrapped)
+
+
+# ---- reading
+def take(x: Any, index: Any) -> Any:
+    """x[index]."""
+    return read(x, parse(index, aval_of(x).shape))
+
+
+def read(x: Any, plan: Plan) -> Any:
+    """The elements that a Plan asks for."""
+    axes = plan.axes
+    if any(isinstance(a, Traced) for a in axes):
+        with fused("getitem"):
+            return shaped(_read_window(x, plan), plan)
+    if at_bottom() and len(axes) and plan.whole and not plan.reversed and 0 not in plan.window:
+        return shaped(_eager_window(x, plan), plan)
+    steps = (len(plan.reversed) > 0) + (plan.window != aval_of(x).shape)
+    if steps > 1:
+        with fused("getitem"):
+            return shaped(_read_window(x, plan), plan)
+    return shaped(_read_window(x, plan), plan)
+
+
+def _eager_window(x: Any, plan: Plan) -> Any:
+    """Positions are arguments of the program, so that x[0], x[1], ... share one."""
+    if plan.window == aval_of(x).shape:
+        return x
+    starts = [np.int32(a.low) if isinstance(a, Run) else a for a in plan.axes]
+    if max(aval_of(x).shape) >= 2**31:
+        starts = [np.int64(a.low) for a in plan.axes if isinstance(a, Run)]
+    return ix.dynamic_slice(x, starts, plan.window)
+
+
+def _read_window(x: Any, plan: Plan) -> Any:
+    """The window in the order of the index: traced axes first, then static slices, then flips."""
+    x = _cut_traced(x, plan)
+    starts, limits, steps = [], [], []
+    for a, n in zip(plan.axes, aval_of(x).shape):
+        if isinstance(a, Traced):
+            a = Run(0, 1)
+        starts.append(a.low if a.count else 0)
+        limits.append(a.low + abs(a.step) * (a.count - 1) + 1 if a.count else 0)
+        steps.append(abs(a.step) if a.count > 1 else 1)
+    if starts != [0] * len(starts) or tuple(limits) != aval_of(x).shape or set(steps) - {1}:
+        x = sh.slice_(x, starts, limits, steps if set(steps) - {1} else None)
+    return sh.rev(x, plan.reversed) if plan.reversed else x
+
+
+def _cut_traced(x: Any, plan: Plan) -> Any:
+    """x with its traced axes cut to the one position."""
+    if not any(isinstance(a, Traced) for a in plan.axes):
+        return x
+    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, aval_of(x).shape)]
+    return ix.dynamic_slice(x, traced_starts(plan), sizes)
+
+
+def traced_starts(plan: Plan) -> list[Any]:
+    """Start indices: the traced positions, counted from the front; 0 elsewhere."""
+    starts = []
+    for a in plan.axes:
+        if isinstance(a, Traced):
+            unsigned = aval_of(a.index).dtype.kind == "u"
+            starts.append(a.index if unsigned else wrap_negative(strong(a.index), a.size))
+        else:
+            starts.append(None)
+    kind = next(aval_of(s).dtype for s in starts if s is not None)
+    return [kind.type(0) if s is None else s for s in starts]
+
+
+def strong(index: Any) -> Any:
+    """An index of at least int32, not weakly typed."""
+    aval = aval_of(index)
+    wide = np.dtype("int32") if aval.dtype.itemsize < 4 else aval.dtype
+    return ew.convert(index, wide)
+
+
+def shaped(window: Any, plan: Plan) -> Any:
+    """A window without its dropped axes and with the new ones."""
+    if plan.dropped:
+        window = sh.squeeze(window, plan.dropped)
+    if aval_of(window).shape == plan.shape and len(plan.kept) == len(plan.shape):
+        return window
+    return sh.broadcast_in_dim_p.bind(window, shape=plan.shape, broadcast_dimensions=plan.kept,
+                                      sharding=None)
+
+
+__all__ = ["Plan", "Run", "Traced", "parse", "read", "take"]

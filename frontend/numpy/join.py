@@ -1,0 +1,602 @@
+"""Joining, cutting and repeating: stack, concatenate, split, tile, repeat, append, diff, astype."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.core.trace import Tracer
+from calque.lax.operands import as_size, as_sizes, canonical_axis
+from calque.lax.shape import unchanged
+from calque.numpy import util
+from calque.numpy.creation import array as make_array
+from calque.numpy.creation import on_device
+from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+def _parts(name: str, arrays: Any, none: str) -> list[Any]:
+    """The arrays to join; one array stands for its rows."""
+    if hasattr(arrays, "aval") or isinstance(arrays, np.ndarray):
+        if not len(util.shape_of(arrays)):
+            raise ValueError(explain("Zero-dimensional arrays cannot be concatenated."))
+        return list(unstack(arrays))
+    values = list(util.check_arrays(name, *arrays))
+    if not values:
+        raise ValueError(explain(f"Need at least one array to {none}."))
+    return values
+
+
+def _join(name: str, values: Sequence[Any], axis: int, dtype: Any = None) -> Any:
+    """Promoted values joined along an axis; equal ranks are required."""
+    found, weak = util.joined(values)
+    if dtype is not None:
+        found, weak = util.user_dtype(name, dtype), False
+    values = [util.cast(v, found, weak) for v in values]
+    if len(values) == 1:
+        return util.array(values[0])
+    return sh.concatenate(values, axis)
+
+
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+    """Arrays joined along an axis.
+
+    Args:
+      arrays: a sequence of arrays, or one array (its rows).
+      axis: the axis; None joins the flattened arrays.
+      dtype: the dtype; the promoted one by default.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+      ValueError: there are none, or they have no axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.concatenate([jnp.arange(2), jnp.array([7])])
+      Array([0, 1, 7], dtype=int32)
+    """
+    with util.fused("concatenate"):
+        values = _parts("concatenate", arrays, "concatenate")
+        if axis is None:
+            return _join("concatenate", [ravel(v) for v in values], 0, dtype)
+        if not util.shape_of(values[0]):
+            raise ValueError(explain("Zero-dimensional arrays cannot be concatenated.",
+                                     fix="use jnp.stack, or jnp.array of the scalars."))
+        axis = canonical_axis(axis, len(util.shape_of(values[0])))
+        return _join("concatenate", values, axis, dtype)
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """Arrays joined along an axis (array API name of concatenate).
+
+    Args:
+      arrays: a sequence of arrays.
+      axis: the axis; None joins the flattened arrays.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.concat([jnp.arange(2), jnp.array([7])])
+      Array([0, 1, 7], dtype=int32)
+    """
+    return concatenate(arrays, axis)
+
+
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+    """Arrays of one shape joined along a new axis.
+
+    Args:
+      arrays: a sequence of arrays, or one array (its rows).
+      axis: where the new axis stands.
+      out: not supported.
+      dtype: the dtype; the promoted one by default.
+
+    Returns:
+      An array with one more axis.
+
+    Raises:
+      TypeError: an element is no array.
+      ValueError: there are none, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.stack([jnp.arange(2), jnp.arange(2)], axis=1)
+      Array([[0, 0],
+             [1, 1]], dtype=int32)
+    """
+    util.refuse_out("stack", out)
+    with util.fused("stack"):
+        values = _parts("stack", arrays, "stack")
+        shapes = [util.shape_of(v) for v in values]
+        if any(s != shapes[0] for s in shapes):
+            what = ("different numbers of dimensions" if len({len(s) for s in shapes}) > 1
+                    else "different shapes")
+            raise ValueError(explain(
+                f"Cannot stack arrays with {what}: got {', '.join(map(str, shapes))}."))
+        axis = canonical_axis(axis, len(shapes[0]) + 1)
+        full = (*shapes[0][:axis], 1, *shapes[0][axis:])
+        kept = tuple(i for i in range(len(full)) if i != axis)
+        return _join("stack", [sh.broadcast_in_dim_p.bind(
+            v, shape=full, broadcast_dimensions=kept, sharding=None) for v in values], axis, dtype)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis, each without that axis.
+
+    Args:
+      x: array with at least one axis.
+      axis: the axis.
+
+    Returns:
+      A tuple of arrays.
+
+    Raises:
+      ValueError: x is a scalar, or the axis out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.unstack(jnp.arange(2))
+      (Array(0, dtype=int32), Array(1, dtype=int32))
+    """
+    (x,) = util.check_arrays("unstack", x)
+    rank = len(util.shape_of(x))
+    if not rank:
+        raise ValueError(explain("Unstack requires arrays with rank > 0, however a scalar array "
+                                 "was passed."))
+    axis = canonical_axis(axis, rank)
+    if isinstance(x, np.ndarray):
+        x = unchanged(x)
+    with util.fused("unstack"):
+        return tuple(sh.squeeze(sh.slice_in_dim(x, i, i + 1, axis), (axis,))
+                     for i in range(util.shape_of(x)[axis]))
+
+
+def _stacked(name: str, tup: Any, raised: Any, axis: int, dtype: Any) -> Any:
+    with util.fused(name):
+        values = _parts(name, tup, "concatenate")
+        return _join(name, [raised(v) for v in values], axis, dtype)
+
+
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along the first axis; vectors become rows.
+
+    Args:
+      tup: a sequence of arrays.
+      dtype: the dtype; the promoted one by default.
+
+    Returns:
+      An array with at least two axes.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.vstack([jnp.arange(2), jnp.arange(2)])
+      Array([[0, 1],
+             [0, 1]], dtype=int32)
+    """
+    return _stacked("vstack", tup, atleast_2d, 0, dtype)
+
+
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along the second axis; vectors along their only one.
+
+    Args:
+      tup: a sequence of arrays.
+      dtype: the dtype; the promoted one by default.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.hstack([jnp.arange(2), 7])
+      Array([0, 1, 7], dtype=int32)
+    """
+    with util.fused("hstack"):
+        values = [atleast_1d(v) for v in _parts("hstack", tup, "concatenate")]
+        return _join("hstack", values, 0 if len(util.shape_of(values[0])) == 1 else 1, dtype)
+
+
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along the third axis.
+
+    Args:
+      tup: a sequence of arrays.
+      dtype: the dtype; the promoted one by default.
+
+    Returns:
+      An array with at least three axes.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.dstack([jnp.arange(2), jnp.arange(2)]).shape
+      (1, 2, 2)
+    """
+    return _stacked("dstack", tup, atleast_3d, 2, dtype)
+
+
+def column_stack(tup: Any) -> Any:
+    """Arrays joined along the second axis; vectors become columns.
+
+    Args:
+      tup: a sequence of vectors and matrices.
+
+    Returns:
+      A matrix.
+
+    Raises:
+      TypeError: an element is no array, or shapes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.column_stack([jnp.arange(2), jnp.arange(2)])
+      Array([[0, 0],
+             [1, 1]], dtype=int32)
+    """
+    def column(v: Any) -> Any:
+        own = util.shape_of(v)
+        return v if len(own) > 1 else reshape(v, (own[0] if own else 1, 1))
+
+    return _stacked("column_stack", tup, column, 1, None)
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """arr with values behind it.
+
+    Args:
+      arr: array.
+      values: array.
+      axis: the axis to join; None joins the flattened arrays.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.append(jnp.arange(2), 7)
+      Array([0, 1, 7], dtype=int32)
+    """
+    return concatenate([*util.check_arrays("append", arr, values)], axis)
+
+
+# ---- splitting
+def _borders(name: str, n: int, sections: Any, equal: bool) -> list[int]:
+    """Where the parts end."""
+    if isinstance(sections, (list, tuple, np.ndarray)) or (
+            hasattr(sections, "ndim") and sections.ndim):
+        inner = [as_size(name, i) for i in (
+            sections._numpy() if hasattr(sections, "_numpy") else sections)]
+        ends = [*[_clamped(i, n) for i in inner], n]
+        if any(e < s for s, e in zip([0, *ends], ends)) or any(i > n for i in inner):
+            sizes = np.diff([0, *inner, n]).tolist()
+            raise ValueError(explain(f"Sizes passed to split must be nonnegative, got {sizes}",
+                                     fix="give increasing positions within the axis."))
+        return ends
+    count = as_size(name, sections)
+    if count == 0:
+        raise ZeroDivisionError(explain(f"{name}: cannot divide into 0 sections."))
+    part, rest = divmod(n, count)
+    if equal and rest:
+        raise ValueError(explain(
+            f"array split does not result in an equal division: rest is {rest}",
+            fix="use jnp.array_split, which makes parts of unequal sizes."))
+    sizes = [part + 1] * rest + [part] * (count - rest)
+    return np.cumsum(sizes).tolist()  # type: ignore[no-any-return]
+
+
+def _clamped(i: int, n: int) -> int:
+    return i + n if i < 0 else i
+
+
+def _split(name: str, ary: Any, sections: Any, axis: int, equal: bool) -> list[Any]:
+    (x,) = util.check_arrays(name, ary)
+    own = util.shape_of(x)
+    axis = canonical_axis(axis, len(own))
+    ends = _borders(name, own[axis], sections, equal)
+    with util.fused(name):
+        return [sh.slice_in_dim(x, s, e, axis) for s, e in zip([0, *ends], ends)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts along an axis: a number of equal ones, or those between positions.
+
+    Args:
+      ary: array.
+      indices_or_sections: the number of parts, or the positions between them (static).
+      axis: the axis.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the axis does not divide into equal parts.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.split(jnp.arange(3), [1])
+      [Array([0], dtype=int32), Array([1, 2], dtype=int32)]
+    """
+    return _split("split", ary, indices_or_sections, axis, True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """As split, with parts of unequal sizes where the axis does not divide.
+
+    Args:
+      ary: array.
+      indices_or_sections: the number of parts, or the positions between them (static).
+      axis: the axis.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: positions do not increase.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.array_split(jnp.arange(3), 2)
+      [Array([0, 1], dtype=int32), Array([2], dtype=int32)]
+    """
+    return _split("array_split", ary, indices_or_sections, axis, False)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """split along the first axis.
+
+    Args:
+      ary: array.
+      indices_or_sections: as in split.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the axis does not divide into equal parts.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> [x.shape for x in jnp.vsplit(jnp.zeros((2, 3)), 2)]
+      [(1, 3), (1, 3)]
+    """
+    return _split("vsplit", ary, indices_or_sections, 0, True)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """split along the second axis (the first of a vector).
+
+    Args:
+      ary: array.
+      indices_or_sections: as in split.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the axis does not divide into equal parts.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> [x.shape for x in jnp.hsplit(jnp.zeros((2, 4)), 2)]
+      [(2, 2), (2, 2)]
+    """
+    rank = len(util.shape_of(util.one_array("hsplit", ary)))
+    return _split("hsplit", ary, indices_or_sections, 0 if rank == 1 else 1, True)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """split along the third axis.
+
+    Args:
+      ary: array.
+      indices_or_sections: as in split.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the axis does not divide into equal parts.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> [x.shape for x in jnp.dsplit(jnp.zeros((2, 3, 4)), 2)]
+      [(2, 3, 2), (2, 3, 2)]
+    """
+    return _split("dsplit", ary, indices_or_sections, 2, True)
+
+
+# ---- repeating
+def tile(A: Any, reps: Any) -> Any:
+    """An array repeated as a whole along axes.
+
+    Args:
+      A: array or scalar.
+      reps: one count for each axis, aligned at the last (static).
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: reps are no ints.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.tile(jnp.arange(2), 2)
+      Array([0, 1, 0, 1], dtype=int32)
+    """
+    (x,) = util.check_arrays("tile", A)
+    counts = as_sizes("tile", reps)
+    if any(c < 0 for c in counts):
+        raise ValueError(explain(f"tile: reps must be nonnegative, got {counts}."))
+    own = util.shape_of(x)
+    rank = max(len(own), len(counts))
+    counts = (1,) * (rank - len(counts)) + counts
+    sizes = (1,) * (rank - len(own)) + own
+    result = tuple(c * n for c, n in zip(counts, sizes))
+    if result == own:
+        return util.array(x)
+    spread = tuple(v for pair in zip(counts, sizes) for v in pair)
+    places = tuple(2 * i + 1 for i in range(rank - len(own), rank))
+    with util.fused("tile"):
+        return sh.reshape(sh.broadcast_in_dim(x, spread, places), result)
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None, *,
+           total_repeat_length: int | None = None, out_sharding: Any = None) -> Any:
+    """Each element repeated along an axis.
+
+    Args:
+      a: array or scalar.
+      repeats: the count, an int (static).
+      axis: the axis; None repeats the elements of the flattened array.
+      total_repeat_length: not supported.
+
+    Returns:
+      An array.
+
+    Raises:
+      NotImplementedError: repeats is an array with more than one element.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.repeat(jnp.arange(2), 2)
+      Array([0, 0, 1, 1], dtype=int32)
+    """
+    util.check_arrays("repeat", repeats, start=1)
+    (x,) = util.check_arrays("repeat", a)
+    if isinstance(repeats, Tracer) or np.size(repeats) != 1 or total_repeat_length is not None:
+        if isinstance(repeats, Tracer) and total_repeat_length is None:
+            as_size("repeat", repeats)
+        raise NotImplementedError(explain(
+            "repeat: counts that differ from element to element are not available yet.",
+            fix="pass one Python int as repeats."))
+    count = as_size("repeat", np.asarray(repeats).reshape(())[()])
+    with util.fused("repeat"):
+        if axis is None:
+            x, axis = ravel(x), 0
+        own = util.shape_of(x)
+        axis = canonical_axis(axis, len(own))
+        if count < 0:
+            raise TypeError(explain(f"repeat: repeats must be nonnegative, got {count}."))
+        wide = (*own[:axis + 1], count, *own[axis + 1:])
+        places = tuple(i for i in range(len(wide)) if i != axis + 1)
+        result = (*own[:axis], own[axis] * count, *own[axis + 1:])
+        return sh.reshape(sh.broadcast_in_dim(x, wide, places), result)
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis.
+
+    Args:
+      a: array.
+      n: how often to take them.
+      axis: the axis.
+      prepend: values put in front of a first.
+      append: values put behind a first.
+
+    Returns:
+      An array whose axis is n shorter.
+
+    Raises:
+      ValueError: n is negative, or a is a scalar.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.diff(jnp.array([1, 4, 9]))
+      Array([3, 5], dtype=int32)
+    """
+    (x,) = util.check_arrays("diff", a)
+    if n == 0:
+        return util.array(x)
+    if n < 0:
+        raise ValueError(explain(f"order must be non-negative but got {n}"))
+    own = util.shape_of(x)
+    if not own:
+        raise ValueError(explain("diff requires input that is at least one dimensional; got a "
+                                 "scalar"))
+    axis = canonical_axis(axis, len(own))
+    with util.fused("diff"):
+        edge = (*own[:axis], 1, *own[axis + 1:])
+        parts = []
+        for part in (prepend, x, append):
+            if part is None:
+                continue
+            (part,) = util.check_arrays("diff", part)
+            parts.append(part if util.shape_of(part) else util.spread(part, edge))
+        x = _join("diff", parts, axis)
+        for _ in range(int(n)):
+            size = util.shape_of(x)[axis]
+            last = sh.slice_in_dim(x, min(1, size), size, axis)
+            first = sh.slice_in_dim(x, 0, max(size - 1, 0), axis)
+            prim = ew.ne_p if util.dtype_of(x) == dtypes.bool_ else ew.sub_p
+            x = prim.bind(last, first)
+        return x
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """An array in another dtype; floats become integers by truncation.
+
+    Args:
+      x: array or scalar.
+      dtype: the dtype; None for float32 (float64 with x64).
+      copy: always return a new array.
+      device: where to put it.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: x is no array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.astype(jnp.array([1.5]), "int32")
+      Array([1], dtype=int32)
+    """
+    (x,) = util.check_arrays("astype", x)
+    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("astype", dtype)
+    own = util.dtype_of(x)
+    if own.kind == "c" and not (dtypes.is_key(wanted) or wanted.kind == "c"):
+        warnings.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
+                      "first use jnp.real or jnp.imag to take the real/imaginary component of "
+                      "your input.", DeprecationWarning, stacklevel=2)
+    with on_device("astype", device):
+        if own == wanted and not util.weak_of(x) and not copy:
+            return util.array(x)
+        if own == wanted and copy:
+            return make_array(x, dtype=wanted)
+        with util.fused("astype"):
+            if own.kind == "c" and not dtypes.is_key(wanted) and wanted.kind != "c" and (
+                    wanted == dtypes.bool_):
+                return ew.ne_p.bind(x, ew.const(x, 0))
+            return util.array(util.cast(x, wanted))
+
+
+__all__ = [
+    "append", "array_split", "astype", "column_stack", "concat", "concatenate", "diff", "dsplit",
+    "dstack", "hsplit", "hstack", "repeat", "split", "stack", "tile", "unstack", "vsplit",
+    "vstack"]

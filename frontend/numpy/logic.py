@@ -1,0 +1,204 @@
+"""Logical functions and choices: logical_and ..., where, select, isclose, allclose, array_equal."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.numpy import special, util
+from calque.numpy.arithmetic import choose, constant
+from calque.numpy.documents import document, named, truth
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+
+
+def as_truth(x: Any) -> Any:
+    """x as bool: whether it differs from 0."""
+    if util.dtype_of(x) == dtypes.bool_:
+        return x
+    if not hasattr(x, "aval") and not np.ndim(x):
+        return np.bool_(x != 0)
+    return ew.ne_p.bind(x, constant(x, 0))
+
+
+def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable[..., Any]:
+    def f(x: Any, y: Any, /, out: None = None, where: None = None) -> Any:
+        special._no_keywords(name, out, where)
+        x, y = util.check_arrays(name, x, y)
+        if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
+            return util.apply(name, prim, (x, y), dtypes.bool_, False)
+        with util.fused(name):
+            return util.apply(name, prim, (as_truth(x), as_truth(y)), dtypes.bool_, False)
+
+    return document(f, name, sentence, ["x", "y"], "A bool array of the broadcast shape.",
+                    f"jnp.{name}(1, 0)", truth(result))
+
+
+logical_and = _logical("logical_and", ew.and_p, "Whether x and y differ from 0.", "False")
+logical_or = _logical("logical_or", ew.or_p, "Whether x or y differs from 0.", "True")
+logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one of x and y differs from 0.",
+                       "True")
+
+
+@named("Whether x is 0.", ["x"], "A bool array of x's shape.", "jnp.logical_not(0)",
+       truth("True"))
+def logical_not(x: Any, /) -> Any:
+    x = util.one_array("logical_not", x)
+    if util.dtype_of(x) == dtypes.bool_:
+        return ew.not_p.bind(x)
+    return ew.eq_p.bind(x, constant(x, 0))
+
+
+# ---- choosing
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
+          fill_value: Any = None) -> Any:
+    """x where condition holds, y elsewhere.
+
+    Args:
+      condition: array; values other than 0 hold.
+      x: array or scalar.
+      y: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape and the promoted dtype.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: x or y is missing.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.where(jnp.array([True, False]), 1.0, 2.0)
+      Array([1., 2.], dtype=float32, weak_type=True)
+    """
+    if x is None and y is None:
+        raise NotImplementedError(explain(
+            "where(condition) with one argument (the positions of nonzero values) is not "
+            "available yet.", fix="pass the values to choose from: where(condition, x, y)."))
+    condition, x, y = util.check_arrays("where", condition, x, y)
+    if size is not None or fill_value is not None:
+        raise ValueError(explain("size and fill_value arguments cannot be used in three-term "
+                                 "where function."))
+    dtype, weak = util.joined((x, y))
+    shape = util.common_shape("where", [util.shape_of(v) for v in (condition, x, y)])
+    if (util.dtype_of(condition) == dtypes.bool_ and util.shape_of(condition) in ((), shape)
+            and all(util.is_cast_free(v, dtype, weak) and util.shape_of(v) == shape
+                    for v in (x, y))):
+        return ew.select_n_p.bind(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
+    with util.fused("where"):
+        mask = as_truth(condition)
+        x, y = (util.spread(util.cast(v, dtype, weak), shape) for v in (x, y))
+        return ew.select_n_p.bind(util.spread_nonscalar(mask, shape), y, x)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """The choice of the first condition that holds, elementwise.
+
+    Args:
+      condlist: bool arrays.
+      choicelist: as many arrays; dtypes are promoted, shapes broadcast.
+      default: what is chosen where no condition holds.
+
+    Returns:
+      An array of the broadcast shape and the promoted dtype.
+
+    Raises:
+      ValueError: the lists differ in length, or are empty.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(3)
+      >>> jnp.select([x < 1, x < 2], [x, -x], 7)
+      Array([ 0, -1,  7], dtype=int32)
+    """
+    if len(condlist) != len(choicelist):
+        raise ValueError(explain(
+            f"condlist must have length equal to choicelist ({len(condlist)} vs "
+            f"{len(choicelist)})"))
+    if not condlist:
+        raise ValueError(explain("condlist must be non-empty"))
+    conditions = util.check_arrays("select", *condlist)
+    with util.fused("select"):
+        *choices, result = util.promote("select", *choicelist, default)
+        for condition, choice in zip(reversed(conditions), reversed(choices)):
+            result = choose(as_truth(condition), choice, result)
+        return result
+
+
+# ---- closeness and equality
+@named("Whether |a - b| <= atol + rtol * |b|, elementwise.", ["a", "b"],
+       "A bool array of the broadcast shape.", "jnp.isclose(1.0, 1.0 + 1e-7)", truth("True"))
+@util.fused_function
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
+            equal_nan: bool = False) -> Any:
+    x, y = util.promote("isclose", a, b)
+    dtype = util.dtype_of(x)
+    if dtype == dtypes.bool_:
+        x, y = util.promote_numeric("isclose", x, y)
+        dtype = util.dtype_of(x)
+    if dtypes.is_integer(dtype):
+        dtype = dtypes.default_dtype(float)
+        x, y = util.cast(x, dtype), util.cast(y, dtype)
+    x, y = util.broadcast_all("isclose", util.array(x), util.array(y))
+    real = dtypes.real_dtype(dtype)
+    rtol, atol = (util.cast(v, real) for v in util.check_arrays("isclose", rtol, atol))
+    bound = ew.add_p.bind(*_fit(atol, ew.mul_p.bind(*_fit(rtol, ew.abs_p.bind(y)))))
+    near = ew.le_p.bind(*_fit(ew.abs_p.bind(ew.sub_p.bind(x, y)), bound))
+    out = ew.or_p.bind(ew.eq_p.bind(x, y), ew.and_p.bind(special.isfinite(y), near))
+    if equal_nan:
+        both = ew.and_p.bind(ew.ne_p.bind(x, x), ew.ne_p.bind(y, y))
+        out = ew.or_p.bind(out, both)
+    return out
+
+
+def _fit(x: Any, y: Any) -> tuple[Any, Any]:
+    shape = util.common_shape("isclose", [util.shape_of(x), util.shape_of(y)])
+    return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
+
+
+def _every(x: Any) -> Any:
+    axes = tuple(range(len(util.shape_of(x))))
+    return rd.reduce_and_p.bind(x, axes=axes) if axes else x
+
+
+@named("Whether all elements of a and b are close (see isclose).", ["a", "b"], "A bool scalar.",
+       "jnp.allclose(1.0, 1.0 + 1e-7)", truth("True"))
+@util.fused_function
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
+             equal_nan: bool = False) -> Any:
+    return _every(isclose(*util.check_arrays("allclose", a, b), rtol=rtol, atol=atol,
+                          equal_nan=equal_nan))
+
+
+@named("Whether a1 and a2 have equal shapes and elements.", ["a1", "a2"], "A bool scalar.",
+       "jnp.array_equal(1, 1)", truth("True"))
+@util.fused_function
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    x, y = util.check_arrays("array_equal", a1, a2)
+    if util.shape_of(x) != util.shape_of(y):
+        return util.array(np.False_)
+    x, y = util.promote("array_equal", x, y)
+    same = ew.eq_p.bind(x, y)
+    if equal_nan and dtypes.is_inexact(util.dtype_of(x)):
+        same = ew.or_p.bind(same, ew.and_p.bind(ew.ne_p.bind(x, x), ew.ne_p.bind(y, y)))
+    return _every(same)
+
+
+@named("Whether a1 and a2 are equal after broadcasting.", ["a1", "a2"], "A bool scalar.",
+       "jnp.array_equiv(1, 1)", truth("True"))
+@util.fused_function
+def array_equiv(a1: Any, a2: Any) -> Any:
+    x, y = util.promote("array_equiv", a1, a2)
+    try:
+        x, y = util.broadcast_all("array_equiv", x, y)
+    except TypeError:
+        return util.array(np.False_)
+    return _every(ew.eq_p.bind(x, y))
+
+
+__all__ = ["allclose", "array_equal", "array_equiv", "isclose", "logical_and", "logical_not",
+           "logical_or", "logical_xor", "select", "where"]

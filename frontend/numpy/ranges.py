@@ -1,0 +1,395 @@
+"""Ranges of numbers: arange, linspace, logspace, geomspace, meshgrid, indices.
+
+Eagerly, with concrete arguments, arange and linspace are computed on the host with the operations
+(and so the roundings) that are recorded under a transformation.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array, from_numpy
+from calque.core import dtypes
+from calque.core.errors import ConcretizationTypeError, explain
+from calque.core.trace import Tracer, at_bottom, concretization_error
+from calque.eager import fused
+from calque.lax.operands import as_size, as_sizes, canonical_axis
+from calque.numpy import util
+from calque.numpy.creation import on_device
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+def _concrete(name: str, x: Any) -> Any:
+    """A scalar bound of arange as a NumPy scalar with JAX's dtype and weakness kept by the caller."""
+    if isinstance(x, Tracer):
+        known = x.concrete()
+        if known is None:
+            raise concretization_error(
+                x, f"It arose in the jnp.arange argument '{name}': a traced value {x.aval} was "
+                "used where a concrete one is needed.",
+                "mark the argument that it comes from as static.", ConcretizationTypeError)
+        x = known
+    if not util.is_arraylike(x):
+        raise TypeError(explain(f"arange: {name} must be real number, not {type(x).__name__}"))
+    if np.ndim(x) if not hasattr(x, "aval") else x.ndim:
+        raise ValueError(explain(f"jax.numpy.arange: arguments must be scalars; got {name}={x}"))
+    value = x._numpy()[()] if type(x) is Array else x
+    if np.iscomplexobj(value):
+        raise ValueError(explain(
+            "arange: complex start, stop and step are not supported.",
+            fix="build the real and imaginary parts apart."))
+    return value
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
+           device: Any = None, out_sharding: Any = None) -> Any:
+    """Evenly spaced values in the half-open interval [start, stop).
+
+    Args:
+      start: the first value; with one argument the end, and 0 is the first value.
+      stop: the end, not included.
+      step: the distance of neighbours, 1 by default.
+      dtype: the dtype; that of the arguments by default.
+      device: where to put it.
+
+    Returns:
+      An Array of ceil((stop - start) / step) elements.
+
+    Raises:
+      TypeError: an argument is no number.
+      ConcretizationTypeError: an argument is traced (the length must be known).
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arange(1, 7, 2)
+      Array([1, 3, 5], dtype=int32)
+    """
+    wanted = None if dtype is None else util.user_dtype("arange", dtype)
+    if stop is None and step is None:
+        start, stop = 0, _concrete("stop", start)
+        given = [stop]
+    else:
+        start = _concrete("start", start)
+        given = [start]
+        if stop is None:
+            start, stop = 0, start
+        else:
+            stop = _concrete("stop", stop)
+            given.append(stop)
+        if step is not None:
+            step = _concrete("step", step)
+            given.append(step)
+    found = dtypes.result_type(*given) if wanted is None else wanted
+    if found == dtypes.bool_:
+        raise TypeError(explain("iota does not accept dtype bool. Accepted dtypes are subtypes of "
+                                "integer, floating, complexfloating."))
+    with on_device("arange", device, out_sharding):
+        return _arange(start, stop, 1 if step is None else step, found)
+
+
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    if step == 0:
+        raise ZeroDivisionError(explain("arange: division by zero: step is 0."))
+    span = (np.float64(stop) - np.float64(start)) if any(
+        isinstance(v, (float, np.floating)) for v in (start, stop)) else int(stop) - int(start)
+    size = max(0, math.ceil(span / step)) if not isinstance(span, int) or not isinstance(
+        step, (int, np.integer)) else max(0, -(-span // int(step)))
+    first, distance = (np.asarray(v).astype(dtype)[()] for v in (start, step))
+    plain = start == 0 and step == 1
+    if at_bottom():
+        line = np.arange(size).astype(dtype)
+        if not plain:
+            with np.errstate(all="ignore"):
+                line = line if step == 1 else line * distance
+                line = line if start == 0 else first + line
+        return from_numpy(line.astype(dtype, copy=False))
+    line = sh.iota(dtype, (size,))
+    if step != 1:
+        line = ew.mul_p.bind(line, distance)
+    return line if start == 0 else ew.add_p.bind(first, line)
+
+
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
+    """num evenly spaced values from start to stop.
+
+    Args:
+      start: the first value, or an array of them.
+      stop: the last value (not included without endpoint), or an array of them.
+      num: the number of values (static).
+      endpoint: whether stop is the last value.
+      retstep: also return the distance of neighbours.
+      dtype: the dtype; the float dtype of start and stop by default. Integers are rounded down.
+      axis: where the axis of values stands, when start or stop is an array.
+      device: where to put it.
+
+    Returns:
+      An Array of num values along axis; with retstep a pair of it and the step.
+
+    Raises:
+      ValueError: num is negative.
+      TypeError: num is no int.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linspace(0, 1, 5)
+      Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    count = _count("linspace", num)
+    start, stop = util.check_arrays("linspace", start, stop)
+    wanted = dtypes.result_type(start, stop) if dtype is None else util.user_dtype(
+        "linspace", dtype)
+    if dtype is None:
+        wanted = dtypes.to_inexact(wanted)
+    working = dtypes.to_inexact(dtypes.result_type(
+        start, stop, *([wanted] if dtypes.is_inexact(wanted) else [])))
+    with on_device("linspace", device):
+        if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
+            values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
+        else:
+            with fused("linspace"):
+                values, step = _linspace(start, stop, count, endpoint, working, wanted, axis)
+    return (values, step) if retstep else values
+
+
+def _count(name: str, num: Any) -> int:
+    if isinstance(num, Tracer):
+        _ = as_size(name, num)
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(explain(f"Number of samples, {num}, must be non-negative."))
+    return count
+
+
+def _linspace_host(start: Any, stop: Any, count: int, endpoint: bool, working: Any,
+                   wanted: Any) -> tuple[Any, Any]:
+    """As _linspace, by NumPy, for scalars."""
+    with np.errstate(all="ignore"):
+        first, last = (np.asarray(util.host_scalar(v, working, False)) for v in (start, stop))
+        parts = count - 1 if endpoint else count
+        step = (last - first) / working.type(parts) if parts > 0 else working.type(np.nan)
+        if count == 0:
+            line = np.zeros(0, working)
+        elif count == 1:
+            line = first.reshape(1)
+        else:
+            real = dtypes.real_dtype(working)
+            ratio = np.arange(parts).astype(real) / real.type(parts)
+            line = first * (real.type(1) - ratio) + last * ratio
+            if endpoint:
+                line = np.concatenate([line, last.reshape(1)])
+        line = np.asarray(line, working)
+        if dtypes.is_integer(wanted) and not dtypes.is_integer(working):
+            line = np.floor(line)
+        return from_numpy(line.astype(wanted)), from_numpy(np.asarray(step, working))
+
+
+def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, wanted: Any,
+              axis: int) -> tuple[Any, Any]:
+    first, last = (util.cast(v, working) for v in (start, stop))
+    shape = util.common_shape("linspace", [util.shape_of(first), util.shape_of(last)])
+    first, last = util.spread(first, shape), util.spread(last, shape)
+    real = dtypes.real_dtype(working)
+    parts = count - 1 if endpoint else count
+    ones = (1,) * len(shape)
+
+    def raised(x: Any) -> Any:
+        return sh.reshape(x, (1, *shape))
+
+    if parts > 0:
+        step = ew.div_p.bind(ew.sub_p.bind(last, first), working.type(parts))
+    else:
+        step = util.spread(np.asarray(np.nan).astype(working)[()], shape)
+    if count == 0:
+        line = sh.broadcast_in_dim(working.type(0), (0, *shape), ())
+    elif count == 1:
+        line = raised(first)
+    else:
+        ratio = ew.div_p.bind(sh.iota(real, (parts,)), real.type(parts))
+        rest = ew.sub_p.bind(real.type(1), ratio)
+        column = [ew.convert(sh.reshape(r, (parts, *ones)), working) for r in (rest, ratio)]
+        full = (parts, *shape)
+        line = ew.add_p.bind(
+            ew.mul_p.bind(util.spread(raised(first), full), util.spread(column[0], full)),
+            ew.mul_p.bind(util.spread(raised(last), full), util.spread(column[1], full)))
+        if endpoint:
+            line = sh.concatenate([line, raised(last)], 0)
+    if dtypes.is_integer(wanted) and not dtypes.is_integer(working):
+        line = ew.floor_p.bind(line)
+    line = util.cast(line, wanted)
+    axis = canonical_axis(axis, len(shape) + 1)
+    if axis:
+        order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
+        line = sh.transpose(line, order)
+    return line, step
+
+
+def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+             dtype: Any = None, axis: int = 0) -> Any:
+    """num values from base**start to base**stop, evenly spaced in their logarithms.
+
+    Args:
+      start: exponent of the first value.
+      stop: exponent of the last value.
+      num: the number of values (static).
+      endpoint: whether base**stop is the last value.
+      base: the base.
+      dtype: the dtype; the float dtype of the arguments by default.
+      axis: where the axis of values stands.
+
+    Returns:
+      An Array of num values along axis.
+
+    Raises:
+      ValueError: num is negative.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.logspace(0, 2, 3).round()
+      Array([  1.,  10., 100.], dtype=float32)
+    """
+    from calque.numpy.arithmetic import power
+    start, stop, base = util.check_arrays("logspace", start, stop, base)
+    wanted = dtypes.to_inexact(dtypes.result_type(start, stop, base)) if dtype is None else (
+        util.user_dtype("logspace", dtype))
+    working = dtypes.to_inexact(dtypes.result_type(start, stop, base))
+    with fused("logspace"):
+        line = linspace(start, stop, num, endpoint, dtype=working, axis=axis)
+        return util.cast(power(util.cast(base, working), line), wanted)
+
+
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None,
+              axis: int = 0) -> Any:
+    """num values from start to stop with a constant ratio of neighbours.
+
+    Args:
+      start: the first value.
+      stop: the last value, of the same sign.
+      num: the number of values (static).
+      endpoint: whether stop is the last value.
+      dtype: the dtype; the float dtype of the arguments by default.
+      axis: where the axis of values stands.
+
+    Returns:
+      An Array of num values along axis.
+
+    Raises:
+      ValueError: num is negative.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.geomspace(1, 100, 3).round()
+      Array([  1.,  10., 100.], dtype=float32)
+    """
+    from calque.numpy import arithmetic as ar
+    from calque.numpy import ufuncs as uf
+    start, stop = util.check_arrays("geomspace", start, stop)
+    working = dtypes.to_inexact(dtypes.result_type(start, stop))
+    wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
+    with fused("geomspace"):
+        first, last = util.broadcast_all("geomspace", util.cast(start, working),
+                                         util.cast(stop, working))
+        sign = uf.sign(first)
+        line = logspace(ar.log10(uf.divide(first, sign)), ar.log10(uf.divide(last, sign)), num,
+                        endpoint=endpoint, base=10.0, axis=0)
+        line = uf.multiply(line, sign)
+        count = util.shape_of(line)[0]
+        if count:
+            first_row = sh.reshape(util.array(first), (1, *util.shape_of(first)))
+            last_row = sh.reshape(util.array(last), (1, *util.shape_of(last)))
+            inner = sh.slice_in_dim(line, 1, count - 1 if endpoint and count > 1 else count, 0)
+            parts = [first_row, inner, *([last_row] if endpoint and count > 1 else [])]
+            line = sh.concatenate(parts, 0)
+        axis = canonical_axis(axis, len(util.shape_of(line)))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, len(util.shape_of(line)))]
+        return util.cast(sh.transpose(line, order), wanted)
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+    """Coordinate arrays of a grid from coordinate vectors.
+
+    Args:
+      *xi: vectors (or scalars) of coordinates.
+      copy: must be True.
+      sparse: leave the axes that do not vary at size 1.
+      indexing: 'xy' (the first two axes exchanged) or 'ij'.
+
+    Returns:
+      A list with one Array for each vector.
+
+    Raises:
+      ValueError: an argument has more than one axis, or indexing is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> [g.shape for g in jnp.meshgrid(jnp.arange(3), jnp.arange(2))]
+      [(2, 3), (2, 3)]
+    """
+    if not copy:
+        raise ValueError(explain("jax.numpy.meshgrid only supports copy=True"))
+    if indexing not in ("xy", "ij"):
+        raise ValueError(explain(
+            f"Valid values for indexing are 'xy' and 'ij', got {indexing}"))
+    values = util.check_arrays("meshgrid", *xi)
+    if any(len(util.shape_of(v)) > 1 for v in values):
+        raise ValueError(explain(
+            "Arguments to jax.numpy.meshgrid must be 1D, got shapes "
+            f"{[util.shape_of(v) for v in values]}"))
+    rank = len(values)
+    axes = list(range(rank))
+    if indexing == "xy" and rank >= 2:
+        axes[0], axes[1] = 1, 0
+    sizes = [math.prod(util.shape_of(v)) for v in values]
+    shape = [0] * rank
+    for axis, n in zip(axes, sizes):
+        shape[axis] = n
+    with fused("meshgrid"):
+        made = []
+        for axis, v in zip(axes, values):
+            line = util.array(v) if util.shape_of(v) else sh.reshape(util.array(v), (1,))
+            own = [util.shape_of(line)[0] if sparse and i == axis else (1 if sparse else shape[i])
+                   for i in range(rank)]
+            made.append(sh.broadcast_in_dim(line, own, (axis,)))
+        return made
+
+
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+    """The index along every axis, at every position of a shape.
+
+    Args:
+      dimensions: a shape.
+      dtype: the dtype; int32 (int64 with x64) by default.
+      sparse: return a tuple of arrays that have size 1 on the other axes.
+
+    Returns:
+      An Array of shape (len(dimensions), *dimensions), or a tuple.
+
+    Raises:
+      TypeError: dimensions is no shape.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.indices((2,))
+      Array([[0, 1]], dtype=int32)
+    """
+    sizes = as_sizes("indices", dimensions)
+    wanted = dtypes.default_dtype(int) if dtype is None else util.user_dtype("indices", dtype)
+    rank = len(sizes)
+    if at_bottom():
+        grid = np.indices(sizes, sparse=sparse)
+        if sparse:
+            return tuple(from_numpy(g.astype(wanted)) for g in grid)
+        return from_numpy(np.asarray(grid).astype(wanted))
+    if sparse:
+        return tuple(sh.iota(wanted, [n if i == j else 1 for j in range(rank)], i)
+                     for i, n in enumerate(sizes))
+    if not rank:
+        return sh.broadcast_in_dim(wanted.type(0), (0,), ())
+    return sh.concatenate([sh.iota(wanted, (1, *sizes), i + 1) for i in range(rank)], 0)
+
+
+__all__ = ["arange", "geomspace", "indices", "linspace", "logspace", "meshgrid"]

@@ -1,0 +1,554 @@
+"""Reductions: sum, prod, max, min, all, any, mean, var, std, argmax, argmin, count_nonzero, ptp,
+average.  Half-precision sums are taken in float32; small integers are summed in int32 (uint32).
+Start reading at `_reduce`.
+"""
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.lax.operands import canonical_axis
+from calque.numpy import util
+from calque.numpy.arithmetic import choose
+from calque.numpy.logic import as_truth
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+
+_HALF = (np.dtype("float16"), dtypes.bfloat16, *dtypes.FLOAT8)
+_DOC = """{sentence} along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+{more}      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+{initial}      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes{dtype}.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated{empty}.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.{name}({example})
+      {result}
+    """
+_INITIAL = "      initial: a scalar that the result starts from.\n"
+_DTYPE = "      dtype: the dtype of the result and of the accumulation.\n"
+_PROMOTE = ("      dtype: the dtype of the result and of the accumulation; by default small "
+            "integers\n        become int32 or uint32 (int64, uint64 with x64).\n")
+
+
+def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
+         initial: bool = False, dtype: str = "", empty: bool = False) -> Callable[..., Any]:
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        f.__doc__ = _DOC.format(
+            name=name, sentence=sentence, example=example, result=result, more=more,
+            initial=_INITIAL if initial else "", dtype=dtype,
+            empty=", or a reduced axis is empty and there is no initial" if empty else "")
+        f.__module__ = "calque.numpy"
+        return f
+    return decorate
+
+
+def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """A reduced value with its reduced axes put back at size 1."""
+    kept = tuple(i for i in range(len(shape)) if i not in axes)
+    full = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return sh.broadcast_in_dim(x, full, kept) if axes else x
+
+
+def lowest(dtype: Any) -> Any:
+    """The identity of max."""
+    if dtype == dtypes.bool_:
+        return np.False_
+    if dtypes.is_integer(dtype):
+        return dtype.type(np.iinfo(dtype).min)
+    return dtype.type(-np.inf) if _has_inf(dtype) else dtype.type(dtypes.finfo(dtype).min)
+
+
+def highest(dtype: Any) -> Any:
+    """The identity of min."""
+    if dtype == dtypes.bool_:
+        return np.True_
+    if dtypes.is_integer(dtype):
+        return dtype.type(np.iinfo(dtype).max)
+    return dtype.type(np.inf) if _has_inf(dtype) else dtype.type(dtypes.finfo(dtype).max)
+
+
+def _has_inf(dtype: Any) -> bool:
+    return dtype not in dtypes.FLOAT8 or dtype.name == "float8_e5m2"
+
+
+def masked(name: str, x: Any, where: Any, identity: Any) -> Any:
+    """x with the identity where the mask does not hold."""
+    if where is None:
+        return x
+    (mask,) = util.check_arrays(name, where)
+    return choose(as_truth(mask), x, identity)
+
+
+def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
+            keepdims: Any, initial: Any, where: Any, identity: Any, working: Any = None) -> Any:
+    """Convert, mask, reduce, join with initial, convert back."""
+    working = working or (np.dtype("float32") if result in _HALF and prim in (
+        rd.reduce_sum_p, rd.reduce_prod_p) else result)
+    x = util.cast(x, working)
+    x = masked(name, x, where, identity(working))
+    shape = util.shape_of(x)
+    axes = util.axis_tuple(axis, len(shape))
+    if initial is not None:
+        (initial,) = util.check_arrays(name, initial)
+        if util.shape_of(initial):
+            raise ValueError(explain(
+                f"initial value must be a scalar. Got array of shape {util.shape_of(initial)}"))
+        initial = util.cast(initial, working)
+    if builtins.any(shape[a] == 0 for a in axes) and prim in (rd.reduce_max_p, rd.reduce_min_p):
+        if initial is None:
+            raise ValueError(explain(
+                f"zero-size array to reduction operation {name} which has no identity",
+                fix="check the size first, or pass initial=."))
+        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        out = util.spread(initial, kept)
+    else:
+        params = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
+        out = prim.bind(x, axes=axes, **params) if axes else x
+        if initial is not None:
+            out = join.bind(initial, out)
+    out = util.cast(out, result)
+    return util.array(with_axes(out, shape, axes) if keepdims else out)
+
+
+def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> Any:
+    if dtype is not None:
+        return util.user_dtype(name, dtype)
+    own = util.dtype_of(x)
+    if own == dtypes.bool_:
+        return dtypes.default_dtype(int)
+    wide = dtypes.default_dtype(int)
+    if promote_integers and own.kind == "i" and own.itemsize < wide.itemsize:
+        return wide
+    if promote_integers and own.kind == "u" and own.itemsize < wide.itemsize:
+        return np.dtype(f"u{wide.name}")
+    return own
+
+
+@_doc("sum", "Sum of the elements", "jnp.arange(4)", "Array(6, dtype=int32)", more=_PROMOTE,
+      initial=True)
+def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+        initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
+    util.refuse_out("sum", out)
+    (x,) = util.check_arrays("sum", a)
+    result = _sum_dtype("sum", x, dtype, promote_integers)
+    with util.fused("sum"):
+        if result == dtypes.bool_:
+            return any(x, axis, None, keepdims, where=where)
+        return _reduce("sum", rd.reduce_sum_p, ew.add_p, x, axis, result, keepdims, initial,
+                       where, lambda d: d.type(0))
+
+
+@_doc("prod", "Product of the elements", "jnp.array([2, 3])", "Array(6, dtype=int32)",
+      more=_PROMOTE, initial=True)
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+         initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
+    util.refuse_out("prod", out)
+    (x,) = util.check_arrays("prod", a)
+    result = _sum_dtype("prod", x, dtype, promote_integers)
+    with util.fused("prod"):
+        if result == dtypes.bool_:
+            return all(x, axis, None, keepdims, where=where)
+        return _reduce("prod", rd.reduce_prod_p, ew.mul_p, x, axis, result, keepdims, initial,
+                       where, lambda d: d.type(1))
+
+
+def _extremum(name: str, prim: Primitive, join: Primitive, identity: Any, a: Any, axis: Any,
+              out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    util.refuse_out(name, out)
+    (x,) = util.check_arrays(name, a)
+    if where is not None and initial is None:
+        raise ValueError(explain(
+            f"reduction operation {name} does not have an identity, so to use a where mask one "
+            "has to specify 'initial'", fix="pass initial=."))
+    if util.dtype_of(x).kind == "c":
+        return _complex_extremum(name, prim, x, axis, keepdims, initial, where)
+    with util.fused(name):
+        return _reduce(name, prim, join, x, axis, util.dtype_of(x), keepdims, initial, where,
+                       identity)
+
+
+def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: Any,
+                      initial: Any, where: Any) -> Any:
+    """Complex numbers are ordered by real part, then by imaginary part."""
+    dtype = util.dtype_of(x)
+    with util.fused(name):
+        x = util.array(x)
+        edge = lowest if prim is rd.reduce_max_p else highest
+        real = dtypes.real_dtype(dtype)
+        worst = complex(edge(real), edge(real))
+        x = masked(name, x, where, dtype.type(worst))
+        shape = util.shape_of(x)
+        axes = util.axis_tuple(axis, len(shape))
+        re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
+        top = prim.bind(re, axes=axes)
+        full = sh.broadcast_in_dim(with_axes(top, shape, axes), shape, range(len(shape)))
+        bound = ew.match_shape(edge(real), shape)
+        nan = ew.or_p.bind(ew.ne_p.bind(im, im), ew.ne_p.bind(re, re))
+        rest = prim.bind(choose(ew.or_p.bind(ew.eq_p.bind(re, full), nan), im, bound), axes=axes)
+        made = ew.complex_p.bind(top, rest)
+        if initial is not None:
+            (initial,) = util.check_arrays(name, initial)
+            first = ew.match_shape(util.cast(initial, dtype), util.shape_of(made))
+            join = ew.max_p if prim is rd.reduce_max_p else ew.min_p
+            made = join.bind(first, made)
+        return with_axes(made, shape, axes) if keepdims else made
+
+
+@_doc("max", "Largest element (NaN if there is one)", "jnp.array([1, 3, 2])",
+      "Array(3, dtype=int32)", initial=True, empty=True)
+def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    return _extremum("max", rd.reduce_max_p, ew.max_p, lowest, a, axis, out, keepdims, initial,
+                     where)
+
+
+@_doc("min", "Smallest element (NaN if there is one)", "jnp.array([3, 1, 2])",
+      "Array(1, dtype=int32)", initial=True, empty=True)
+def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    return _extremum("min", rd.reduce_min_p, ew.min_p, highest, a, axis, out, keepdims, initial,
+                     where)
+
+
+@_doc("amax", "Largest element (another name of max)", "jnp.array([1, 3, 2])",
+      "Array(3, dtype=int32)", initial=True, empty=True)
+def amax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None) -> Any:
+    return max(a, axis, out, keepdims, initial, where)
+
+
+@_doc("amin", "Smallest element (another name of min)", "jnp.array([3, 1, 2])",
+      "Array(1, dtype=int32)", initial=True, empty=True)
+def amin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None) -> Any:
+    return min(a, axis, out, keepdims, initial, where)
+
+
+def _logical(name: str, prim: Primitive, join: Primitive, identity: bool, a: Any, axis: Any,
+             out: Any, keepdims: Any, where: Any) -> Any:
+    util.refuse_out(name, out)
+    (x,) = util.check_arrays(name, a)
+    with util.fused(name):
+        return _reduce(name, prim, join, as_truth(x), axis, dtypes.bool_, keepdims, None, where,
+                       lambda d: np.bool_(identity))
+
+
+@_doc("all", "Whether all elements differ from 0", "jnp.array([True, False])",
+      "Array(False, dtype=bool)")
+def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
+        where: Any = None) -> Any:
+    return _logical("all", rd.reduce_and_p, ew.and_p, True, a, axis, out, keepdims, where)
+
+
+@_doc("any", "Whether some element differs from 0", "jnp.array([True, False])",
+      "Array(True, dtype=bool)")
+def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
+        where: Any = None) -> Any:
+    return _logical("any", rd.reduce_or_p, ew.or_p, False, a, axis, out, keepdims, where)
+
+
+# ---- means and variances
+def _count(name: str, shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any,
+           keepdims: bool) -> Any:
+    """How many elements each result is made of: a scalar, or an array when there is a mask."""
+    if where is None:
+        return dtype.type(math.prod(shape[a] for a in axes))
+    (mask,) = util.check_arrays(name, where)
+    mask = util.spread(as_truth(mask), shape)
+    return sum(util.cast(mask, dtype), axes, dtype=dtype, keepdims=keepdims)
+
+
+def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
+    """(dtype of the computation, dtype of the result)."""
+    result = dtypes.to_inexact(util.dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
+    working = dtypes.to_inexact(result)
+    return (np.dtype("float32") if working in _HALF else working), result
+
+
+@_doc("mean", "Arithmetic mean", "jnp.array([1, 2])", "Array(1.5, dtype=float32)", more=_DTYPE)
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+         *, where: Any = None) -> Any:
+    util.refuse_out("mean", out)
+    (x,) = util.check_arrays("mean", a)
+    working, result = _float_dtypes("mean", x, dtype)
+    with util.fused("mean"):
+        return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
+
+
+def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any) -> Any:
+    shape = util.shape_of(x)
+    axes = util.axis_tuple(axis, len(shape))
+    total = sum(util.cast(x, working), axes, dtype=working, keepdims=keepdims, where=where)
+    return ew.div_p.bind(total, _spread_like(
+        _count(name, shape, axes, where, working, bool(keepdims)), total))
+
+
+def _spread_like(x: Any, y: Any) -> Any:
+    return util.spread_nonscalar(x, util.shape_of(y))
+
+
+@_doc("var", "Variance (mean squared distance from the mean)", "jnp.array([1.0, 3.0])",
+      "Array(1., dtype=float32)", more=_DTYPE)
+def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
+        keepdims: bool = False, *, where: Any = None, mean: Any = None,
+        correction: Any = None) -> Any:
+    util.refuse_out("var", out)
+    (x,) = util.check_arrays("var", a)
+    with util.fused("var"):
+        return _var("var", x, axis, dtype, ddof, keepdims, where, mean, correction)
+
+
+@_doc("std", "Standard deviation (square root of the variance)", "jnp.array([1.0, 3.0])",
+      "Array(1., dtype=float32)", more=_DTYPE)
+def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
+        keepdims: bool = False, *, where: Any = None, mean: Any = None,
+        correction: Any = None) -> Any:
+    util.refuse_out("std", out)
+    (x,) = util.check_arrays("std", a)
+    if dtype is not None and not dtypes.is_inexact(util.user_dtype("std", dtype)):
+        raise ValueError(explain(f"dtype argument to jnp.std must be inexact; got {dtype}"))
+    with util.fused("std"):
+        return ew.sqrt_p.bind(_var("std", x, axis, dtype, ddof, keepdims, where, mean,
+                                   correction))
+
+
+def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any,
+         mean: Any, correction: Any) -> Any:
+    if correction is not None:
+        if not isinstance(ddof, int) or ddof != 0:
+            raise ValueError(explain("ddof and correction can't be provided simultaneously."))
+        ddof = correction
+    if (dtype is not None and util.dtype_of(x).kind == "c"
+            and not dtypes.is_complex(util.user_dtype(name, dtype))):
+        raise ValueError(explain(
+            f"jax.numpy.{name} does not yet support real dtype parameters when computing the "
+            "variance of an array of complex values.", fix="leave dtype out."))
+    working, result = _float_dtypes(name, x, dtype)
+    shape = util.shape_of(x)
+    axes = util.axis_tuple(axis, len(shape))
+    x = util.cast(x, working)
+    if mean is None:
+        center = _mean(name, x, axes, working, True, where)
+    else:
+        (center,) = util.check_arrays(name, mean)
+        center = util.cast(center, working)
+    full = util.common_shape(name, [shape, util.shape_of(center)])
+    apart = ew.sub_p.bind(util.spread_nonscalar(x, full), util.spread_nonscalar(center, full))
+    if working.kind == "c":
+        re, im = ew.real_p.bind(apart), ew.imag_p.bind(apart)
+        apart = ew.add_p.bind(ew.square_p.bind(re), ew.square_p.bind(im))
+        working, result = dtypes.real_dtype(working), dtypes.real_dtype(result)
+    else:
+        apart = ew.square_p.bind(apart)
+    count = _count(name, shape, axes, where, working, bool(keepdims))
+    total = sum(apart, axes, dtype=working, keepdims=keepdims, where=where)
+    (less,) = util.check_arrays(name, ddof)
+    left = ew.sub_p.bind(*_align(count, util.cast(less, working)))
+    good = ew.gt_p.bind(left, working.type(0))
+    made = ew.div_p.bind(total, _spread_like(left, total))
+    made = choose(good, made, working.type(np.nan))
+    return util.cast(made, result if dtypes.is_inexact(result) else working)
+
+
+def _align(x: Any, y: Any) -> tuple[Any, Any]:
+    shape = util.common_shape("var", [util.shape_of(x), util.shape_of(y)])
+    return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
+
+
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
+            keepdims: bool = False) -> Any:
+    """Weighted mean sum(a * weights) / sum(weights).
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      weights: array of a's shape, or a vector along axis; equal weights by default.
+      returned: also return the sum of the weights.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      An array without the reduced axes; with returned a pair.
+
+    Raises:
+      ValueError: shapes differ and no axis is given.
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.average(jnp.array([1.0, 3.0]), weights=jnp.array([3.0, 1.0]))
+      Array(1.5, dtype=float32)
+    """
+    (x,) = util.check_arrays("average", a)
+    with util.fused("average"):
+        shape = util.shape_of(x)
+        axes = util.axis_tuple(axis, len(shape))
+        if weights is None:
+            made = mean(x, axes, keepdims=keepdims)
+            total = util.spread(util.cast(np.int32(math.prod(shape[i] for i in axes)),
+                                          util.dtype_of(made)), util.shape_of(made))
+            return (made, total) if returned else made
+        x, w = util.promote_inexact("average", x, weights)
+        x, w = util.array(x), util.array(w)
+        if util.shape_of(w) != shape:
+            if axis is None:
+                raise ValueError(explain(
+                    "Axis must be specified when shapes of a and weights differ."))
+            if len(util.shape_of(w)) != len(axes):
+                raise ValueError(explain(
+                    f"Shape of weights {util.shape_of(w)} must be consistent with shape of a "
+                    f"{shape} along the given axes."))
+            if util.shape_of(w) != tuple(shape[i] for i in axes):
+                raise ValueError(explain("Length of weights not compatible with specified axis."))
+            order = sorted(range(len(axes)), key=lambda i: axes[i])
+            w = sh.broadcast_in_dim(sh.transpose(w, order), shape, sorted(axes))
+        total = sum(w, axes, keepdims=keepdims)
+        made = ew.div_p.bind(sum(ew.mul_p.bind(x, w), axes, keepdims=keepdims), total)
+        return (made, total) if returned else made
+
+
+# ---- positions and counts
+def _arg(name: str, prim: Primitive, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    util.refuse_out(name, out)
+    (x,) = util.check_arrays(name, a)
+    shape = util.shape_of(x)
+    if axis is not None and not hasattr(axis, "__index__"):
+        raise TypeError(explain(f"{name}: '{type(axis).__name__}' object cannot be interpreted as "
+                                "an integer.", fix="pass one axis, or None for all."))
+    if axis is not None:
+        place = canonical_axis(axis, len(shape))
+        empty = shape[place] == 0
+    else:
+        empty = 0 in shape
+    if empty:
+        raise ValueError(explain(f"attempt to get {name} of an empty sequence",
+                                 fix="check the size first."))
+    index = dtypes.default_dtype(int)
+    with util.fused(name):
+        if axis is None:
+            line = sh.reshape(util.array(x), (math.prod(shape),))
+            made = prim.bind(line, axes=(0,), index_dtype=index)
+            return with_axes(made, shape, tuple(range(len(shape)))) if keepdims else made
+        made = prim.bind(util.array(x), axes=(place,), index_dtype=index)
+        return with_axes(made, shape, (place,)) if keepdims else made
+
+
+def argmax(a: Any, axis: int | None = None, out: None = None,
+           keepdims: bool | None = None) -> Any:
+    """Position of the largest element: the first of equals; NaN counts as the largest.
+
+    Args:
+      a: real array.
+      axis: the axis; None for the flattened array.
+      out: not supported.
+      keepdims: keep the axis with size 1.
+
+    Returns:
+      An int32 array (int64 with x64).
+
+    Raises:
+      ValueError: the axis is empty or out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.argmax(jnp.array([1, 3, 2]))
+      Array(1, dtype=int32)
+    """
+    return _arg("argmax", rd.argmax_p, a, axis, out, keepdims)
+
+
+def argmin(a: Any, axis: int | None = None, out: None = None,
+           keepdims: bool | None = None) -> Any:
+    """Position of the smallest element: the first of equals; NaN counts as the smallest.
+
+    Args:
+      a: real array.
+      axis: the axis; None for the flattened array.
+      out: not supported.
+      keepdims: keep the axis with size 1.
+
+    Returns:
+      An int32 array (int64 with x64).
+
+    Raises:
+      ValueError: the axis is empty or out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.argmin(jnp.array([3, 1, 2]))
+      Array(1, dtype=int32)
+    """
+    return _arg("argmin", rd.argmin_p, a, axis, out, keepdims)
+
+
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Number of elements that differ from 0.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      An int32 array (int64 with x64).
+
+    Raises:
+      TypeError: a is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.count_nonzero(jnp.array([0, 3, 2]))
+      Array(2, dtype=int32)
+    """
+    (x,) = util.check_arrays("count_nonzero", a)
+    with util.fused("count_nonzero"):
+        return sum(as_truth(x), axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
+
+
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """Largest minus smallest element.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      ValueError: a reduced axis is empty.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.ptp(jnp.array([1, 3, 2]))
+      Array(2, dtype=int32)
+    """
+    util.refuse_out("ptp", out)
+    (x,) = util.check_arrays("ptp", a)
+    with util.fused("ptp"):
+        return ew.sub_p.bind(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
+
+
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max",
+           "mean", "min", "prod", "ptp", "std", "sum", "var"]

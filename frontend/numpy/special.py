@@ -1,0 +1,364 @@
+"""Elementwise functions with a formula: hypot, logaddexp, sinc, heaviside, copysign, ldexp, ...
+
+Formulas avoid NaN in their derivatives: a value that a `choose` discards is made harmless first.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.numpy import util
+from calque.numpy.arithmetic import choose, constant, full_constant, pair
+from calque.numpy.documents import f32, named, truth
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+_SHAPE = "An array of x's shape."
+_BROADCAST = "An array of the broadcast shape."
+_TRUTH = "A bool array of x's shape."
+
+
+def _zero(x: Any) -> Any:
+    return constant(x, 0)
+
+
+# ---- tests
+@named("Whether x is NaN.", ["x"], _TRUTH, "jnp.isnan(jnp.nan)", truth("True"))
+def isnan(x: Any, /) -> Any:
+    x = util.one_array("isnan", x)
+    if not dtypes.is_inexact(util.dtype_of(x)):
+        return _all_false(x)
+    return ew.ne_p.bind(x, x)
+
+
+def _all_false(x: Any) -> Any:
+    return sh.broadcast_in_dim_p.bind(
+        np.False_, shape=util.shape_of(x), broadcast_dimensions=(), sharding=None)
+
+
+@named("Whether x is infinite.", ["x"], _TRUTH, "jnp.isinf(jnp.inf)", truth("True"))
+@util.fused_function
+def isinf(x: Any, /) -> Any:
+    x = util.one_array("isinf", x)
+    dtype = util.dtype_of(x)
+    if dtype.kind == "c":
+        return ew.or_p.bind(isinf(ew.real_p.bind(x)), isinf(ew.imag_p.bind(x)))
+    if not dtypes.is_inexact(dtype):
+        return _all_false(x)
+    x = util.array(x)
+    return ew.eq_p.bind(ew.abs_p.bind(x), constant(x, np.inf))
+
+
+@named("Whether x is neither infinite nor NaN.", ["x"], _TRUTH, "jnp.isfinite(jnp.inf)",
+       truth("False"))
+@util.fused_function
+def isfinite(x: Any, /) -> Any:
+    x = util.one_array("isfinite", x)
+    dtype = util.dtype_of(x)
+    if dtype.kind == "c":
+        return ew.and_p.bind(ew.is_finite_p.bind(ew.real_p.bind(x)),
+                             ew.is_finite_p.bind(ew.imag_p.bind(x)))
+    if not dtypes.is_inexact(dtype):
+        return ew.not_p.bind(_all_false(x))
+    return ew.is_finite_p.bind(x)
+
+
+def _signed_infinity(name: str, x: Any, value: float) -> Any:
+    x = util.one_array(name, x)
+    dtype = util.dtype_of(x)
+    if dtype.kind == "c":
+        raise ValueError(explain(f"{name} is not well defined for complex types",
+                                 fix="test the real and imaginary parts."))
+    if not dtypes.is_inexact(dtype):
+        return _all_false(x)
+    return ew.eq_p.bind(x, constant(x, value))
+
+
+@named("Whether x is +inf.", ["x"], _TRUTH, "jnp.isposinf(jnp.inf)", truth("True"))
+def isposinf(x: Any, /, out: None = None) -> Any:
+    util.refuse_out("isposinf", out)
+    return _signed_infinity("isposinf", x, np.inf)
+
+
+@named("Whether x is -inf.", ["x"], _TRUTH, "jnp.isneginf(-jnp.inf)", truth("True"))
+def isneginf(x: Any, /, out: None = None) -> Any:
+    util.refuse_out("isneginf", out)
+    return _signed_infinity("isneginf", x, -np.inf)
+
+
+@named("Whether the imaginary part is 0.", ["x"], _TRUTH, "jnp.isreal(1 + 0j)", truth("True"))
+@util.fused_function
+def isreal(x: Any) -> Any:
+    x = util.one_array("isreal", x)
+    if util.dtype_of(x).kind != "c":
+        return ew.not_p.bind(_all_false(x))
+    im = ew.imag_p.bind(x)
+    return ew.eq_p.bind(im, _zero(im))
+
+
+@named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
+       truth("False"))
+@util.fused_function
+def iscomplex(x: Any) -> Any:
+    x = util.one_array("iscomplex", x)
+    if util.dtype_of(x).kind != "c":
+        return _all_false(x)
+    im = ew.imag_p.bind(x)
+    return ew.ne_p.bind(im, _zero(im))
+
+
+@named("Whether the sign bit is set (x < 0, or -0.0, or a negative NaN).", ["x"], _TRUTH,
+       "jnp.signbit(-0.0)", truth("True"))
+@util.fused_function
+def signbit(x: Any, /) -> Any:
+    x = util.one_array("signbit", x)
+    dtype = util.dtype_of(x)
+    if dtype.kind == "c":
+        raise ValueError(explain("signbit is not well defined for complex inputs",
+                                 fix="take the real or the imaginary part."))
+    if dtype == dtypes.bool_:
+        return _all_false(x)
+    if dtypes.is_integer(dtype):
+        return ew.lt_p.bind(x, _zero(x))
+    bits = ew.bitcast_convert_type_p.bind(
+        util.array(x), new_dtype=np.dtype(f"int{8 * dtype.itemsize}"))
+    return ew.lt_p.bind(bits, _zero(bits))
+
+
+@named("x1 with the sign of x2, as a float.", ["x1", "x2"], _BROADCAST,
+       "jnp.copysign(1.0, -2.0)", f32("-1."))
+@util.fused_function
+def copysign(x1: Any, x2: Any, /) -> Any:
+    x, y = util.broadcast_all("copysign", *pair("copysign", x1, x2, "inexact"))
+    if util.dtype_of(x).kind == "c":
+        raise TypeError(explain("copysign does not support complex-valued inputs"))
+    size = ew.abs_p.bind(x)
+    return choose(signbit(y), ew.neg_p.bind(size), size)
+
+
+# ---- formulas
+@named("sqrt(x1**2 + x2**2) without overflow.", ["x1", "x2"], _BROADCAST, "jnp.hypot(3, 4)",
+       f32("5."))
+@util.fused_function
+def hypot(x1: Any, x2: Any, /) -> Any:
+    x, y = util.broadcast_all("hypot", *pair("hypot", x1, x2, "inexact"))
+    if util.dtype_of(x).kind == "c":
+        raise ValueError(explain(
+            "jnp.hypot is not well defined for complex-valued inputs. Please convert to real "
+            "values first, such as by using abs(x)"))
+    x, y = ew.abs_p.bind(x), ew.abs_p.bind(y)
+    inf = constant(x, np.inf)
+    endless = ew.or_p.bind(ew.eq_p.bind(x, inf), ew.eq_p.bind(y, inf))
+    large, small = ew.max_p.bind(x, y), ew.min_p.bind(x, y)
+    empty = ew.eq_p.bind(large, _zero(large))
+    ratio = ew.div_p.bind(small, choose(empty, constant(large, 1), large))
+    length = ew.mul_p.bind(large, ew.sqrt_p.bind(
+        ew.add_p.bind(constant(ratio, 1), ew.square_p.bind(ratio))))
+    return choose(endless, full_constant(x, np.inf), choose(empty, large, length))
+
+
+def _log_sum(name: str, x1: Any, x2: Any, power: Any, scale: float) -> Any:
+    x, y = util.broadcast_all(name, *pair(name, x1, x2, "inexact"))
+    if util.dtype_of(x).kind == "c":
+        return _complex_log_sum(x, y, power, scale)
+    apart = ew.sub_p.bind(x, y)
+    odd = ew.ne_p.bind(apart, apart)  # NaN, or both infinite
+    safe = choose(odd, full_constant(x, 0), apart)
+    rest = ew.log1p_p.bind(power(ew.neg_p.bind(ew.abs_p.bind(safe))))
+    if scale != 1.0:
+        rest = ew.div_p.bind(rest, constant(rest, scale))
+    return choose(odd, ew.add_p.bind(x, y), ew.add_p.bind(ew.max_p.bind(x, y), rest))
+
+
+def _complex_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
+    swap = ew.lt_p.bind(ew.real_p.bind(x), ew.real_p.bind(y))
+    large, small = choose(swap, y, x), choose(swap, x, y)
+    apart = ew.sub_p.bind(small, large)
+    odd = ew.ne_p.bind(apart, apart)
+    safe = choose(odd, full_constant(x, 0), apart)
+    rest = ew.log1p_p.bind(power(safe))
+    if scale != 1.0:
+        rest = ew.div_p.bind(rest, constant(rest, scale))
+    made = choose(odd, ew.add_p.bind(x, y), ew.add_p.bind(large, rest))
+    # the imaginary part is an angle: bring it into (-pi, pi]
+    re, im = ew.real_p.bind(made), ew.imag_p.bind(made)
+    turn, half = constant(im, 2 * math.pi / scale), constant(im, math.pi / scale)
+    shifted = ew.sub_p.bind(half, im)
+    wrapped = ew.sub_p.bind(shifted, ew.mul_p.bind(turn, ew.floor_p.bind(
+        ew.div_p.bind(shifted, turn))))
+    return ew.complex_p.bind(re, ew.sub_p.bind(half, wrapped))
+
+
+def logaddexp(x1: Any, x2: Any, /, out: None = None, where: None = None) -> Any:
+    """log(exp(x1) + exp(x2)) without overflow.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.logaddexp(0.0, -jnp.inf)
+      Array(0., dtype=float32, weak_type=True)
+    """
+    _no_keywords("logaddexp", out, where)
+    return _logaddexp(x1, x2)
+
+
+@util.fused_function
+def _logaddexp(x1: Any, x2: Any) -> Any:
+    return _log_sum("logaddexp", x1, x2, ew.exp_p.bind, 1.0)
+
+
+def logaddexp2(x1: Any, x2: Any, /, out: None = None, where: None = None) -> Any:
+    """log2(2**x1 + 2**x2) without overflow.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.logaddexp2(1.0, 1.0)
+      Array(2., dtype=float32, weak_type=True)
+    """
+    _no_keywords("logaddexp2", out, where)
+    return _logaddexp2(x1, x2)
+
+
+@util.fused_function
+def _logaddexp2(x1: Any, x2: Any) -> Any:
+    def power(x: Any) -> Any:
+        if util.dtype_of(x).kind == "c":
+            return ew.exp_p.bind(ew.mul_p.bind(x, constant(x, math.log(2.0))))
+        return ew.exp2_p.bind(x)
+
+    return _log_sum("logaddexp2", x1, x2, power, math.log(2.0))
+
+
+def _no_keywords(name: str, out: Any, where: Any) -> None:
+    if out is not None or where is not None:
+        raise NotImplementedError(explain(
+            f"{'out' if out is not None else 'where'} argument of <jnp.ufunc {name!r}> is not "
+            "supported.", fix="use the returned array, and jnp.where to choose."))
+
+
+@named("sin(pi x) / (pi x), 1 at 0.", ["x"], _SHAPE, "jnp.sinc(0)", f32("1."))
+@util.fused_function
+def sinc(x: Any, /) -> Any:
+    (x,) = util.promote_inexact("sinc", x)
+    x = util.array(x)
+    origin = ew.eq_p.bind(x, _zero(x))
+    turned = ew.mul_p.bind(constant(x, math.pi), x)
+    safe = choose(origin, full_constant(x, 1), turned)
+    return choose(origin, full_constant(x, 1), ew.div_p.bind(ew.sin_p.bind(safe), safe))
+
+
+@named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
+       f32("0.5"))
+@util.fused_function
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
+    if util.dtype_of(x).kind == "c":
+        raise TypeError(explain("heaviside does not support complex-valued inputs"))
+    middle = choose(ew.ne_p.bind(x, x), x, y)
+    upper = choose(ew.gt_p.bind(x, _zero(x)), full_constant(x, 1), middle)
+    return choose(ew.lt_p.bind(x, _zero(x)), full_constant(x, 0), upper)
+
+
+@named("x1 * 2**x2.", ["x1", "x2"], _BROADCAST, "jnp.ldexp(3.0, 2)", f32("12."))
+@util.fused_function
+def ldexp(x1: Any, x2: Any, /) -> Any:
+    x, n = util.check_arrays("ldexp", x1, x2)
+    a, b = util.dtype_of(x), util.dtype_of(n)
+    if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
+        raise ValueError(explain(f"ldexp not supported for input types ({a!r}, {b!r})",
+                                 fix="the second argument must be an integer array."))
+    dtype, weak = dtypes.to_inexact(a), util.weak_of(x)
+    shape = util.common_shape("ldexp", [util.shape_of(x), util.shape_of(n)])
+    weak = weak and util.weak_of(n)
+    x = util.spread(util.cast(x, dtype, weak), shape)
+    n = util.spread(util.cast(n, np.dtype("int32")), shape)
+    # three factors, so that neither 2**n nor a product on the way leaves the dtype early
+    third = ew.div_p.bind(n, np.int32(3))
+    rest = ew.sub_p.bind(n, ew.mul_p.bind(third, np.int32(2)))
+    for part in (third, third, rest):
+        x = ew.mul_p.bind(x, ew.exp2_p.bind(util.cast(part, dtype, weak)))
+    return x
+
+
+@named("Number of bits that are 1 in |x|.", ["x"], "A uint8 array of x's shape.",
+       "jnp.bitwise_count(7)", "Array(3, dtype=uint8)")
+@util.fused_function
+def bitwise_count(x: Any, /) -> Any:
+    (x,) = util.promote_numeric("bitwise_count", x)
+    if util.dtype_of(x).kind == "i":
+        x = ew.abs_p.bind(x)
+    return util.cast(ew.population_count_p.bind(x), np.dtype("uint8"))
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
+               neginf: Any = None) -> Any:
+    """NaN and infinities replaced by numbers.
+
+    Args:
+      x: array or scalar.
+      copy: must be True.
+      nan: what NaN becomes.
+      posinf: what +inf becomes; the dtype's largest number by default.
+      neginf: what -inf becomes; the dtype's smallest number by default.
+
+    Returns:
+      An array of x's shape and dtype.
+
+    Raises:
+      TypeError: x is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nan_to_num(jnp.nan)
+      Array(0., dtype=float32, weak_type=True)
+    """
+    return _nan_to_num(x, nan, posinf, neginf)
+
+
+@util.fused_function
+def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    x = util.one_array("nan_to_num", x)
+    dtype, weak = util.dtype_of(x), util.weak_of(x)
+    if not dtypes.is_inexact(dtype):
+        return util.array(x)
+    if dtype.kind == "c":
+        return ew.complex_p.bind(_nan_to_num(ew.real_p.bind(x), nan, posinf, neginf),
+                                 _nan_to_num(ew.imag_p.bind(x), nan, posinf, neginf))
+    info = dtypes.finfo(dtype)
+    posinf = dtype.type(info.max) if posinf is None else posinf
+    neginf = dtype.type(info.min) if neginf is None else neginf
+    nan, posinf, neginf = (util.cast(v, dtype, weak)
+                           for v in util.check_arrays("nan_to_num", nan, posinf, neginf))
+    x = util.array(x)
+    out = choose(ew.ne_p.bind(x, x), nan, x)
+    out = choose(ew.eq_p.bind(x, constant(x, np.inf)), posinf, out)
+    return choose(ew.eq_p.bind(x, constant(x, -np.inf)), neginf, out)
+
+
+__all__ = [
+    "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex", "isfinite", "isinf", "isnan",
+    "isneginf", "isposinf", "isreal", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
+    "signbit", "sinc"]

@@ -1,0 +1,295 @@
+"""What every calque.numpy function does first: check that arguments are arrays, promote their
+dtypes (weak types included), broadcast their shapes.
+
+Python and NumPy scalars stay rank 0 and are converted on the host, so that `2 * x` is one
+`mul 2.0:f32[] x`.  `fused_function` makes a function of several operations run as one program when
+it is called eagerly.  Start reading at `promote` and `apply`.
+"""
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.config import config
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.core.trace import Tracer, at_bottom
+from calque.eager import fused
+from calque.lax.operands import as_operand, numpy_operand
+from calque.lax.shape import broadcast_sizes, unchanged
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SCALARS = (bool, int, float, complex)
+_PASS = frozenset((Array, *_SCALARS))
+
+
+def fused_function(f: F) -> F:
+    """Decorator: eagerly, the operations of f are recorded and run as one program."""
+    name = f.__name__
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not at_bottom():
+            return f(*args, **kwargs)
+        with fused(name):
+            return f(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+# ---- arguments
+def check_arrays(name: str, *values: Any, start: int = 0) -> tuple[Any, ...]:
+    """The values as operands of primitives; TypeError for lists, strings, None, ..."""
+    return tuple(one_array(name, v, start + i) for i, v in enumerate(values))
+
+
+def one_array(name: str, x: Any, position: int = 0) -> Any:
+    """One argument as an operand; 64-bit NumPy values are cut as arrays are."""
+    if type(x) in _PASS or isinstance(x, Tracer):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)):
+        return numpy_operand(name, x)
+    if hasattr(x, "__jax_array__") or isinstance(x, _SCALARS):
+        return as_operand(name, x, position)
+    raise TypeError(explain(
+        f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.",
+        fix="convert it with jnp.asarray."))
+
+
+def is_arraylike(x: Any) -> bool:
+    """Whether a function takes x."""
+    return (type(x) in _PASS or isinstance(x, (Tracer, np.ndarray, np.generic, *_SCALARS))
+            or hasattr(x, "__jax_array__"))
+
+
+def refuse_out(name: str, out: Any) -> None:
+    if out is not None:
+        raise NotImplementedError(explain(
+            f"The 'out' argument to jnp.{name} is not supported.",
+            fix="arrays are immutable: use the returned array."))
+
+
+def refuse_device(name: str, device: Any, out_sharding: Any = None) -> Any:
+    """The device argument of creation functions (None: the default one)."""
+    if out_sharding is not None:
+        raise NotImplementedError(explain(
+            f"{name}: shardings are not supported, got {out_sharding!r}.",
+            fix="leave the argument out."))
+    return device
+
+
+def user_dtype(name: str, dtype: Any) -> Any:
+    """A dtype argument as a dtype; 64-bit ones are cut with a warning unless x64 is on."""
+    if dtypes.is_key(dtype):
+        return dtype
+    if isinstance(dtype, type) and dtype in _SCALARS:
+        return dtypes.default_dtype(dtype)
+    try:
+        asked = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(explain(f"{name}: {dtype!r} is not a dtype.",
+                                fix="use a dtype such as jnp.float32 or 'float32'.")) from None
+    found = dtypes.canonical(asked)
+    if found != asked and dtype not in (np.dtype(int), np.dtype(float), np.dtype(complex)):
+        _warn_cut(name, asked, found)
+    elif found != asked:
+        _warn_cut(name, asked, found)
+    return found
+
+
+def _warn_cut(name: str, asked: Any, found: Any) -> None:
+    warnings.warn(
+        f"Explicitly requested dtype {asked.name} requested in {name} is not available, and will "
+        f"be truncated to dtype {found.name}. To enable more dtypes, set the jax_enable_x64 "
+        "configuration option or the JAX_ENABLE_X64 shell environment variable.",
+        stacklevel=4)
+
+
+def array(x: Any) -> Any:
+    """An operand as an Array or a tracer."""
+    return unchanged(x)
+
+
+# ---- dtypes
+def joined(values: Sequence[Any]) -> tuple[Any, bool]:
+    """The dtype the values promote to, and whether it is weak."""
+    return dtypes.promote([dtypes.dtype_and_weak(v) for v in values])
+
+
+def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
+    """A Python or NumPy scalar as a scalar of a dtype: a Python one when weak."""
+    if type(x) in _SCALARS:
+        if weak and dtypes.scalar_info(x) == (dtype, True):
+            fits(x)
+            return x
+        fits(x)
+        x = np.asarray(x, dtypes.default_dtype(type(x)))
+    if dtype.kind != "c" and x.dtype.kind == "c":
+        x = x.real
+    with np.errstate(all="ignore"):
+        made = np.asarray(x).astype(dtype)[()]
+    return made.item() if weak else made
+
+
+def fits(x: Any) -> None:
+    """OverflowError for a Python int that no default integer can hold."""
+    if type(x) is int:
+        kind = dtypes.default_dtype(int)
+        limits = np.iinfo(kind)
+        if not limits.min <= x <= limits.max:
+            raise OverflowError(explain(
+                f"Python int {x} too large to convert to {kind.name}.",
+                fix="use a float, an array of a wider dtype, or enable x64."))
+
+
+def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
+    """x in a dtype: scalars on the host, arrays by convert_element_type where needed."""
+    if hasattr(x, "aval"):
+        return ew.convert(x, dtype, weak)
+    if isinstance(x, np.ndarray) and x.ndim:
+        if x.dtype == dtype and not weak:
+            return x
+        return ew.convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak, sharding=None)
+    return host_scalar(x, dtype, weak)
+
+
+def is_cast_free(x: Any, dtype: Any, weak: bool) -> bool:
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.dtype == dtype and aval.weak_type == weak
+    return not (isinstance(x, np.ndarray) and x.ndim and (weak or x.dtype != dtype))
+
+
+def promote(name: str, *values: Any) -> list[Any]:
+    """Checked values in their common dtype."""
+    values = check_arrays(name, *values)
+    dtype, weak = joined(values)
+    return [cast(v, dtype, weak) for v in values]
+
+
+def promote_inexact(name: str, *values: Any) -> list[Any]:
+    """Checked values in their common dtype, at least a float."""
+    values = check_arrays(name, *values)
+    dtype, weak = joined(values)
+    dtype = dtypes.to_inexact(dtype)
+    return [cast(v, dtype, weak) for v in values]
+
+
+def promote_numeric(name: str, *values: Any) -> list[Any]:
+    """Checked values in their common dtype, at least an integer."""
+    values = check_arrays(name, *values)
+    dtype, weak = numeric(*joined(values))
+    return [cast(v, dtype, weak) for v in values]
+
+
+def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
+    """bool becomes the default integer."""
+    return (dtypes.default_dtype(int), False) if dtype == dtypes.bool_ else (dtype, weak)
+
+
+# ---- shapes
+def shape_of(x: Any) -> tuple[int, ...]:
+    aval = getattr(x, "aval", None)
+    return aval.shape if aval is not None else np.shape(x)
+
+
+def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The broadcast shape, or the error that names the shapes."""
+    filled = [s for s in shapes if s]
+    if not filled:
+        return ()
+    first = filled[0]
+    if all(s == first for s in filled):
+        return first
+    if len({len(s) for s in filled}) > 1:
+        _rank_promotion(name, shapes)
+    try:
+        return broadcast_sizes(filled)
+    except ValueError:
+        text = ", ".join(map(str, shapes))
+        raise TypeError(explain(
+            f"{name} got incompatible shapes for broadcasting: {text}.",
+            fix="reshape one of them, or add axes with x[:, None] so that they broadcast.")
+        ) from None
+
+
+def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    if config.jax_numpy_rank_promotion == "allow":
+        return
+    text = " ".join(map(str, shapes))
+    if config.jax_numpy_rank_promotion == "raise":
+        raise ValueError(explain(
+            f"Operands could not be broadcast together for {name} on shapes {text} and with the "
+            "config option jax_numpy_rank_promotion='raise'.",
+            fix="add axes explicitly, or set jax_numpy_rank_promotion='allow'."))
+    warnings.warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.",
+                  stacklevel=5)
+
+
+def spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """x broadcast to a shape (NumPy's rule: axes are aligned at the end)."""
+    own = shape_of(x)
+    if own == shape:
+        return x
+    axes = tuple(range(len(shape) - len(own), len(shape)))
+    return sh.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=axes, sharding=None)
+
+
+def spread_nonscalar(x: Any, shape: tuple[int, ...]) -> Any:
+    """As spread, but rank-0 values stay (elementwise primitives take them)."""
+    return spread(x, shape) if shape_of(x) else x
+
+
+# ---- one elementwise primitive over promoted, broadcast operands
+def apply(name: str, prim: Primitive, values: Sequence[Any], dtype: Any, weak: bool) -> Any:
+    """prim of the values cast to (dtype, weak) and broadcast; one operation when nothing is cast."""
+    shape = common_shape(name, [shape_of(v) for v in values])
+    if all(is_cast_free(v, dtype, weak) and shape_of(v) in ((), shape) for v in values):
+        return prim.bind(*[v if hasattr(v, "aval") else cast(v, dtype, weak) for v in values])
+    with fused(name):
+        return prim.bind(*[spread_nonscalar(cast(v, dtype, weak), shape) for v in values])
+
+
+def broadcast_all(name: str, *values: Any) -> list[Any]:
+    """Values spread to their common shape, scalars included."""
+    shape = common_shape(name, [shape_of(v) for v in values])
+    return [spread(v, shape) for v in values]
+
+
+def weak_of(x: Any) -> bool:
+    return aval_of(x).weak_type
+
+
+def dtype_of(x: Any) -> Any:
+    return aval_of(x).dtype
+
+
+# ---- axes
+def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction: None is all of them."""
+    from calque.lax.operands import canonical_axis
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, Tracer):
+        _ = axis.__index__()
+    if hasattr(axis, "__index__") and not isinstance(axis, (tuple, list)):
+        return (canonical_axis(axis, ndim),)
+    try:
+        axes = tuple(axis)
+    except TypeError:
+        raise TypeError(explain(
+            f"axis must be None, an integer or a sequence of integers, got {axis!r} of type "
+            f"{type(axis).__name__}: it is not iterable.")) from None
+    found = tuple(canonical_axis(a, ndim) for a in axes)
+    if len(set(found)) != len(found):
+        raise ValueError(explain(f"duplicate value in 'axis': {axes}"))
+    return found
