@@ -71,14 +71,9 @@ def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
     if isinstance(value, np.generic):
         with np.errstate(all="ignore"):
             return value.astype(dtype).item() if weak else value.astype(dtype)
-    made = np.asarray(value).astype(dtype) if _rounds(value, dtype) else np.asarray(value, dtype)
+    with np.errstate(all="ignore"):
+        made = np.asarray(value).astype(dtype)  # integers wrap around, as in JAX
     return made.item() if weak else made[()]
-
-
-def _rounds(value: Any, dtype: Any) -> bool:
-    """Whether a Python scalar is converted as a C cast (ints into int dtypes must fit)."""
-    return not (isinstance(value, int) and not isinstance(value, bool)
-                and dtypes.is_integer(dtype))
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,

@@ -1,4 +1,4 @@
-"""Elements in another order: flip, rot90, roll; triangles of matrices: tril, triu."""
+"""Elements in another order: flip, rot90, roll; triangles and diagonals of matrices."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +11,9 @@ from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant
 from calque.numpy.creation import below
 from calque.numpy.documents import named
-from calque.numpy.shapes import ravel, reshape, swapaxes
+from calque.numpy.reductions import sum as total
+from calque.numpy.shapes import moveaxis, ravel, reshape, swapaxes
+from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
 _MOVED = "An array with the same elements."
@@ -198,4 +200,137 @@ def triu(m: Any, k: int = 0) -> Any:
     return _triangle("triu", m, k, False)
 
 
-__all__ = ["flip", "fliplr", "flipud", "roll", "rot90", "tril", "triu"]
+# ---- diagonals
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """A diagonal in the plane of two axes; it becomes the last axis.
+
+    Args:
+      a: array with at least two axes.
+      offset: which diagonal: 0 the main one, positive above, negative below.
+      axis1: the rows.
+      axis2: the columns.
+
+    Returns:
+      An array with one axis fewer.
+
+    Raises:
+      ValueError: a has fewer than two axes, or the axes are equal.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
+      Array([1, 4], dtype=int32)
+    """
+    (x,) = util.check_arrays("diagonal", a)
+    rank = len(util.shape_of(x))
+    if rank < 2:
+        raise ValueError(explain("diagonal requires an array of at least two dimensions."))
+    rows, columns = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
+    if rows == columns:
+        raise ValueError(explain("axis1 and axis2 cannot be the same"))
+    with util.fused("diagonal"):
+        return _diagonal(moveaxis(x, (rows, columns), (-2, -1)), int(offset))
+
+
+def _diagonal(x: Any, k: int) -> Any:
+    """The diagonal of the last two axes: every (n + 1)-th element of the flattened matrix."""
+    *lead, m, n = util.shape_of(x)
+    first = k if k >= 0 else -k * n
+    count = max(0, min(m, n - k) if k >= 0 else min(m + k, n))
+    x = reshape(x, (*lead, m * n))
+    if not count:
+        return sh.slice_in_dim(x, 0, 0, len(lead))
+    return sh.slice_in_dim(x, first, first + (count - 1) * (n + 1) + 1, len(lead), n + 1)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The matrix with a vector on its diagonal, or the diagonal of a matrix.
+
+    Args:
+      v: a vector or a matrix.
+      k: which diagonal.
+
+    Returns:
+      A matrix or a vector.
+
+    Raises:
+      ValueError: v has neither one nor two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.diag(jnp.array([1, 2]))
+      Array([[1, 0],
+             [0, 2]], dtype=int32)
+    """
+    (x,) = util.check_arrays("diag", v)
+    rank = len(util.shape_of(x))
+    if rank == 2:
+        return diagonal(x, k)
+    if rank != 1:
+        raise ValueError(explain("diag input must be 1d or 2d"))
+    with util.fused("diag"):
+        (n,), k = util.shape_of(x), int(k)
+        size = n + abs(k)
+        full = sh.broadcast_in_dim(x, (n, n), (0,))
+        row, column = (sh.iota(np.dtype("int32"), (n, n), i) for i in (0, 1))
+        zero = constant(x, 0) if util.dtype_of(x) != np.bool_ else np.False_
+        made = choose(ew.eq_p.bind(row, column), full, zero)
+        above, left = max(-k, 0), max(k, 0)
+        return made if size == n else sh.pad(made, zero, ((above, size - n - above, 0),
+                                                          (left, size - n - left, 0)))
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """The matrix with the elements of an array on its diagonal.
+
+    Args:
+      v: array, flattened.
+      k: which diagonal.
+
+    Returns:
+      A matrix.
+
+    Raises:
+      TypeError: v is no array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.diagflat(jnp.ones((2, 2))).shape
+      (4, 4)
+    """
+    (x,) = util.check_arrays("diagflat", v)
+    with util.fused("diagflat"):
+        return diag(ravel(x), k)
+
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
+          out: None = None) -> Any:
+    """Sum of a diagonal in the plane of two axes.
+
+    Args:
+      a: array with at least two axes.
+      offset: which diagonal.
+      axis1: the rows.
+      axis2: the columns.
+      dtype: the dtype of the result.
+      out: not supported.
+
+    Returns:
+      An array with two axes fewer.
+
+    Raises:
+      ValueError: a has fewer than two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
+      Array(5, dtype=int32)
+    """
+    util.refuse_out("trace", out)
+    (x,) = util.check_arrays("trace", a)
+    with util.fused("trace"):
+        return total(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+__all__ = ["diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "roll", "rot90", "trace", "tril",
+           "triu"]

@@ -237,15 +237,21 @@ def _eager_window(x: Any, plan: Plan) -> Any:
 def _read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
     x = _cut_traced(x, plan)
-    starts, limits, steps = [], [], []
-    for a, n in zip(plan.axes, aval_of(x).shape):
-        if isinstance(a, Traced):
-            a = Run(0, 1)
-        starts.append(a.low if a.count else 0)
-        limits.append(a.low + abs(a.step) * (a.count - 1) + 1 if a.count else 0)
-        steps.append(abs(a.step) if a.count > 1 else 1)
-    if starts != [0] * len(starts) or tuple(limits) != aval_of(x).shape or set(steps) - {1}:
-        x = sh.slice_(x, starts, limits, steps if set(steps) - {1} else None)
+    axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
+    full = [(0, n) for n in aval_of(x).shape]
+    strides = [abs(a.step) if a.count > 1 else 1 for a in axes]
+    bounds = [(a.low, a.low + t * (a.count - 1) + 1) if a.count else (0, 0)
+              for a, t in zip(axes, strides)]
+    flips = tuple(i for i in plan.reversed if strides[i] > 1)
+    if flips:
+        # IREE 3.13 does not compile rev(strided slice), so the stride comes last
+        # (tests/frontend/test_numpy_indexing.py::test_rev_of_a_strided_slice notices the cure)
+        if bounds != full:
+            x = sh.slice_(x, *zip(*bounds))
+        x = sh.rev(x, plan.reversed)
+        return sh.slice_(x, [0] * len(axes), aval_of(x).shape, strides)
+    if bounds != full or set(strides) - {1}:
+        x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)
     return sh.rev(x, plan.reversed) if plan.reversed else x
 
 

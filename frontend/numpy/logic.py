@@ -26,7 +26,7 @@ def as_truth(x: Any) -> Any:
 
 
 def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable[..., Any]:
-    def f(x: Any, y: Any, /, out: None = None, where: None = None) -> Any:
+    def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         special._no_keywords(name, out, where)
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:

@@ -18,7 +18,7 @@ from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.numpy import arithmetic as ar
 from calque.numpy import contract as ct
-from calque.numpy import join, reductions, shapes, ufuncs, util
+from calque.numpy import arrange, join, reductions, shapes, ufuncs, util
 from calque.numpy.at import At
 from calque.numpy.creation import array as make_array
 from calque.numpy.indexing import take
@@ -189,7 +189,7 @@ METHODS: dict[str, Any] = {
     "astype": _astype, "copy": _copy, "clip": _clip, "flatten": _flatten, "reshape": _reshape,
     "transpose": _transpose, "view": _view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
     "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,
-    "round": ar.round,
+    "round": ar.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
     **{name: getattr(reductions, name) for name in (
         "sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "all", "any",
         "ptp")},

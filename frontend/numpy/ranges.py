@@ -177,15 +177,27 @@ def _linspace_host(start: Any, stop: Any, count: int, endpoint: bool, working: A
         elif count == 1:
             line = first.reshape(1)
         else:
-            real = dtypes.real_dtype(working)
-            ratio = np.arange(parts).astype(real) / real.type(parts)
-            line = first * (real.type(1) - ratio) + last * ratio
+            line = _mixed(first, last, parts, working)
             if endpoint:
                 line = np.concatenate([line, last.reshape(1)])
         line = np.asarray(line, working)
         if dtypes.is_integer(wanted) and not dtypes.is_integer(working):
             line = np.floor(line)
         return from_numpy(line.astype(wanted)), from_numpy(np.asarray(step, working))
+
+
+def _mixed(first: Any, last: Any, parts: int, working: Any) -> Any:
+    """first * (1 - i / parts) + last * i / parts, with XLA's order of operations: the quotient is
+    a product with 1 / parts, and in float32 the sum is one multiply-add (its product is exact in
+    float64), so that the numbers are those that JAX prints.
+    """
+    real = dtypes.real_dtype(working)
+    i, inverse = np.arange(parts).astype(real), real.type(1) / real.type(parts)
+    head = first * (real.type(1) - i * inverse)
+    if working == np.dtype("float32"):
+        slope = np.float64(last * inverse)
+        return (i.astype(np.float64) * slope + head.astype(np.float64)).astype(working)
+    return head + i * (last * inverse)
 
 
 def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, wanted: Any,

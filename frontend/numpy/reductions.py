@@ -406,7 +406,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             made = mean(x, axes, keepdims=keepdims)
             total = util.spread(util.cast(np.int32(math.prod(shape[i] for i in axes)),
                                           util.dtype_of(made)), util.shape_of(made))
-            return (made, total) if returned else made
+            return (made, util.array(total)) if returned else made
         x, w = util.promote_inexact("average", x, weights)
         x, w = util.array(x), util.array(w)
         if util.shape_of(w) != shape:
@@ -435,6 +435,10 @@ def _arg(name: str, prim: Primitive, a: Any, axis: Any, out: Any, keepdims: Any)
         raise TypeError(explain(f"{name}: '{type(axis).__name__}' object cannot be interpreted as "
                                 "an integer.", fix="pass one axis, or None for all."))
     if axis is not None:
+        if not -len(shape) <= int(axis) < len(shape):
+            raise IndexError(explain(
+                f"{name}: axis {int(axis)} is out of bounds: tuple index out of range for shape "
+                f"{shape}."))
         place = canonical_axis(axis, len(shape))
         empty = shape[place] == 0
     else:

@@ -141,6 +141,23 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 
 
 # ---- formulas
+@named("Angle of the point (x2, x1) in radians, in [-pi, pi]; complex values are continued.",
+       ["x1", "x2"], _BROADCAST, "jnp.arctan2(0.0, 1.0)", f32("0."))
+@util.fused_function
+def arctan2(x1: Any, x2: Any, /) -> Any:
+    y, x = pair("arctan2", x1, x2, "inexact")
+    if util.dtype_of(x).kind != "c":
+        return ew.atan2_p.bind(y, x)
+    # -i log((x + iy) / sqrt(x**2 + y**2))
+    turned = ew.add_p.bind(x, ew.mul_p.bind(constant(y, 1j), y))
+    length = ew.sqrt_p.bind(ew.add_p.bind(ew.mul_p.bind(x, x), ew.mul_p.bind(y, y)))
+    made = ew.log_p.bind(ew.div_p.bind(turned, length))
+    return ew.mul_p.bind(constant(made, -1j), made)
+
+
+atan2 = arctan2
+
+
 @named("sqrt(x1**2 + x2**2) without overflow.", ["x1", "x2"], _BROADCAST, "jnp.hypot(3, 4)",
        f32("5."))
 @util.fused_function
@@ -193,7 +210,7 @@ def _complex_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
     return ew.complex_p.bind(re, ew.sub_p.bind(half, wrapped))
 
 
-def logaddexp(x1: Any, x2: Any, /, out: None = None, where: None = None) -> Any:
+def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
     """log(exp(x1) + exp(x2)) without overflow.
 
     Args:
@@ -220,7 +237,7 @@ def _logaddexp(x1: Any, x2: Any) -> Any:
     return _log_sum("logaddexp", x1, x2, ew.exp_p.bind, 1.0)
 
 
-def logaddexp2(x1: Any, x2: Any, /, out: None = None, where: None = None) -> Any:
+def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
     """log2(2**x1 + 2**x2) without overflow.
 
     Args:
@@ -277,6 +294,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
     if util.dtype_of(x).kind == "c":
         raise TypeError(explain("heaviside does not support complex-valued inputs"))
+    x, y = (util.cast(v, util.dtype_of(x)) for v in (x, y))
     middle = choose(ew.ne_p.bind(x, x), x, y)
     upper = choose(ew.gt_p.bind(x, _zero(x)), full_constant(x, 1), middle)
     return choose(ew.lt_p.bind(x, _zero(x)), full_constant(x, 0), upper)
@@ -359,6 +377,6 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 
 __all__ = [
-    "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex", "isfinite", "isinf", "isnan",
-    "isneginf", "isposinf", "isreal", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
+    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex", "isfinite", "isinf",
+    "isnan", "isneginf", "isposinf", "isreal", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
     "signbit", "sinc"]

@@ -23,7 +23,7 @@ class _ScalarMeta(type):
         return array(x, dtype=cls.dtype)
 
     def __eq__(cls, other: object) -> builtins.bool:
-        if isinstance(other, _ScalarMeta):
+        if isinstance(other, (_ScalarMeta, str)):
             return cls is other
         try:
             return builtins.bool(cls.dtype == other)
@@ -153,11 +153,8 @@ def promote_types(a: Any, b: Any) -> Any:
       dtype(bfloat16)
     """
     a, b = _plain(a), _plain(b)
-    pairs = [(dtypes.default_dtype(t), t is not builtins.bool)
-             if isinstance(t, type) and t in (int, float, complex) else (np.dtype(t), False)
-             for t in (a, b)]
-    return np.dtype(dtypes._promote(frozenset(pairs), True, False)[0]) if all(
-        p[0].itemsize <= 16 for p in pairs) else dtypes.promote_types(a, b)
+    pairs = [(np.dtype(t), isinstance(t, type) and t in (int, float, complex)) for t in (a, b)]
+    return dtypes._promote(frozenset(pairs), True, False)[0]
 
 
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:

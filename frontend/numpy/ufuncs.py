@@ -46,7 +46,7 @@ def binary(name: str, prim: Primitive, kind: str, x: Any, y: Any) -> Any:
 
 def _binary(name: str, prim: Primitive, kind: str, sentence: str, example: str, result: str,
             ufunc: bool = True) -> Function:
-    def with_keywords(x: Any, y: Any, /, out: None = None, where: None = None) -> Any:
+    def with_keywords(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         if out is not None or where is not None:
             what = "out" if out is not None else "where"
             raise NotImplementedError(explain(
@@ -72,7 +72,7 @@ def _bool_form(f: Function, prim: Primitive) -> Function:
     """add and multiply of two bool arrays are or and and."""
     name = f.__name__
 
-    def call(x: Any, y: Any, /, out: None = None, where: None = None) -> Any:
+    def call(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         a, b = getattr(x, "aval", None), getattr(y, "aval", None)
         if a is b is not None and a.dtype != dtypes.bool_ and out is None and where is None:
             return f(x, y)
@@ -94,10 +94,6 @@ divide = _binary("divide", ew.div_p, _INEXACT, "Quotient x / y as a float.", "jn
                  f32("0.5"), False)
 true_divide = _binary("true_divide", ew.div_p, _INEXACT, "Quotient x / y as a float.",
                       "jnp.true_divide(1, 2)", f32("0.5"), False)
-arctan2 = _binary("arctan2", ew.atan2_p, _INEXACT,
-                  "Angle of the point (y, x) in radians, in [-pi, pi]; arguments in that order.",
-                  "jnp.arctan2(0.0, 1.0)", f32("0."), False)
-atan2 = arctan2
 maximum = _binary("maximum", ew.max_p, _EXACT, "Larger of x and y; NaN if either is NaN.",
                   "jnp.maximum(1, 2)", i32("2"))
 minimum = _binary("minimum", ew.min_p, _EXACT, "Smaller of x and y; NaN if either is NaN.",
@@ -150,7 +146,7 @@ not_equal = _binary("not_equal", ew.ne_p, _EXACT, "x != y.", "jnp.not_equal(1, 1
 
 def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Function:
     """A comparison; complex numbers are ordered by real part, then imaginary part."""
-    def f(x: Any, y: Any, /, out: None = None, where: None = None) -> Any:
+    def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         a, b = getattr(x, "aval", None), getattr(y, "aval", None)
         if a is not None and a is b and a.dtype.kind != "c":
             return prim.bind(x, y)
@@ -219,8 +215,8 @@ def right_shift(x1: Any, x2: Any, /) -> Any:
 bitwise_right_shift = right_shift
 
 __all__ = [
-    "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
-    "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
+    "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin",
+    "asinh", "atan", "atanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     "cbrt", "cos", "cosh", "divide", "equal", "exp", "exp2", "expm1", "greater", "greater_equal",
     "invert", "left_shift", "less", "less_equal", "log", "log1p", "maximum", "minimum",
