@@ -111,7 +111,7 @@ class _Pullback:
                 fix="pass cotangents with the structure of the function's output."))
         with fused("vjp"):
             cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
-            outs = [instantiate(c) for c in self.flat(cts)]
+            outs = [_like_primal(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
             return self.in_tree.unflatten(outs)
 
 
@@ -231,7 +231,7 @@ def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, ha
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
     cts = pullback.flat([seed])
-    grads = in_tree.unflatten([_gradient(c) for c in cts])
+    grads = in_tree.unflatten([_like_primal(c, aval_of(x)) for c, x in zip(cts, values)])
     value = as_values(outs[:1])[0]
     grad = grads[0] if single else grads
     if has_aux:
@@ -239,10 +239,16 @@ def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, ha
     return value, grad
 
 
-def _gradient(ct: Any) -> Any:
-    if not is_zero(ct):
-        return ct
-    return np.zeros(ct.shape, dtypes.float0) if ct.dtype == dtypes.float0 else zeros(ct.aval)
+def _like_primal(t: Any, primal: ShapedArray) -> Any:
+    """A tangent or cotangent for the user: zeros made real, weak where the primal is weak."""
+    if is_zero(t):
+        if t.dtype == dtypes.float0:
+            return np.zeros(t.shape, dtypes.float0)
+        t = zeros(t.aval)
+    if aval_of(t).weak_type == primal.weak_type:
+        return t
+    return ew.convert_element_type_p.bind(t, new_dtype=aval_of(t).dtype,
+                                          weak_type=primal.weak_type, sharding=None)
 
 
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
@@ -329,7 +335,8 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
         outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
         count = flat.out_tree.num_leaves
         primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
-        tangent_out = flat.out_tree.unflatten([_gradient(t) for t in out_ts[:count]])
+        tangent_out = flat.out_tree.unflatten([
+            _like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
         if has_aux:
             return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
         return primal_out, tangent_out
@@ -382,7 +389,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                 ts = [_check_tangent(t, aval_of(x)) for t, x in zip(given, values)]
                 found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
                 full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
-                return flat.out_tree.unflatten([_gradient(t) for t in full[:count]])
+                return flat.out_tree.unflatten([
+                    _like_primal(t, a) for t, a in zip(full[:count], out_avals)])
 
         out = flat.out_tree.unflatten(as_values(outs[:count]))
         return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)

@@ -235,7 +235,7 @@ class Array(metaclass=_ArrayMeta):
         return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return from_numpy(self._numpy(), self.weak_type)
+        return _unpickle(self._numpy(), self.weak_type, dtypes.is_key(self.dtype))
 
 
 def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:

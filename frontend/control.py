@@ -235,7 +235,10 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
                             unroll=unroll)
         k = len(init_leaves)
         ys_tree = out_tree.children()[1]
-        return init_tree.unflatten(outs[:k]), ys_tree.unflatten(outs[k:])
+        # what the body passes on unchanged is the initial value itself
+        final = [x if program.outputs[i] is program.inputs[i] else out
+                 for i, (x, out) in enumerate(zip(init_leaves, outs))]
+        return init_tree.unflatten(final), ys_tree.unflatten(outs[k:])
 
 
 def _scan_length(leaves: Sequence[Any], length: int | None) -> int:

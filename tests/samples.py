@@ -347,6 +347,7 @@ row("broadcast_in_dim", _MOVED, (
     sample("stretched", op(3, 1), shape=(2, 3, 4), broadcast_dimensions=(1, 2), sharding=None),
     sample("inner", op(3), shape=(3, 4), broadcast_dimensions=(0,), sharding=None),
     sample("to empty", op(1), shape=(0, 3), broadcast_dimensions=(0,), sharding=None),
+    sample("empty", op(0), shape=(2, 0), broadcast_dimensions=(1,), sharding=None),
     sample("scalar to scalar", op(), shape=(), broadcast_dimensions=(), sharding=None)),
     linear=(0,))
 row("concatenate", _MOVED, (

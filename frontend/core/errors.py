@@ -115,7 +115,7 @@ class UnexpectedTracerError(JAXTypeError):
     """
 
 
-class KeyReuseError(RuntimeError):
+class KeyReuseError(JAXTypeError):
     """A PRNG key was consumed twice."""
 
 

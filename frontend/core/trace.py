@@ -1,7 +1,7 @@
 """Dispatch on context: a context variable holds the current Trace; `bind` asks it to process.
 
 Each Trace keeps its parent and runs rules under it.  A value belongs to a trace when
-`isinstance(x, Tracer) and x.trace is self`; everything else passes down unchanged.  The bottom
+`isinstance(x, Tracer) and x._trace is self`; everything else passes down unchanged.  The bottom
 trace evaluates with the evaluator that calque/__init__ installs.
 Start reading at `Trace`, then transforms/jvp.py.  Imports core only.
 """
@@ -80,9 +80,9 @@ class _ArrayMeta(type):
 class Tracer:
     """A value that a trace stands for; operators are installed by calque.array."""
 
-    __slots__ = ("trace", "__weakref__")
+    __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
-    trace: Trace
+    _trace: Trace
 
     @property
     def aval(self) -> ShapedArray:
@@ -130,14 +130,14 @@ def leaked(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerError:
     return errors.UnexpectedTracerError(errors.explain(
         f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
         "the transformation that made it had ended (a side effect let it leak).",
-        where=_where(tracer.trace),
+        where=_where(tracer._trace),
         fix="return the value from the traced function instead of storing it outside."))
 
 
 def concretization_error(x: Tracer, what: str, fix: str,
                          kind: type[Exception] = errors.ConcretizationTypeError) -> Exception:
     """A three-part error for a traced value that was needed concretely."""
-    return kind(errors.explain(what, where=_where(x.trace), fix=fix))
+    return kind(errors.explain(what, where=_where(x._trace), fix=fix))
 
 
 def full_lower(x: Any) -> Any:

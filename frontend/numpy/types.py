@@ -154,7 +154,9 @@ def promote_types(a: Any, b: Any) -> Any:
     """
     a, b = _plain(a), _plain(b)
     pairs = [(np.dtype(t), isinstance(t, type) and t in (int, float, complex)) for t in (a, b)]
-    return dtypes._promote(frozenset(pairs), True, False)[0]
+    joined = dtypes._promote(frozenset(pairs), True, False)[0]
+    # a 64-bit join of narrower dtypes is cut like any array's dtype
+    return joined if any(joined == d for d, _ in pairs) else dtypes.canonical(joined)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:

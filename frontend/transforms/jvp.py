@@ -23,7 +23,7 @@ class JVPTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
-        self.trace, self.primal, self.tangent = trace, primal, tangent
+        self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
     def aval(self) -> ShapedArray:
@@ -41,7 +41,7 @@ class JVPTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, Any]:
         """(primal, tangent) of any value in this trace."""
-        if type(x) is JVPTracer and x.trace is self:
+        if type(x) is JVPTracer and x._trace is self:
             if not self.open:
                 raise leaked(x, "jvp")
             return x.primal, x.tangent
@@ -52,7 +52,7 @@ class JVPTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        if not any(type(a) is JVPTracer and a.trace is self for a in args):
+        if not any(type(a) is JVPTracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)
         primals, tangents = zip(*[self.split(a) for a in args])
         if not prim.differentiable:

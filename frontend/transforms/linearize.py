@@ -24,7 +24,7 @@ class LinearizeTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
-        self.trace, self.primal, self.tangent = trace, primal, tangent
+        self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
     def aval(self) -> ShapedArray:
@@ -46,7 +46,7 @@ class SplitTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        if any(type(a) is StageTracer and a.trace is self.tangents for a in args):
+        if any(type(a) is StageTracer and a._trace is self.tangents for a in args):
             return self.tangents.process(prim, args, params)
         return self.parent.process(prim, args, params)
 
@@ -63,7 +63,7 @@ class LinearizeTrace(Trace):
         self.rules = SplitTrace(parent, self.tangents)
 
     def split(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is LinearizeTracer and x.trace is self:
+        if type(x) is LinearizeTracer and x._trace is self:
             if not self.open:
                 raise leaked(x, "linearize")
             return x.primal, x.tangent
@@ -74,7 +74,7 @@ class LinearizeTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        if not any(type(a) is LinearizeTracer and a.trace is self for a in args):
+        if not any(type(a) is LinearizeTracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)
         primals, tangents = zip(*[self.split(a) for a in args])
         if not prim.differentiable:

@@ -24,7 +24,7 @@ class StageTracer(Tracer):
     __slots__ = ("var",)
 
     def __init__(self, trace: StageTrace, var: Var) -> None:
-        self.trace, self.var = trace, var
+        self._trace, self.var = trace, var
 
     @property
     def aval(self) -> ShapedArray:
@@ -48,7 +48,7 @@ class StageTrace(Trace):
 
     def atom(self, x: Any, prim: Any = "return") -> Atom:
         """The variable or literal that stands for x in this program."""
-        if type(x) is StageTracer and x.trace is self:
+        if type(x) is StageTracer and x._trace is self:
             if not self.open:
                 raise leaked(x, prim)
             return x.var
@@ -56,7 +56,7 @@ class StageTrace(Trace):
             return Literal(x, aval_of(x))
         if isinstance(x, np.ndarray) and x.ndim == 0:
             return Literal(x[()], aval_of(x))
-        if isinstance(x, Tracer) and not x.trace.open:
+        if isinstance(x, Tracer) and not x._trace.open:
             raise leaked(x, prim)
         found = self.captured.get(id(x))
         if found is None:

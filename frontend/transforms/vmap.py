@@ -22,7 +22,7 @@ class BatchTracer(Tracer):
     __slots__ = ("value", "axis", "_aval")
 
     def __init__(self, trace: BatchTrace, value: Any, axis: int) -> None:
-        self.trace, self.value, self.axis = trace, value, axis
+        self._trace, self.value, self.axis = trace, value, axis
         a = aval_of(value)
         self._aval = ShapedArray(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
 
@@ -42,7 +42,7 @@ class BatchTrace(Trace):
         self.size, self.axis_name = size, axis_name
 
     def split(self, x: Any) -> tuple[Any, int | None]:
-        if type(x) is BatchTracer and x.trace is self:
+        if type(x) is BatchTracer and x._trace is self:
             if not self.open:
                 raise leaked(x, "vmap")
             return x.value, x.axis
@@ -53,7 +53,7 @@ class BatchTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        if not any(type(a) is BatchTracer and a.trace is self for a in args):
+        if not any(type(a) is BatchTracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)
         values, axes = zip(*[self.split(a) for a in args])
         rule = prim.rule("batch")

@@ -62,7 +62,9 @@ def test_await(slow) -> None:
                 ticks += 1
                 await asyncio.sleep(0)
 
-        value, _ = await asyncio.gather(y, tick())
+        ticking = asyncio.create_task(tick())
+        value = await y
+        await ticking
         return float(value[0, 0]), ticks
 
     value, ticks = asyncio.run(main())
@@ -165,8 +167,8 @@ def test_devices_and_live_arrays() -> None:
     assert x.is_deleted() and not any(a is x for a in calque.live_arrays())
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(x)
-    with pytest.raises(RuntimeError, match="no devices"):
-        calque.devices("cuda" if not calque.runtime.devices("cuda") else "nope")
+    with pytest.raises(RuntimeError, match="Unknown backend nope"):
+        calque.devices("nope")
 
 
 def test_lazy_transformations_give_values_where_python_needs_them() -> None:
