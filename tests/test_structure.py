@@ -23,7 +23,7 @@ ALLOWED = {
     "lowering": {"core", "lowering"},
     "runtime": {"runtime"},
     "lax": {"core", "transforms", "primitives", "lax", *MEETING},
-    "numpy": {"core", "transforms", "primitives", "lax", "numpy", *MEETING},
+    "numpy": {"core", "transforms", "primitives", "lax", "numpy", "runtime", *MEETING},
     **{m: {"core", "transforms", "primitives", "lowering", "runtime", *MEETING} for m in MEETING},
 }
 

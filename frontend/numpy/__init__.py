@@ -13,6 +13,7 @@
   arrange.py     flip, roll, rot90, tril, triu
   join.py        concatenate, stack, split, tile, repeat, diff, astype
   contract.py    dot, matmul, tensordot, ...
+  exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
@@ -23,6 +24,7 @@ from calque.numpy.arithmetic import *  # noqa: F403
 from calque.numpy.arrange import *  # noqa: F403
 from calque.numpy.contract import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
+from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
