@@ -515,7 +515,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)
     dtype = dtypes.to_inexact(util.dtype_of(z))
     if dtype.kind == "c":
-        z = util.cast(z, dtype)
+        z = util.cast(util.array(z), dtype)
         re, im = ew.real_p.bind(z), ew.imag_p.bind(z)
     else:
         re = util.cast(z, dtype)

@@ -1,0 +1,215 @@
+"""Elementwise functions of calque.numpy against NumPy: one compiled program per dtype, with NaN,
+infinities, -0 and extreme integers among the operands, and sizes 0 and 1."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import calque
+import calque.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 1e-3, 88.0, -88.0, np.inf, -np.inf, np.nan]
+UNARY_FLOAT = ("negative", "absolute", "fabs", "sign", "floor", "ceil", "trunc", "rint", "exp",
+               "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "square",
+               "reciprocal", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh",
+               "tanh", "arcsinh", "arccosh", "arctanh", "degrees", "radians", "isnan", "isinf",
+               "isfinite", "signbit", "positive", "logical_not", "isposinf", "isneginf", "real",
+               "imag", "conj", "nan_to_num", "isreal", "iscomplex")
+BINARY_FLOAT = ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "fmod",
+                "power", "arctan2", "hypot", "maximum", "minimum", "fmax", "fmin", "equal",
+                "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and",
+                "logical_or", "logical_xor", "copysign", "heaviside", "logaddexp", "logaddexp2",
+                "nextafter", "isclose")
+UNARY_INT = ("negative", "absolute", "sign", "floor", "ceil", "trunc", "square", "invert",
+             "positive", "logical_not", "conj", "isnan", "isfinite")
+BINARY_INT = ("add", "subtract", "multiply", "floor_divide", "remainder", "fmod", "maximum",
+              "minimum", "equal", "less", "greater_equal", "bitwise_and", "bitwise_or",
+              "bitwise_xor", "left_shift", "right_shift", "power")
+# XLA's and our results differ from NumPy's by design: x % inf and 0-division keep JAX's rules
+TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14,
+             "complex64": 1e-5, "complex128": 1e-13}
+
+
+def table(names: tuple[str, ...], *operands: Any) -> dict[str, Any]:
+    """All functions of one arity and dtype in one program."""
+    return calque.jit(lambda *xs: {n: getattr(jnp, n)(*xs) for n in names})(*operands)
+
+
+def compare(names: tuple[str, ...], got: dict[str, Any], operands: tuple[Any, ...],
+            dtype: Any) -> list[str]:
+    wide = [np.asarray(x).astype(np.float64) if dtype.kind in "fV" else np.asarray(x)
+            for x in operands]
+    wrong = []
+    with np.errstate(all="ignore"):
+        for name in names:
+            want = np.asarray(getattr(np, name)(*(
+                operands if name in ("nextafter", "nan_to_num") else wide)))
+            have = np.asarray(got[name])
+            if dtype.kind in "iub" or have.dtype == bool:
+                good = np.array_equal(have, want.astype(have.dtype))
+            else:
+                scale = TOLERANCE[have.dtype.name]
+                with np.errstate(over="ignore"):
+                    rounded = want.astype(have.dtype).astype(np.float64)
+                good = np.allclose(have.astype(np.float64), rounded, rtol=scale,
+                                   atol=scale * 1e-3, equal_nan=True)
+            if not good:
+                wrong.append(f"{name}: {have} is not {want} of {operands}")
+    return wrong
+
+
+def pairs(values: list[Any], dtype: Any) -> tuple[Any, Any]:
+    grid = np.array([(a, b) for a in values for b in values]).T
+    with np.errstate(all="ignore"):
+        return tuple(np.ascontiguousarray(g).astype(dtype) for g in grid)  # type: ignore
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
+def test_unary_floats(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x = np.array(SPECIAL).astype(dtype)
+    names = tuple(n for n in UNARY_FLOAT if n != "nan_to_num" or dtype.kind == "f")
+    with calque.enable_x64(True):
+        assert not compare(names, table(names, x), (x,), dtype)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_binary_floats(name: str) -> None:
+    dtype = np.dtype(name)
+    x, y = pairs(SPECIAL, dtype)
+    # NumPy's floor_divide of infinities gives NaN where JAX's gives inf, -inf, -1 or 0
+    names = tuple(n for n in BINARY_FLOAT if n != "floor_divide")
+    finite = np.isfinite(x) & np.isfinite(y) & (y != 0)
+    with calque.enable_x64(True):
+        assert not compare(names, table(names, x, y), (x, y), dtype)
+        a, b = x[finite], y[finite]
+        assert not compare(("floor_divide",), table(("floor_divide",), a, b), (a, b), dtype)
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+                                  "uint64"])
+def test_integers(name: str) -> None:
+    dtype = np.dtype(name)
+    limits = np.iinfo(dtype)
+    values = [limits.min, limits.max, 0, 1, 2, 3, 7] + ([-1, -3] if dtype.kind == "i" else [])
+    x = np.array(values, dtype)
+    a, b = (np.repeat(x, len(x)), np.tile(x, len(x)))
+    whole = (b != 0) & ~((a == limits.min) & (b.astype(object) == -1))
+    small = (b.astype(object) >= 0) & (b.astype(object) < 8)
+    with calque.enable_x64(True):
+        assert not compare(UNARY_INT, table(UNARY_INT, x), (x,), dtype)
+        shifts = ("left_shift", "right_shift", "power")
+        rest = tuple(n for n in BINARY_INT if n not in shifts)
+        a1, b1 = a[whole], b[whole]
+        assert not compare(rest, table(rest, a1, b1), (a1, b1), dtype)
+        a2, b2 = a[small], b[small]
+        got = table(shifts, a2, b2)
+        with np.errstate(all="ignore"):
+            assert not compare(shifts, got, (a2, b2), dtype)
+
+
+def test_division_by_zero_keeps_xlas_rules() -> None:
+    n = jnp.arange(3)
+    assert jnp.floor_divide(n, 0).tolist() == [-1, -2, -2]
+    assert jnp.remainder(n, 0).tolist() == [0, 0, 0]
+    assert jnp.fmod(n, 0).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex(name: str) -> None:
+    dtype = np.dtype(name)
+    values = [0.5 + 1j, -2 - 0.25j, 1j, 3 + 0j, -1 + 1e-3j]
+    x, y = pairs(values, dtype)
+    unary = ("negative", "absolute", "square", "sqrt", "exp", "log", "sin", "cos", "tanh", "conj",
+             "real", "imag", "angle", "reciprocal", "isfinite", "rint", "log10")
+    binary = ("add", "subtract", "multiply", "divide", "equal", "less", "greater_equal", "power")
+    with calque.enable_x64(True):
+        got = {**table(unary, x), **table(binary, x, y)}
+    for n in (*unary, *binary):
+        operands = (x,) if n in unary else (x, y)
+        want = getattr(np, n)(*operands)
+        np.testing.assert_allclose(np.asarray(got[n]), want, rtol=20 * TOLERANCE[name],
+                                   atol=TOLERANCE[name], err_msg=n)
+
+
+def test_bools() -> None:
+    a, b = pairs([False, True], np.dtype(bool))
+    names = ("add", "multiply", "logical_and", "logical_xor", "bitwise_or", "maximum", "equal",
+             "less")
+    got = table(names, a, b)
+    for n in names:
+        assert np.array_equal(got[n], getattr(np, n)(a, b)), n
+    for f in (jnp.subtract, jnp.left_shift):
+        if f is jnp.subtract:
+            with pytest.raises(TypeError, match="sub does not accept dtype bool"):
+                f(a, b)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (2, 0, 3), ()])
+def test_empty_and_single(shape: tuple[int, ...]) -> None:
+    x = np.full(shape, 0.5, np.float32)
+    got = calque.jit(lambda x: [jnp.sin(x), jnp.hypot(x, 2), jnp.where(x > 0, x, 0), x // 2,
+                                jnp.logaddexp(x, x), jnp.round(x, 1), jnp.clip(x, 0, 0.25)])(x)
+    want = [np.sin(x), np.hypot(x, 2), x, x // 2, np.logaddexp(x, x), x, np.minimum(x, 0.25)]
+    for g, w in zip(got, want):
+        assert g.shape == shape
+        np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
+def test_powers_take_the_form_of_their_exponent() -> None:
+    x, n = jnp.ones(3), jnp.arange(3)
+    cases: list[tuple[Callable[..., Any], str]] = [
+        (lambda x, n: x ** 2, "integer_pow[y=2]"), (lambda x, n: x ** 2.0, "pow a 2.0:f32[]"),
+        (lambda x, n: jnp.power(x, 3), "integer_pow[y=3]"), (lambda x, n: x ** n, "pow a b"),
+        (lambda x, n: 2 ** x, "pow 2.0:f32[] a"), (lambda x, n: n ** 2.0, "pow c 2.0:f32[]")]
+    for f, text in cases:
+        assert text in str(calque.make_jaxpr(f)(x, n)), text
+    assert str(calque.make_jaxpr(lambda x, y: 2 * x ** 2 + y)(x, jnp.float32(1))) == (
+        "{ lambda ; a:f32[3] b:f32[]. let\n    c:f32[3] = integer_pow[y=2] a\n"
+        "    d:f32[3] = mul 2.0:f32[] c\n    e:f32[3] = add d b\n  in (e,) }")
+    with pytest.raises(TypeError, match="Integers cannot be raised to negative powers"):
+        n ** -1
+
+
+def test_gradients_have_no_nan_where_a_branch_is_discarded() -> None:
+    inf = float("inf")
+    for f, x in ((lambda x: jnp.sinc(x), 0.0), (lambda x: jnp.logaddexp(x, -inf), 0.0),
+                 (lambda x: jnp.hypot(x, 0.0), 1.0), (lambda x: jnp.logaddexp(-inf, x), -inf)):
+        assert np.isfinite(float(calque.grad(f)(x))), x
+
+
+def test_arguments_are_checked() -> None:
+    x = jnp.ones(3)
+    cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: jnp.sin([1.0]), TypeError,
+         "sin requires ndarray or scalar arguments, got <class 'list'> at position 0"),
+        (lambda: jnp.add(x, "a"), TypeError, "got <class 'str'> at position 1"),
+        (lambda: jnp.add(x, jnp.ones(4)), TypeError,
+         r"add got incompatible shapes for broadcasting: \(3,\), \(4,\)"),
+        (lambda: jnp.bitwise_and(x, x), TypeError, "and does not accept dtype float32"),
+        (lambda: jnp.fabs(1j), TypeError, "'fabs' does not support complex"),
+        (lambda: jnp.hypot(1j, 1), ValueError, "not well defined for complex"),
+        (lambda: jnp.clip(1j, 0, 1), ValueError, "Clip received a complex value"),
+        (lambda: jnp.round(jnp.arange(3), -1), NotImplementedError, "decimals < 0"),
+        (lambda: jnp.round(x, out=x), NotImplementedError, "The 'out' argument to jnp.round"),
+        (lambda: jnp.where(x), NotImplementedError, "one argument"),
+        (lambda: jnp.where(x, [1], 2), TypeError, "where requires ndarray.*list.*position 1"),
+        (lambda: jnp.select([], []), ValueError, "condlist must be non-empty"),
+        (lambda: jnp.add(x, x, out=x), NotImplementedError, "out argument"),
+        (lambda: jnp.sin(x=x), TypeError, "positional-only")]
+    for f, kind, text in cases:
+        with pytest.raises(kind, match=text) as error:
+            f()
+        if "positional" not in text and kind is not NotImplementedError:
+            assert "Fix:" in str(error.value) or "\n" in str(error.value), text
+
+
+def test_rank_promotion_can_be_refused() -> None:
+    config = calque.core.config.config
+    with config.context("jax_numpy_rank_promotion", "raise"):
+        with pytest.raises(ValueError, match="rank_promotion='raise'"):
+            jnp.add(jnp.ones((2, 3)), jnp.ones(3))
+        jnp.add(jnp.ones((2, 3)), 1.0)
