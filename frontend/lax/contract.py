@@ -63,7 +63,7 @@ def canonical_precision(precision: Any) -> Any:
 
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None,
                 preferred_element_type: Any = None, *, out_sharding: Any = None) -> Any:
-    """General contraction: sums products over the contracted axes, for each index of the batch axes.
+    """General contraction: sums of products over axes, for each index of the batch axes.
 
     Args:
       lhs: any numeric array.

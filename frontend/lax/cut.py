@@ -192,6 +192,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
 
     Raises:
       TypeError: dtypes or the configuration do not fit.
+      ValueError: an axis would get a negative size.
 
     Example:
       >>> import numpy as np
@@ -206,6 +207,13 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
             f"pad operand and padding_value must be same dtype: got {a.dtype.name} and "
             f"{b.dtype.name}.", fix="cast the padding value to the operand's dtype."))
     config = tuple(tuple(as_size("pad", v) for v in axis) for axis in padding_config)
+    if len(config) == a.ndim:
+        shape = tuple(sh.padded_size(n, *c) for n, c in zip(a.shape, config))
+        if any(n < 0 for n in shape):
+            raise ValueError(explain(
+                f"Dimension size after padding is not at least 0, got result shape {shape}, for "
+                f"padding_config {config} and operand shape {a.shape}.",
+                fix="crop less than the axis has elements."))
     if len(config) == a.ndim and not any(any(c) for c in config):
         return unchanged(x)
     return sh.pad_p.bind(x, value, padding_config=config)

@@ -98,8 +98,35 @@ def _b(value: str) -> str:
 add = _binary("add", ew.add_p, "Elementwise sum x + y.", "number", "lax.add(1.0, 2.0)", _f("3."))
 sub = _binary("sub", ew.sub_p, "Elementwise difference x - y.", "number", "lax.sub(1.0, 2.0)",
               _f("-1."))
-mul = _binary("mul", ew.mul_p, "Elementwise product x * y.", "number", "lax.mul(3.0, 2.0)",
-              _f("6."))
+_mul = _binary("mul", ew.mul_p, "Elementwise product x * y.", "number", "lax.mul(3.0, 2.0)",
+               _f("6."))
+
+
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """Elementwise product x * y.
+
+    Args:
+      x: array of integer, float or complex dtype, or a scalar.
+      y: the same dtype; a scalar or a shape that broadcasts by axes of size 1.
+      out_dtype: the dtype to multiply in and of the result; that of the operands by default.
+
+    Returns:
+      An array of the common shape.
+
+    Raises:
+      TypeError: an operand is not an array, or has another dtype (lax does not promote).
+
+    Example:
+      >>> from calque import lax
+      >>> lax.mul(3.0, 2.0)
+      Array(6., dtype=float32, weak_type=True)
+    """
+    if out_dtype is None:
+        return _mul(x, y)
+    with fused("mul"):
+        return _mul(convert_element_type(x, out_dtype), convert_element_type(y, out_dtype))
+
+
 div = _binary("div", ew.div_p, "Elementwise quotient; integers are divided towards zero.",
               "number", "lax.div(-7, 2)", _i("-3"))
 rem = _binary("rem", ew.rem_p, "Remainder of x / y with the sign of x.", "real", "lax.rem(-7, 2)",

@@ -13,6 +13,7 @@ from calque.lax.elementwise import convert
 from calque.lax.operands import as_operand, as_sizes, check_no_sharding
 from calque.primitives import shape as sh
 
+
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array with every element equal to fill_value.
 

@@ -1,7 +1,7 @@
 """What lax functions accept: arrays, tracers, NumPy arrays and scalars, Python scalars.
 
-lax is strict: no promotion, no lists.  `as_operand` checks one value, `document` fills the docstring
-of a function that is one row of a table.  Imports core and array only.
+lax is strict: no promotion, no lists.  `as_operand` checks one value, `document` fills the
+docstring of a function that is one row of a table.  Imports core and array only.
 """
 from __future__ import annotations
 

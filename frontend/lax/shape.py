@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.array import Array, from_numpy, to_array
+from calque.array import Array, to_array
 from calque.core import dtypes
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
@@ -340,7 +340,7 @@ def shape_as_value(shape: Any) -> Any:
       shape: sizes.
 
     Returns:
-      An int array of shape (len(shape),).
+      A NumPy int array of shape (len(shape),).
 
     Raises:
       TypeError: shape is no shape.
@@ -348,9 +348,9 @@ def shape_as_value(shape: Any) -> Any:
     Example:
       >>> from calque import lax
       >>> lax.shape_as_value((2, 3))
-      Array([2, 3], dtype=int32)
+      array([2, 3], dtype=int32)
     """
-    return from_numpy(np.asarray(as_sizes("shape_as_value", shape), np.int64))
+    return np.asarray(as_sizes("shape_as_value", shape), dtypes.default_dtype(int))
 
 
 def dtype(x: Any) -> Any:

@@ -11,18 +11,20 @@
   reductions.py  sum, mean, max, argmax, ...
   shapes.py      reshape, transpose, squeeze, broadcast_to, ...
   arrange.py     flip, roll, rot90, tril, triu
-  join.py        concatenate, stack, split, tile, repeat, diff, astype
+  join.py        concatenate, stack, split, tile, repeat, diff
+  convert.py     astype, view
   contract.py    dot, matmul, tensordot, ...
   exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
 """
-from calque.array import Array as ndarray
-from calque.numpy import methods as _methods
+from calque.array import Array as ndarray  # noqa: F401
+from calque.numpy import methods as _methods  # noqa: F401 (installs them)
 from calque.numpy.arithmetic import *  # noqa: F403
 from calque.numpy.arrange import *  # noqa: F403
 from calque.numpy.contract import *  # noqa: F403
+from calque.numpy.convert import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403

@@ -513,7 +513,9 @@ conjugate = conj
 @util.fused_function
 def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)
-    dtype = dtypes.to_inexact(util.dtype_of(z))
+    dtype = util.dtype_of(z)
+    if not dtypes.is_inexact(dtype):
+        dtype = dtypes.default_dtype(float)
     if dtype.kind == "c":
         z = util.cast(util.array(z), dtype)
         re, im = ew.real_p.bind(z), ew.imag_p.bind(z)

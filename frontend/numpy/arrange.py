@@ -300,7 +300,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
     """
     (x,) = util.check_arrays("diagflat", v)
     with util.fused("diagflat"):
-        return diag(ravel(x), k)
+        return diag(util.cast(ravel(x), util.dtype_of(x)), k)
 
 
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
@@ -332,5 +332,5 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
         return total(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
-__all__ = ["diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "roll", "rot90", "trace", "tril",
-           "triu"]
+__all__ = ["diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "roll", "rot90", "trace",
+           "tril", "triu"]

@@ -60,6 +60,12 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
       count: how many elements (-1: all).
       offset: where to begin, in bytes.
 
+    Returns:
+      A vector of the dtype.
+
+    Raises:
+      ValueError: the buffer holds no whole number of elements.
+
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.frombuffer(b"abc", dtype="uint8")

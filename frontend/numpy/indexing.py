@@ -269,18 +269,18 @@ def traced_starts(plan: Plan) -> list[Any]:
     for a in plan.axes:
         if isinstance(a, Traced):
             unsigned = aval_of(a.index).dtype.kind == "u"
-            starts.append(a.index if unsigned else wrap_negative(strong(a.index), a.size))
+            starts.append(a.index if unsigned else wrap_negative(widened(a.index), a.size))
         else:
             starts.append(None)
     kind = next(aval_of(s).dtype for s in starts if s is not None)
     return [kind.type(0) if s is None else s for s in starts]
 
 
-def strong(index: Any) -> Any:
-    """An index of at least int32, not weakly typed."""
+def widened(index: Any) -> Any:
+    """An index of at least int32."""
     aval = aval_of(index)
     wide = np.dtype("int32") if aval.dtype.itemsize < 4 else aval.dtype
-    return ew.convert(index, wide)
+    return ew.convert(index, wide, aval.weak_type)
 
 
 def shaped(window: Any, plan: Plan) -> Any:

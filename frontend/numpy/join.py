@@ -1,7 +1,6 @@
-"""Joining, cutting and repeating: stack, concatenate, split, tile, repeat, append, diff, astype."""
+"""Joining, cutting and repeating: stack, concatenate, split, tile, repeat, append, diff."""
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from calque.core.trace import Tracer
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.lax.shape import unchanged
 from calque.numpy import util
-from calque.numpy.creation import array as make_array
-from calque.numpy.creation import on_device
 from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -557,46 +554,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         return x
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """An array in another dtype; floats become integers by truncation.
-
-    Args:
-      x: array or scalar.
-      dtype: the dtype; None for float32 (float64 with x64).
-      copy: always return a new array.
-      device: where to put it.
-
-    Returns:
-      An array of x's shape.
-
-    Raises:
-      TypeError: x is no array.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.astype(jnp.array([1.5]), "int32")
-      Array([1], dtype=int32)
-    """
-    (x,) = util.check_arrays("astype", x)
-    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("astype", dtype)
-    own = util.dtype_of(x)
-    if own.kind == "c" and not (dtypes.is_key(wanted) or wanted.kind == "c"):
-        warnings.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
-                      "first use jnp.real or jnp.imag to take the real/imaginary component of "
-                      "your input.", DeprecationWarning, stacklevel=2)
-    with on_device("astype", device):
-        if own == wanted and not util.weak_of(x) and not copy:
-            return util.array(x)
-        if own == wanted and copy:
-            return make_array(x, dtype=wanted)
-        with util.fused("astype"):
-            if own.kind == "c" and not dtypes.is_key(wanted) and wanted.kind != "c" and (
-                    wanted == dtypes.bool_):
-                return ew.ne_p.bind(x, ew.const(x, 0))
-            return util.array(util.cast(x, wanted))
-
-
 __all__ = [
-    "append", "array_split", "astype", "column_stack", "concat", "concatenate", "diff", "dsplit",
+    "append", "array_split", "column_stack", "concat", "concatenate", "diff", "dsplit",
     "dstack", "hsplit", "hstack", "repeat", "split", "stack", "tile", "unstack", "vsplit",
     "vstack"]

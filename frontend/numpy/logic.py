@@ -11,6 +11,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import special, util
 from calque.numpy.arithmetic import choose, constant
+from calque.numpy.creation import asarray
 from calque.numpy.documents import document, named, truth
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -178,7 +179,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
        "jnp.array_equal(1, 1)", truth("True"))
 @util.fused_function
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    x, y = util.check_arrays("array_equal", a1, a2)
+    x, y = asarray(a1), asarray(a2)
     if util.shape_of(x) != util.shape_of(y):
         return util.array(np.False_)
     x, y = util.promote("array_equal", x, y)
@@ -192,7 +193,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
        "jnp.array_equiv(1, 1)", truth("True"))
 @util.fused_function
 def array_equiv(a1: Any, a2: Any) -> Any:
-    x, y = util.promote("array_equiv", a1, a2)
+    x, y = util.promote("array_equiv", asarray(a1), asarray(a2))
     try:
         x, y = util.broadcast_all("array_equiv", x, y)
     except TypeError:

@@ -8,22 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from calque.array import Array
-from calque.core import dtypes
-from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.numpy import arithmetic as ar
+from calque.numpy import arrange, convert, reductions, shapes, ufuncs, util
 from calque.numpy import contract as ct
-from calque.numpy import arrange, join, reductions, shapes, ufuncs, util
 from calque.numpy.at import At
 from calque.numpy.creation import array as make_array
 from calque.numpy.indexing import take
-from calque.primitives import elementwise as ew
-from calque.primitives import shape as sh
 
 Function = Callable[..., Any]
 
@@ -64,7 +58,7 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
         return ar.round(self, ndigits)
     with fused("round"):
         made = ar.round(self, 0)
-        return join.astype(made, int)
+        return convert.astype(made, int)
 
 
 def _getitem(self: Any, index: Any) -> Any:
@@ -108,7 +102,7 @@ def _transpose(self: Any, *args: Any) -> Any:
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The array in another dtype."""
-    return join.astype(self, dtype, copy=copy, device=device)
+    return convert.astype(self, dtype, copy=copy, device=device)
 
 
 def _copy(self: Any) -> Any:
@@ -126,56 +120,6 @@ def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return shapes.ravel(self, order, out_sharding=out_sharding)
 
 
-def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
-    """The same bytes read as another dtype; the last axis is rescaled when the sizes differ."""
-    if type is not None:
-        raise NotImplementedError(explain("`type` argument of array.view() is not supported."))
-    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("view", dtype)
-    with fused("view"):
-        return _viewed(self, wanted)
-
-
-def _viewed(x: Any, wanted: Any) -> Any:
-    own = aval_of(x).dtype
-    if own == wanted:
-        return util.cast(x, wanted)
-    old, new = own.itemsize, wanted.itemsize
-    if old != new and not aval_of(x).shape:
-        raise ValueError(explain("view() of a 0d array is only supported if the itemsize is "
-                                 "unchanged.", fix="add an axis with x[None]."))
-    if new > old and aval_of(x).shape[-1] * old % new:
-        raise ValueError(explain(
-            "When changing to a larger dtype, its size must be a divisor of the total size in "
-            "bytes of the last axis of the array."))
-    if own == dtypes.bool_:
-        return _viewed(ew.convert(x, np.dtype("uint8")), wanted)
-    if wanted == dtypes.bool_:
-        return ew.ne_p.bind(_viewed(x, np.dtype("uint8")), np.uint8(0))
-    if own.kind == "c":
-        parts = [sh.reshape(p, (*aval_of(x).shape, 1))
-                 for p in (ew.real_p.bind(x), ew.imag_p.bind(x))]
-        flat = sh.concatenate(parts, aval_of(x).ndim)
-        shape_ = aval_of(x).shape
-        return _viewed(sh.reshape(flat, (*shape_[:-1], 2 * shape_[-1])), wanted)
-    if wanted.kind == "c":
-        flat = _viewed(x, dtypes.real_dtype(wanted))
-        n = aval_of(flat).shape[-1]
-        pairs = sh.reshape(flat, (*aval_of(flat).shape[:-1], n // 2, 2))
-        axis = aval_of(pairs).ndim - 1
-        return ew.complex_p.bind(*[sh.squeeze(sh.slice_in_dim(pairs, i, i + 1, axis), (axis,))
-                                   for i in (0, 1)])
-    if new > old:
-        own_shape = aval_of(x).shape
-        ratio = new // old
-        x = sh.reshape(x, (*own_shape[:-1], own_shape[-1] // ratio, ratio))
-        return ew.bitcast_convert_type_p.bind(x, new_dtype=wanted)
-    out = ew.bitcast_convert_type_p.bind(util.cast(x, own), new_dtype=wanted)
-    if new == old:
-        return out
-    size = aval_of(out).shape
-    return sh.reshape(out, (*size[:-2], size[-2] * size[-1]))
-
-
 METHODS: dict[str, Any] = {
     "__neg__": lambda self: ufuncs.negative(self), "__pos__": lambda self: ar.positive(self),
     "__abs__": lambda self: ar.absolute(self), "__invert__": lambda self: ufuncs.invert(self),
@@ -187,7 +131,7 @@ METHODS: dict[str, Any] = {
     "imag": property(lambda self: ar.imag(self), doc="The imaginary part."),
     "at": property(At, doc="Changed copies: x.at[index].set(v), .add(v), ..."),
     "astype": _astype, "copy": _copy, "clip": _clip, "flatten": _flatten, "reshape": _reshape,
-    "transpose": _transpose, "view": _view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
+    "transpose": _transpose, "view": convert.view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
     "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,
     "round": ar.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
     **{name: getattr(reductions, name) for name in (

@@ -24,7 +24,7 @@ from calque.primitives import shape as sh
 
 
 def _concrete(name: str, x: Any) -> Any:
-    """A scalar bound of arange as a NumPy scalar with JAX's dtype and weakness kept by the caller."""
+    """A bound of arange as a Python or NumPy scalar."""
     if isinstance(x, Tracer):
         known = x.concrete()
         if known is None:
@@ -144,8 +144,8 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     wanted = dtypes.result_type(start, stop) if dtype is None else util.user_dtype(
         "linspace", dtype)
     if dtype is None:
-        wanted = dtypes.to_inexact(wanted)
-    working = dtypes.to_inexact(dtypes.result_type(
+        wanted = util.to_inexact(wanted)
+    working = util.to_inexact(dtypes.result_type(
         start, stop, *([wanted] if dtypes.is_inexact(wanted) else [])))
     with on_device("linspace", device):
         if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
@@ -266,9 +266,9 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     """
     from calque.numpy.arithmetic import power
     start, stop, base = util.check_arrays("logspace", start, stop, base)
-    wanted = dtypes.to_inexact(dtypes.result_type(start, stop, base)) if dtype is None else (
+    wanted = util.to_inexact(dtypes.result_type(start, stop, base)) if dtype is None else (
         util.user_dtype("logspace", dtype))
-    working = dtypes.to_inexact(dtypes.result_type(start, stop, base))
+    working = util.to_inexact(dtypes.result_type(start, stop, base))
     with fused("logspace"):
         line = linspace(start, stop, num, endpoint, dtype=working, axis=axis)
         return util.cast(power(util.cast(base, working), line), wanted)
@@ -300,7 +300,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     from calque.numpy import arithmetic as ar
     from calque.numpy import ufuncs as uf
     start, stop = util.check_arrays("geomspace", start, stop)
-    working = dtypes.to_inexact(dtypes.result_type(start, stop))
+    working = util.to_inexact(dtypes.result_type(start, stop))
     wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
     with fused("geomspace"):
         first, last = util.broadcast_all("geomspace", util.cast(start, working),

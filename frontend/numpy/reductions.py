@@ -280,8 +280,8 @@ def _count(name: str, shape: tuple[int, ...], axes: tuple[int, ...], where: Any,
 
 def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
     """(dtype of the computation, dtype of the result)."""
-    result = dtypes.to_inexact(util.dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
-    working = dtypes.to_inexact(result)
+    result = util.to_inexact(util.dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
+    working = util.to_inexact(result)
     return (np.dtype("float32") if working in _HALF else working), result
 
 
@@ -344,6 +344,8 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
             f"jax.numpy.{name} does not yet support real dtype parameters when computing the "
             "variance of an array of complex values.", fix="leave dtype out."))
     working, result = _float_dtypes(name, x, dtype)
+    if working.kind == "c" and util.dtype_of(x).kind != "c":
+        working = dtypes.real_dtype(working)
     shape = util.shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     x = util.cast(x, working)

@@ -308,7 +308,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
         raise ValueError(explain(f"ldexp not supported for input types ({a!r}, {b!r})",
                                  fix="the second argument must be an integer array."))
-    dtype, weak = dtypes.to_inexact(a), util.weak_of(x)
+    dtype, weak = util.to_inexact(a), util.weak_of(x)
     shape = util.common_shape("ldexp", [util.shape_of(x), util.shape_of(n)])
     weak = weak and util.weak_of(n)
     x = util.spread(util.cast(x, dtype, weak), shape)
@@ -377,6 +377,6 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 
 __all__ = [
-    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex", "isfinite", "isinf",
-    "isnan", "isneginf", "isposinf", "isreal", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
-    "signbit", "sinc"]
+    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex",
+    "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "ldexp", "logaddexp",
+    "logaddexp2", "nan_to_num", "signbit", "sinc"]

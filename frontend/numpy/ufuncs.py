@@ -23,7 +23,7 @@ _EXACT, _NUMERIC, _INEXACT = "same", "numeric", "inexact"
 def _kind(kind: str, dtype: Any, weak: bool) -> tuple[Any, bool]:
     if kind == _NUMERIC:
         return util.numeric(dtype, weak)
-    return (dtypes.to_inexact(dtype) if kind == _INEXACT else dtype), weak
+    return (util.to_inexact(dtype) if kind == _INEXACT else dtype), weak
 
 
 def _unary(name: str, prim: Primitive, kind: str, sentence: str, example: str,

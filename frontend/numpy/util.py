@@ -99,9 +99,7 @@ def user_dtype(name: str, dtype: Any) -> Any:
         raise TypeError(explain(f"{name}: {dtype!r} is not a dtype.",
                                 fix="use a dtype such as jnp.float32 or 'float32'.")) from None
     found = dtypes.canonical(asked)
-    if found != asked and dtype not in (np.dtype(int), np.dtype(float), np.dtype(complex)):
-        _warn_cut(name, asked, found)
-    elif found != asked:
+    if found != asked:
         _warn_cut(name, asked, found)
     return found
 
@@ -122,7 +120,19 @@ def array(x: Any) -> Any:
 # ---- dtypes
 def joined(values: Sequence[Any]) -> tuple[Any, bool]:
     """The dtype the values promote to, and whether it is weak."""
-    return dtypes.promote([dtypes.dtype_and_weak(v) for v in values])
+    pairs = [dtypes.dtype_and_weak(v) for v in values]
+    if any(dtypes.is_key(d) for d, _ in pairs) and len(set(pairs)) > 1:
+        raise TypeError(explain(
+            f"dtypes {', '.join(d.name for d, _ in pairs)} do not promote: PRNG keys mix with "
+            "nothing else.", fix="use random.key_data to read a key's words."))
+    return dtypes.promote(pairs)
+
+
+def to_inexact(dtype: Any) -> Any:
+    """Integers up to 32 bits and bool to float32, 64-bit ones to float64, others unchanged."""
+    if dtypes.is_inexact(dtype) or dtypes.is_key(dtype):
+        return dtype
+    return np.dtype("float64" if dtype.itemsize == 8 else "float32")
 
 
 def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
@@ -180,7 +190,7 @@ def promote_inexact(name: str, *values: Any) -> list[Any]:
     """Checked values in their common dtype, at least a float."""
     values = check_arrays(name, *values)
     dtype, weak = joined(values)
-    dtype = dtypes.to_inexact(dtype)
+    dtype = to_inexact(dtype)
     return [cast(v, dtype, weak) for v in values]
 
 
@@ -251,7 +261,7 @@ def spread_nonscalar(x: Any, shape: tuple[int, ...]) -> Any:
 
 # ---- one elementwise primitive over promoted, broadcast operands
 def apply(name: str, prim: Primitive, values: Sequence[Any], dtype: Any, weak: bool) -> Any:
-    """prim of the values cast to (dtype, weak) and broadcast; one operation when nothing is cast."""
+    """prim of the values cast to (dtype, weak) and broadcast; one operation if nothing is cast."""
     shape = common_shape(name, [shape_of(v) for v in values])
     if all(is_cast_free(v, dtype, weak) and shape_of(v) in ((), shape) for v in values):
         return prim.bind(*[v if hasattr(v, "aval") else cast(v, dtype, weak) for v in values])

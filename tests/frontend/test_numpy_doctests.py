@@ -6,8 +6,9 @@ import inspect
 import types
 from typing import Any
 
-import calque.numpy
 import pytest
+
+import calque.numpy
 from calque import lax
 
 MODULES = {"lax": lax, "numpy": calque.numpy}

@@ -1,15 +1,16 @@
-"""Result dtypes, weak types and promotion of calque.numpy: every pair of dtypes, against the lattice
-in calque.core.dtypes (which tests/core holds against JAX's table)."""
+"""Result dtypes, weak types and promotion of calque.numpy: every pair of dtypes, against the
+lattice in calque.core.dtypes (which tests/core holds against JAX's table)."""
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
 from typing import Any
 
-import calque
-import calque.numpy as jnp
 import numpy as np
 import pytest
+
+import calque
+import calque.numpy as jnp
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import TypePromotionError
@@ -28,8 +29,8 @@ def out_aval(f: Callable[..., Any], *avals: ShapedArray) -> ShapedArray:
 
 def expected(pairs: list[Any], kind: str) -> tuple[Any, bool]:
     dtype, weak = dtypes.promote(pairs)
-    if kind == "inexact":
-        dtype = dtypes.to_inexact(dtype)
+    if kind == "inexact" and not dtypes.is_inexact(dtype):
+        dtype = np.dtype("float64" if dtype.itemsize == 8 else "float32")
     return dtype, weak and dtype != dtypes.bool_
 
 

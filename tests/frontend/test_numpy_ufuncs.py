@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import calque
-import calque.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+
+import calque
+import calque.numpy as jnp
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 1e-3, 88.0, -88.0, np.inf, -np.inf, np.nan]
 UNARY_FLOAT = ("negative", "absolute", "fabs", "sign", "floor", "ceil", "trunc", "rint", "exp",

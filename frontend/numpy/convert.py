@@ -1,0 +1,108 @@
+"""astype and view: the same values in another dtype, the same bytes as another dtype."""
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.numpy import util
+from calque.numpy.creation import array as make_array
+from calque.numpy.creation import on_device
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """An array in another dtype; floats become integers by truncation.
+
+    Args:
+      x: array or scalar.
+      dtype: the dtype; None for float32 (float64 with x64).
+      copy: always return a new array.
+      device: where to put it.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: x is no array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.astype(jnp.array([1.5]), "int32")
+      Array([1], dtype=int32)
+    """
+    (x,) = util.check_arrays("astype", x)
+    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("astype", dtype)
+    own = util.dtype_of(x)
+    if own.kind == "c" and not (dtypes.is_key(wanted) or wanted.kind == "c"):
+        warnings.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
+                      "first use jnp.real or jnp.imag to take the real/imaginary component of "
+                      "your input.", DeprecationWarning, stacklevel=2)
+    with on_device("astype", device):
+        if own == wanted and not util.weak_of(x) and not copy:
+            return util.array(x)
+        if own == wanted and copy:
+            return make_array(x, dtype=wanted)
+        with util.fused("astype"):
+            if own.kind == "c" and not dtypes.is_key(wanted) and wanted.kind != "c" and (
+                    wanted == dtypes.bool_):
+                return ew.ne_p.bind(x, ew.const(x, 0))
+            return util.array(util.cast(x, wanted))
+
+
+def view(self: Any, dtype: Any = None, type: None = None) -> Any:
+    """The same bytes read as another dtype; the last axis is rescaled when the sizes differ."""
+    if type is not None:
+        raise NotImplementedError(explain("`type` argument of array.view() is not supported."))
+    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("view", dtype)
+    with util.fused("view"):
+        return _viewed(self, wanted)
+
+
+def _viewed(x: Any, wanted: Any) -> Any:
+    own = aval_of(x).dtype
+    if own == wanted:
+        return util.cast(x, wanted)
+    old, new = own.itemsize, wanted.itemsize
+    if old != new and not aval_of(x).shape:
+        raise ValueError(explain("view() of a 0d array is only supported if the itemsize is "
+                                 "unchanged.", fix="add an axis with x[None]."))
+    if new > old and aval_of(x).shape[-1] * old % new:
+        raise ValueError(explain(
+            "When changing to a larger dtype, its size must be a divisor of the total size in "
+            "bytes of the last axis of the array."))
+    if own == dtypes.bool_:
+        return _viewed(ew.convert(x, np.dtype("uint8")), wanted)
+    if wanted == dtypes.bool_:
+        return ew.ne_p.bind(_viewed(x, np.dtype("uint8")), np.uint8(0))
+    if own.kind == "c":
+        parts = [sh.reshape(p, (*aval_of(x).shape, 1))
+                 for p in (ew.real_p.bind(x), ew.imag_p.bind(x))]
+        flat = sh.concatenate(parts, aval_of(x).ndim)
+        shape_ = aval_of(x).shape
+        return _viewed(sh.reshape(flat, (*shape_[:-1], 2 * shape_[-1])), wanted)
+    if wanted.kind == "c":
+        flat = _viewed(x, dtypes.real_dtype(wanted))
+        n = aval_of(flat).shape[-1]
+        pairs = sh.reshape(flat, (*aval_of(flat).shape[:-1], n // 2, 2))
+        axis = aval_of(pairs).ndim - 1
+        return ew.complex_p.bind(*[sh.squeeze(sh.slice_in_dim(pairs, i, i + 1, axis), (axis,))
+                                   for i in (0, 1)])
+    if new > old:
+        own_shape = aval_of(x).shape
+        ratio = new // old
+        x = sh.reshape(x, (*own_shape[:-1], own_shape[-1] // ratio, ratio))
+        return ew.bitcast_convert_type_p.bind(x, new_dtype=wanted)
+    out = ew.bitcast_convert_type_p.bind(util.cast(x, own), new_dtype=wanted)
+    if new == old:
+        return out
+    size = aval_of(out).shape
+    return sh.reshape(out, (*size[:-2], size[-2] * size[-1]))
+
+
+__all__ = ["astype"]
