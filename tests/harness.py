@@ -43,9 +43,14 @@ def _compiled(cases: Sequence[Case]) -> list[Any]:
             results.append(list(c.f(*args)))
         return results
 
-    outs = calque.jit(program)([list(c.args) for c in cases])
+    leaves, tree = calque.tree_util.tree_flatten([list(c.args) for c in cases])
+    arrays = [calque.device_put(np.array(x)) for x in leaves]
+    outs = calque.jit(program)(tree.unflatten(arrays))
+    results = [[np.asarray(o) for o in out] for out in outs]
     assert traced == [1] * len(cases), f"the Python body ran {traced} times"
-    return [[np.asarray(o) for o in out] for out in outs]
+    for x, a in zip(leaves, arrays):
+        assert np.asarray(a).tobytes() == np.asarray(x).tobytes(), "an argument was overwritten"
+    return results
 
 
 def outputs(cases: Sequence[Case]) -> list[Any]:

@@ -15,11 +15,9 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.passes.cost import is_cheap, writes_in_place
+from calque.lowering.passes.cost import is_cheap, is_unrolled, writes_in_place
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.registry import Context, physical, rule
-
-UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are unrolled
 
 
 @rule("cond")
@@ -29,10 +27,16 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     branches: tuple[Program, ...] = params["branches"]
     if len(branches) == 1:
         return ctx.emit_program(branches[0], operands)
-    if all(is_cheap(p) for p in branches):
+    # Inside a loop always: IREE compiles a branch in a loop wrongly (a value of one iteration is
+    # used in another), or not at all; test_compositions[cond_in_scan] holds us to it.
+    if all(is_cheap(p) for p in branches) or (ctx.loops and not has_effects(params)):
         results = [ctx.emit_program(p, operands) for p in branches]
         return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]
     return _case(ctx, index, operands, branches, outs)
+
+
+def has_effects(params: dict[str, Any]) -> bool:
+    return any(e.primitive.has_effects(e.params) for p in params["branches"] for e in p.equations)
 
 
 def _select(b: Builder, index: Value, cases: list[Value]) -> Value:
@@ -70,21 +74,17 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
         xs[n_consts + n_carry:]
     length = params["length"]
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
-    if length * max(1, _equations(body)) <= UNROLL_EQUATIONS or length <= params["unroll"]:
+    if is_unrolled(params):
         return loop.unrolled(carry)
     if writes_in_place(body):
-        carry = [c if _single(c) else ctx.owned(c) for c in carry]
+        # IREE's loop writes into its initial values even if they are used after it
+        carry = [c if _single(c) else ctx.private(c) for c in carry]
         loop.keep_out = True
     return loop.rolled(carry, outs[n_carry:])
 
 
 def _single(v: Value) -> bool:
     return int(np.prod(v.shape)) <= 1
-
-
-def _equations(p: Program) -> int:
-    return sum(1 + sum(_equations(v) for v in e.params.values() if isinstance(v, Program))
-               for e in p.equations)
 
 
 class _Loop:
@@ -94,7 +94,7 @@ class _Loop:
                  xs: Sequence[Value], n_carry: int, length: int, reverse: bool) -> None:
         self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
         self.n_carry, self.length, self.reverse = n_carry, length, reverse
-        self.keep_out = False  # the body writes in place: no argument may enter the carry
+        self.keep_out = False  # the body writes in place: nothing from outside may enter the carry
         self.carried = frozenset[int]()  # what the carry may be views of
 
     def unrolled(self, carry: Sequence[Value]) -> list[Value]:
@@ -133,10 +133,12 @@ class _Loop:
         block = op.regions[1].blocks.append(*types)
         with ir.InsertionPoint(block):
             values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
+            ctx.loops += 1
             start_roots = frozenset[int]().union(*[ctx.roots_of(c) for c in carry])
             for v in values[1:1 + self.n_carry]:
                 ctx.roots[v] = start_roots | {id(v)}
             results = self._step(values)
+            ctx.loops -= 1
             self.carried = start_roots.union(*[ctx.roots_of(r) for r in results[1:]])
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
@@ -156,8 +158,10 @@ class _Loop:
             row = b.reshape(y, (1, *y.shape))
             written.append(emit_update(ctx, buffer, row, [at, *_zeros(b, buffer)]))
         carry = outs[:self.n_carry]
-        if self.keep_out:
-            carry = [c if _single(c) else ctx.owned(c) for c in carry]
+        if self.keep_out:  # what comes from outside would be written into by the next step
+            outside = ctx.protected.union(*[ctx.roots_of(v) for v in (*self.consts, *self.xs)])
+            carry = [c if _single(c) or outside.isdisjoint(ctx.roots_of(c)) else ctx.private(c)
+                     for c in carry]
         return [i + 1, *carry, *written]
 
 

@@ -53,9 +53,11 @@ class Context:
 
     def __init__(self, b: Builder, cpu: bool = True) -> None:
         self.b = b
+        self.loops = 0  # how many rolled loops the insertion point is in
         self.cpu = cpu  # the target is llvm-cpu: its forms may be chosen
         self.roots: dict[Value, frozenset[int]] = {}
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
+        self.copies = 0  # made by `private`
         self.constants: set[Value] = set()
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
@@ -117,6 +119,19 @@ class Context:
         limit[axis] = start[axis] = half
         copy = self.b.concatenate(
             [self.b.slice(x, zero, limit), self.b.slice(x, start, x.shape)], axis)
+        self.roots[copy] = frozenset((id(copy),))
+        return copy
+
+    def private(self, x: Value) -> Value:
+        """A copy of x that nothing else uses, for loops that write into it.
+
+        IREE merges equal copies, so each gets a tail of its own length, cut off again behind a
+        barrier.
+        """
+        self.copies += 1
+        tail = self.b.splat(0, (self.copies, *x.shape[1:]), x.dtype)
+        (joined,) = self.b.barrier(self.b.concatenate([x, tail], 0))
+        copy = self.b.slice(joined, [0] * len(x.shape), x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy
 
