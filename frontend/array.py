@@ -314,6 +314,12 @@ def to_array(x: Any) -> Array:
     return from_scalar(x)
 
 
+def on_device(x: Any, device: Device) -> Buffer:
+    """The buffer of an array-like on a device, copied there when it is elsewhere."""
+    buffer = to_array(x)._buffer
+    return buffer if buffer.device is device else Buffer.from_numpy(buffer.numpy(), device)
+
+
 def as_values(leaves: Sequence[Any]) -> list[Any]:
     """Leaves as arrays or tracers (numbers become weak arrays: their values are not baked in)."""
     return [x if isinstance(x, (Array, Tracer)) else to_array(x) for x in leaves]

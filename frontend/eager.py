@@ -8,6 +8,10 @@ by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
+import pathlib
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array, current_device, from_numpy, from_scalar, to_array
+from calque.array import (
+    Array,
+    current_device,
+    from_numpy,
+    from_scalar,
+    on_device,
+    to_array,
+)
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -32,7 +43,7 @@ from calque.core.source import here
 from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError
-from calque.lowering.module import Lowered, lower
+from calque.lowering.module import Lowered, lower, module_text
 from calque.lowering.targets import Target, host_target, parse_target
 from calque.runtime import Buffer, Device, Executable
 
@@ -88,8 +99,13 @@ MEMORY_LIMIT = 4096  # executables kept; the oldest go first
 
 
 def target_of(device: Device) -> Target:
-    """The compile target of a device."""
-    return host_target() if device.platform == "cpu" else parse_target(device.platform)
+    """The compile target of a device (GPUs of other kinds: the most portable one)."""
+    if device.platform == "cpu":
+        return host_target()
+    if device.platform == "cuda":
+        return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
+    lavapipe = "llvmpipe" in device.device_kind
+    return parse_target("vulkan:lavapipe" if lavapipe else "vulkan:vp_android_baseline_2022")
 
 
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
@@ -142,7 +158,24 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
                         storage=device.platform == "cpu")
         assert located.module is not None
         vmfb = compile_cached(located.module, target, located.options, reason=reason)
+    _dump(lowered, vmfb)
     return Compiled(lowered, device, vmfb)
+
+
+def _dump(lowered: Lowered, vmfb: bytes) -> None:
+    """CALQUE_DUMP=dir: keep each program as traced text, StableHLO and vmfb."""
+    folder = os.environ.get("CALQUE_DUMP")
+    if not folder or lowered.module is None:
+        return
+    name = re.sub(r"\W+", "_", lowered.program.name) or "program"
+    base = pathlib.Path(folder) / f"{next(_dumps):04d}-{name}"
+    base.parent.mkdir(parents=True, exist_ok=True)
+    base.with_suffix(".traced.txt").write_text(f"{lowered.program}\n")
+    base.with_suffix(".stablehlo.mlir").write_text(module_text(lowered.module))
+    base.with_suffix(".vmfb").write_bytes(vmfb)
+
+
+_dumps = itertools.count()
 
 
 def clear_memory_cache() -> None:
@@ -153,9 +186,8 @@ def clear_memory_cache() -> None:
 
 def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
     """Run a Program on Arrays (consts included in the Program)."""
-    arrays = [*[to_array(c) for c in program.consts], *args]
-    buffers = [a._buffer for a in arrays]
-    device = buffers[0].device if buffers else current_device()
+    device = next((a._buffer.device for a in args), None) or current_device()
+    buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
     outs = compiled(program, device, reason=reason)(buffers)
     arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
     check_floats(arrays)

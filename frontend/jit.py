@@ -17,7 +17,7 @@ import numpy as np
 import optree
 
 from calque import tree_util
-from calque.array import Array, current_device, to_array
+from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -70,7 +70,7 @@ class _Entry:
         if made is None or made.device is not device:
             shift = len(self.program.const_vars)
             made = compiled(self.program, device, tuple(d + shift for d in self.donated), reason)
-            self.consts = [to_array(c)._buffer for c in self.program.consts]
+            self.consts = [on_device(c, device) for c in self.program.consts]
             self.compiled = made
             self.run = made.executable if made.direct else made
             self.careful = self._always

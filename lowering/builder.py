@@ -112,12 +112,13 @@ class Value:
 class Builder:
     """Emits operations at the current insertion point of one function.
 
+    `relaxed`: the target's compiler reorders float additions (Vulkan drivers do).
     `f64_ok`: the target computes in f64 (decides which form of a decomposition is emitted).
     `bodies`: elementwise decompositions become linalg.generic bodies; False: StableHLO only.
     """
 
-    def __init__(self, f64_ok: bool = True, bodies: bool = True) -> None:
-        self.f64_ok, self.bodies = f64_ok, bodies
+    def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
+        self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
 
     # ---- the one place where operations are made
     def op(

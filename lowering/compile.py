@@ -99,8 +99,8 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "") -> byte
             done.set()
 
     worker = threading.Thread(target=work, name="calque-compile", daemon=True)
-    worker.start()
     try:
+        worker.start()
         while not done.wait(_SLICE_S):
             pass
     except BaseException:

@@ -194,7 +194,8 @@ class _Emitter:
 
     def __init__(self, target: Target, locations: bool) -> None:
         f64_ok = target.backend != "vulkan-spirv" or "fp64" in target.spirv
-        self.ctx = Context(Builder(f64_ok), cpu=target.backend == "llvm-cpu")
+        builder = Builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
+        self.ctx = Context(builder, cpu=target.backend == "llvm-cpu")
         self.ctx.emit_program = self.program
         self.locations = locations
 

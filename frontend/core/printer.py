@@ -55,6 +55,8 @@ def _lambda_text(p: Program, names: _Names, indent: str) -> str:
              for line in _equation_text(e, names).split("\n")]
     outs = ", ".join(names.atom(o) for o in p.outputs)
     tail = f"({outs},)" if len(p.outputs) == 1 else f"({outs})"
+    if not lines:
+        return f"{head}  in {tail} }}"
     return "\n".join([head, *lines, f"{indent}  in {tail} }}"])
 
 

@@ -21,14 +21,14 @@ from calque.core.trace import Trace, Tracer, leaked, scopes, under
 class StageTracer(Tracer):
     """A variable of a Program being recorded."""
 
-    __slots__ = ("var",)
+    __slots__ = ("_var",)
 
     def __init__(self, trace: StageTrace, var: Var) -> None:
-        self._trace, self.var = trace, var
+        self._trace, self._var = trace, var
 
     @property
     def aval(self) -> ShapedArray:
-        return self.var.aval
+        return self._var.aval
 
 
 class StageTrace(Trace):
@@ -51,7 +51,7 @@ class StageTrace(Trace):
         if type(x) is StageTracer and x._trace is self:
             if not self.open:
                 raise leaked(x, prim)
-            return x.var
+            return x._var
         if isinstance(x, (bool, int, float, complex, np.generic)):
             return Literal(x, aval_of(x))
         if isinstance(x, np.ndarray) and x.ndim == 0:
@@ -69,7 +69,7 @@ class StageTrace(Trace):
         avals = out if prim.multiple_results else (out,)
         tracers = [StageTracer(self, Var(a)) for a in avals]
         self.equations.append(Equation(
-            prim, atoms, tuple(t.var for t in tracers), params, here(), scopes.get()))
+            prim, atoms, tuple(t._var for t in tracers), params, here(), scopes.get()))
         return tracers if prim.multiple_results else tracers[0]
 
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
@@ -77,7 +77,7 @@ class StageTrace(Trace):
         atoms = [self.atom(o) for o in outputs]
         self.close()
         pairs = list(self.captured.values())
-        made = Program([t.var for t in inputs], self.equations, atoms,
+        made = Program([t._var for t in inputs], self.equations, atoms,
                        [v for v, _ in pairs], [c for _, c in pairs], self.name)
         return checker.checked(made, f"after staging {self.name}")
 

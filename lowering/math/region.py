@@ -60,8 +60,8 @@ def _scalar_type(dtype: Dtype) -> Any:
 class BodyBuilder(Builder):
     """Emits arith and math ops on scalars; integers are signless, the Value knows the sign."""
 
-    def __init__(self, f64_ok: bool) -> None:
-        super().__init__(f64_ok, bodies=False)
+    def __init__(self, f64_ok: bool, relaxed: bool = False) -> None:
+        super().__init__(f64_ok, bodies=False, relaxed=relaxed)
 
     def _make(self, name: str, operands: Sequence[Value], dtype: Dtype,
               attributes: dict[str, Any] | None = None) -> Value:
@@ -181,7 +181,7 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
     loc = ir.Location.current
     block = op.regions[0].blocks.append(*types, arg_locs=[loc] * len(types))
     with ir.InsertionPoint(block):
-        inner = BodyBuilder(b.f64_ok)
+        inner = BodyBuilder(b.f64_ok, b.relaxed)
         out = body(inner, *[Value(inner, block.arguments[i], (), v.dtype)
                             for i, v in enumerate(operands)])
         out = [out] if isinstance(out, Value) else list(out)

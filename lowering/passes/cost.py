@@ -7,6 +7,7 @@ cond may be computed.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from calque.core.program import Equation, Program
 
@@ -46,12 +47,26 @@ def work(p: Program) -> int:
     return sum(equation_work(e) for e in p.equations)
 
 
+UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written out
+
+
+def _equations(p: Program) -> int:
+    return sum(1 + sum(_equations(q) for q, _ in _inner(e)) for e in p.equations)
+
+
+def is_unrolled(params: dict[str, Any]) -> bool:
+    """Whether a scan is written out instead of looped."""
+    length: int = params["length"]
+    size = length * max(1, _equations(params["jaxpr"]))
+    return size <= UNROLL_EQUATIONS or length <= params["unroll"]
+
+
 def loop_steps(p: Program) -> int:
     """Iterations of host loops: each costs microseconds whatever it does."""
     steps = 0
     for e in p.equations:
         for inner, n in _inner(e):
-            own = n if e.primitive.name == "scan" else 0
+            own = n if e.primitive.name == "scan" and not is_unrolled(e.params) else 0
             steps += own + n * loop_steps(inner)
     return steps
 

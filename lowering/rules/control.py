@@ -27,8 +27,8 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     branches: tuple[Program, ...] = params["branches"]
     if len(branches) == 1:
         return ctx.emit_program(branches[0], operands)
-    # Inside a loop always: IREE compiles a branch in a loop wrongly (a value of one iteration is
-    # used in another), or not at all; test_compositions[cond_in_scan] holds us to it.
+    # Inside a loop always: a branch in a loop in IREE may fail when it runs ("indirect buffer
+    # reference slot 0 is out of range"; tests/transforms: scan_in_cond_in_scan[30]).
     if all(is_cheap(p) for p in branches) or (ctx.loops and not has_effects(params)):
         results = [ctx.emit_program(p, operands) for p in branches]
         return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]

@@ -327,3 +327,14 @@ def test_tracebacks_show_the_users_frames(monkeypatch) -> None:
     assert short.count("test_jit.py") >= 2 and len(short) <= 5
     monkeypatch.setenv("CALQUE_TRACEBACK", "full")
     assert len(frames(calque.jit(lambda x: inner(x) * 1))) > len(short)
+
+
+def test_programs_can_be_dumped(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CALQUE_DUMP", str(tmp_path))
+
+    def dumped(x):
+        return x * 3 + 0.125
+
+    calque.jit(dumped)(jnp.ones(11))
+    names = sorted(p.name.split("-", 1)[1] for p in tmp_path.iterdir())
+    assert {"dumped.stablehlo.mlir", "dumped.traced.txt", "dumped.vmfb"} <= set(names)
