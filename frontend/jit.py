@@ -48,7 +48,8 @@ class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "out_avals", "single", "donated",
-                 "portable", "careful", "run", "_always")
+                 "portable", "careful", "run", "device",
+                 "_always")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
         self.program, self.out_tree = program, out_tree
@@ -63,6 +64,7 @@ class _Entry:
                             or config.jax_num_cpu_devices > 1)
         self.careful = True  # until it is compiled
         self.run: Any = None
+        self.device: Device | None = None
 
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""
@@ -71,7 +73,7 @@ class _Entry:
             shift = len(self.program.const_vars)
             made = compiled(self.program, device, tuple(d + shift for d in self.donated), reason)
             self.consts = [on_device(c, device) for c in self.program.consts]
-            self.compiled = made
+            self.compiled, self.device = made, device
             self.run = made.executable if made.direct else made
             self.careful = self._always
         return made
@@ -125,7 +127,7 @@ class JitFunction:
                 entry = self._trace(tuple(key), self._fun, _whole_tree(tree), key[2:])
             except Exception as error:
                 raise shorten(error) from error.__cause__
-        if entry.careful:
+        if entry.careful or (buffers and buffers[0].device is not entry.device):
             return self._run_carefully(entry, leaves, buffers)
         outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
         if entry.single:
