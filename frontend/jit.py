@@ -111,20 +111,21 @@ class JitFunction:
             leaves, tree = args, len(args)
         else:
             leaves, tree = _flatten((args, kwargs), None, namespace=_NAMESPACE)
-        key = [tree, config._key if _local_key() is None else config.key()]
-        buffers = []
-        for x in leaves:
-            if type(x) is not Array:
-                check_arguments(self._name, leaves, _whole_tree(tree))
-                x = to_array(x)
-            key.append(x.aval)
-            buffers.append(x._own if x._pending is None else x._buffer)
-        entry = self._cache.get(tuple(key))
+        arrays = leaves
+        if not _ARRAY_ONLY.issuperset(map(type, leaves)):
+            check_arguments(self._name, leaves, _whole_tree(tree))
+            arrays = [to_array(x) for x in leaves]
+        buffers = [x._own for x in arrays]
+        if None in buffers:
+            buffers = [x._buffer for x in arrays]
+        settings = config._key if _local_key() is None else config.key()
+        key = (tree, settings, *[x.aval for x in arrays])
+        entry = self._cache.get(key)
         if entry is None:
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
             try:
-                entry = self._trace(tuple(key), self._fun, _whole_tree(tree), key[2:])
+                entry = self._trace(key, self._fun, _whole_tree(tree), key[2:])
             except Exception as error:
                 raise shorten(error) from error.__cause__
         if entry.careful or (buffers and buffers[0].device is not entry.device):
@@ -307,6 +308,7 @@ def clear_caches() -> None:
     clear_memory_cache()
 
 
+_ARRAY_ONLY = frozenset((Array,))
 _LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, np.float64, np.int32,
                      np.int64))
 _FLAT_TREES: dict[int, Any] = {}
