@@ -207,6 +207,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
             f"pad operand and padding_value must be same dtype: got {a.dtype.name} and "
             f"{b.dtype.name}.", fix="cast the padding value to the operand's dtype."))
     config = tuple(tuple(as_size("pad", v) for v in axis) for axis in padding_config)
+    if any(interior < 0 for _, _, interior in config):
+        raise ValueError(explain(
+            f"interior padding in padding_config must be nonnegative, got {config}."))
     if len(config) == a.ndim:
         shape = tuple(sh.padded_size(n, *c) for n, c in zip(a.shape, config))
         if any(n < 0 for n in shape):

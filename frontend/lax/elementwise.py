@@ -367,13 +367,20 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
     Raises:
       TypeError: operand is not an array, or new_dtype no dtype.
+      ValueError: exactly one of the dtypes is that of PRNG keys.
 
     Example:
       >>> from calque import lax
       >>> lax.convert_element_type(1.5, "int32")
       Array(1, dtype=int32)
     """
-    return convert(as_operand("convert_element_type", operand), dtypes.canonical(new_dtype))
+    x, dtype = as_operand("convert_element_type", operand), dtypes.canonical(new_dtype)
+    own = aval_of(x).dtype
+    if dtypes.is_key(own) != dtypes.is_key(dtype):
+        raise ValueError(explain(
+            f"Cannot convert_element_type from {own.name} to {dtype.name}",
+            fix="use random.key_data to read a key's words, random.wrap_key_data to make a key."))
+    return convert(x, dtype)
 
 
 def convert(x: Any, dtype: Any, weak: bool = False) -> Any:

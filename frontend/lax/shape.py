@@ -125,7 +125,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
     Args:
       operand: any array.
       shape: the result's shape; axes of operand have its size or 1.
-      broadcast_dimensions: strictly increasing axes of the result, one for each axis of operand.
+      broadcast_dimensions: different axes of the result, one for each axis of operand.
 
     Returns:
       An array of the shape.
@@ -146,7 +146,12 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
     dims = tuple(int(d) for d in broadcast_dimensions)
     if sizes == aval_of(x).shape and dims == tuple(range(len(sizes))):
         return unchanged(x)
-    return sh.broadcast_in_dim_p.bind(x, shape=sizes, broadcast_dimensions=dims, sharding=None)
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    if order == list(range(len(dims))) or len(set(dims)) != len(dims) or (
+            len(dims) != aval_of(x).ndim):
+        return sh.broadcast_in_dim_p.bind(x, shape=sizes, broadcast_dimensions=dims, sharding=None)
+    with fused("broadcast_in_dim"):
+        return sh.broadcast_in_dim(sh.transpose(x, order), sizes, sorted(dims))
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -340,7 +345,7 @@ def shape_as_value(shape: Any) -> Any:
       shape: sizes.
 
     Returns:
-      A NumPy int array of shape (len(shape),).
+      A NumPy int32 array of shape (len(shape),); an Array for the empty shape.
 
     Raises:
       TypeError: shape is no shape.
@@ -350,7 +355,8 @@ def shape_as_value(shape: Any) -> Any:
       >>> lax.shape_as_value((2, 3))
       array([2, 3], dtype=int32)
     """
-    return np.asarray(as_sizes("shape_as_value", shape), dtypes.default_dtype(int))
+    sizes = np.asarray(as_sizes("shape_as_value", shape), np.int32)
+    return sizes if sizes.size else to_array(sizes)
 
 
 def dtype(x: Any) -> Any:

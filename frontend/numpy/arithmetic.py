@@ -523,6 +523,8 @@ def angle(z: Any, deg: bool = False) -> Any:
         re = util.cast(z, dtype)
         im = full_constant(re, 0)
     made = ew.atan2_p.bind(im, re)
+    if deg and util.dtype_of(made).itemsize < 4:
+        made = util.cast(made, np.dtype("float32"))
     return degrees(made) if deg else made
 
 

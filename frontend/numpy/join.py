@@ -1,6 +1,7 @@
 """Joining, cutting and repeating: stack, concatenate, split, tile, repeat, append, diff."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -470,7 +471,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
       a: array or scalar.
       repeats: the count, an int (static).
       axis: the axis; None repeats the elements of the flattened array.
-      total_repeat_length: not supported.
+      total_repeat_length: the length of the result along axis, if given.
 
     Returns:
       An array.
@@ -485,13 +486,15 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     """
     util.check_arrays("repeat", repeats, start=1)
     (x,) = util.check_arrays("repeat", a)
-    if isinstance(repeats, Tracer) or np.size(repeats) != 1 or total_repeat_length is not None:
-        if isinstance(repeats, Tracer) and total_repeat_length is None:
-            as_size("repeat", repeats)
+    if isinstance(repeats, Tracer):
+        as_size("repeat", repeats)
+    own = util.shape_of(x)
+    count = 1 if np.size(repeats) != 1 else as_size("repeat", np.asarray(repeats).reshape(())[()])
+    natural = count * (math.prod(own) if axis is None else own[canonical_axis(axis, len(own))])
+    if np.size(repeats) != 1 or total_repeat_length not in (None, natural):
         raise NotImplementedError(explain(
             "repeat: counts that differ from element to element are not available yet.",
             fix="pass one Python int as repeats."))
-    count = as_size("repeat", np.asarray(repeats).reshape(())[()])
     with util.fused("repeat"):
         if axis is None:
             x, axis = ravel(x), 0

@@ -37,7 +37,7 @@ def _concrete(name: str, x: Any) -> Any:
         raise TypeError(explain(f"arange: {name} must be real number, not {type(x).__name__}"))
     if np.ndim(x) if not hasattr(x, "aval") else x.ndim:
         raise ValueError(explain(f"jax.numpy.arange: arguments must be scalars; got {name}={x}"))
-    value = x._numpy()[()] if type(x) is Array else x
+    value = x._numpy()[()] if type(x) is Array else x[()] if isinstance(x, np.ndarray) else x
     if np.iscomplexobj(value):
         raise ValueError(explain(
             "arange: complex start, stop and step are not supported.",
@@ -215,7 +215,7 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
     if parts > 0:
         step = ew.div_p.bind(ew.sub_p.bind(last, first), working.type(parts))
     else:
-        step = util.spread(np.asarray(np.nan).astype(working)[()], shape)
+        step = util.array(np.asarray(np.nan).astype(working)[()])
     if count == 0:
         line = sh.broadcast_in_dim(working.type(0), (0, *shape), ())
     elif count == 1:

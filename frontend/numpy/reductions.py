@@ -359,7 +359,8 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
     if working.kind == "c":
         re, im = ew.real_p.bind(apart), ew.imag_p.bind(apart)
         apart = ew.add_p.bind(ew.square_p.bind(re), ew.square_p.bind(im))
-        working, result = dtypes.real_dtype(working), dtypes.real_dtype(result)
+        working = dtypes.real_dtype(working)
+        result = dtypes.real_dtype(result) if dtype is None else result
     else:
         apart = ew.square_p.bind(apart)
     count = _count(name, shape, axes, where, working, bool(keepdims))

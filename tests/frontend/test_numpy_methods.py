@@ -107,12 +107,10 @@ def test_methods_agree_with_numpy() -> None:
             np.testing.assert_allclose(g, w, rtol=1e-6, err_msg=str(i))
 
 
-@pytest.mark.xfail(strict=True, reason="the slot StageTracer.var hides the method var")
 def test_var_of_a_traced_array() -> None:
     assert float(calque.jit(lambda x: x.var())(np.array([1.0, 3.0]))) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="eager._is_literal warns about complex NumPy scalars")
 def test_complex_scalars_in_eager_functions() -> None:
     assert abs(complex(jnp.log10(jnp.array([100 + 0j]))[0]) - 2) < 1e-6
 
