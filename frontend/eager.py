@@ -405,7 +405,9 @@ class LazyTrace(Trace):
 
 
 def _is_literal(x: Any, prim: Primitive) -> bool:
-    return prim.name == "pow" or (not isinstance(x, complex) and float(x) in LITERALS)
+    if isinstance(x, (complex, np.complexfloating)):
+        return False
+    return prim.name == "pow" or float(x) in LITERALS
 
 
 @contextlib.contextmanager
