@@ -1,4 +1,4 @@
-"""The IR checker runs between passes in all tests (CALQUE_CHECK=1, read when calque is imported)."""
+"""The IR checker runs between passes in all tests (CALQUE_CHECK=1, read at import)."""
 from __future__ import annotations
 
 import os

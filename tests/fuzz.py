@@ -1,4 +1,4 @@
-"""Random small programs against the NumPy interpreter: `python tests/fuzz.py --count 2000 --seed 7`.
+"""Random small programs against the NumPy interpreter: `python tests/fuzz.py --count 2000`.
 
 A program is up to 20 primitives on a pool of values with shapes that have 0 and 1 in them; it
 returns some of its intermediate values and arguments.  Updates in place, views and out-of-range
@@ -21,12 +21,13 @@ import numpy as np
 if __name__ == "__main__":
     os.environ["CALQUE_CHECK"] = "1"
 
+from harness import Case, Failure, outputs
+from oracle import difference, interpret
+
 import calque
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.transforms.stage import replay, stage
-from harness import Case, Failure, outputs
-from oracle import difference, interpret
 
 SHAPES = [(), (1,), (4,), (0,), (2, 3), (3, 1), (1, 1), (2, 0), (6,), (2, 3, 2)]
 DTYPES = [np.dtype(d) for d in ("f4", "f4", "i4", "u1", "f8", "?")]

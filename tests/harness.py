@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import calque
 import numpy as np
-from calque.core.primitive import registry
 from oracle import difference, evaluate
 from samples import KEY, Row, Sample
+
+import calque
+from calque.core.primitive import registry
 
 GROUP = 40
 

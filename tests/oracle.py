@@ -1,12 +1,11 @@
 """An independent evaluator of Programs: NumPy, equation by equation.
 
-`ORACLES[name](params, *arrays)` is what a primitive means; `interpret(program, args)` runs a Program
-with them, inner programs included.  Floats are computed in double precision and rounded once to
-the dtype of the equation's output.  Typed keys are uint64 here (first word in the high half), so
-that shape primitives need no special case.  Threefry is written from Salmon, Moraes, Dror, Shaw,
+`ORACLES[name](params, *arrays)` is what a primitive means; `interpret(program, args)` runs a
+Program with them, inner programs included. Floats are computed in double precision and rounded once
+to the dtype of the equation's output. Typed keys are uint64 here (first word in the high half), so
+that shape primitives need no special case. Threefry is written from Salmon, Moraes, Dror, Shaw,
 "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), the counting from JAX's documentation.
-
-Nothing of calque is used but the Program's structure.  Start reading at `interpret`.
+Nothing of calque is used but the Program's structure. Start reading at `interpret`.
 """
 from __future__ import annotations
 
@@ -264,7 +263,7 @@ def cast(x: Array, dtype: Any) -> Array:
     dtype = np.dtype(dtype)
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real
-    if dtype == bool:
+    if dtype == np.dtype(bool):
         return wide(x) != 0
     if x.dtype.kind in "fV" and dtype.kind in "iu":
         info = np.iinfo(dtype)

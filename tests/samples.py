@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import calque  # noqa: F401  (fills the registry)
 import ml_dtypes
 import numpy as np
+
+import calque  # noqa: F401  (fills the registry)
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.transforms.stage import stage
@@ -458,7 +459,7 @@ def _program(f: Callable[..., Sequence[Any]], *shapes: Any) -> Callable[[Dtype],
     return make
 
 
-def bind(name: str, *xs: Any, **params: Any) -> Any:
+def bind(name: str, /, *xs: Any, **params: Any) -> Any:
     return registry[name].bind(*xs, **params)
 
 

@@ -8,7 +8,8 @@ from calque import errors
 
 
 def page() -> str:
-    lines = ["# Errors", "", "Made by `python docs/scripts/errors.py` from the classes' docstrings. "
+    lines = ["# Errors", "",
+             "Made by `python docs/scripts/errors.py` from the classes' docstrings. "
              "Names and bases are JAX's.", ""]
     for name in errors.__all__:
         kind = getattr(errors, name)

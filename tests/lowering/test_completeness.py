@@ -1,9 +1,10 @@
-"""Every primitive has all its rules, a lowering, samples and an oracle: what is missing is named."""
+"""Every primitive has all its rules, a lowering, samples and an oracle; what lacks is named."""
 from __future__ import annotations
 
 import oracle
 import pytest
 import samples
+
 from calque.core.primitive import Primitive, registry
 from calque.lowering.rules import rules
 

@@ -5,11 +5,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import calque
 import numpy as np
 import pytest
 from harness import Case, compare, expected, function, physical, run
 from samples import KEY, ROWS, Row, Sample
+
+import calque
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import calque
 import numpy as np
 import pytest
-from calque.core.primitive import registry
 from harness import Case, expected, function, outputs, run
 from samples import C128, F64, ROWS, Row, Sample
+
+import calque
+from calque.core.primitive import registry
 
 pytestmark = pytest.mark.usefixtures("x64")
 

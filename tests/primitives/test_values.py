@@ -5,13 +5,14 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-import calque
 import numpy as np
 import pytest
-from calque.core.primitive import registry
-from calque.eager import fused
 from harness import Case, compare, expected, function, run, words
 from samples import ROWS, Row, Sample
+
+import calque
+from calque.core.primitive import registry
+from calque.eager import fused
 
 pytestmark = pytest.mark.usefixtures("x64")
 

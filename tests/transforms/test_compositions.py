@@ -1,0 +1,115 @@
+"""Transformations composed over loops, conditions and calls, against finite differences in NumPy.
+
+Each function of functions.py is differentiated forwards, backwards and twice, mapped, and mapped
+after differentiation; all of it in one compiled program per group.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
+from harness import Case, run
+
+import calque
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Arrays = list[Any]
+
+
+def direction(args: Sequence[Any], seed: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    return [np.asarray(rng.uniform(-1, 1, np.shape(a))) for a in args]
+
+
+def inner(a: Any, b: Any) -> Any:
+    return sum(CALQUE.sum(CALQUE.mul(x, y)) if np.ndim(y) else x * y for x, y in zip(a, b))
+
+
+def moved(args: Sequence[Any], *steps: tuple[float, Arrays]) -> Arrays:
+    out = [np.asarray(a, float) for a in args]
+    for h, u in steps:
+        out = [a + h * d for a, d in zip(out, u)]
+    return out
+
+
+def slope(g: Callable[[Arrays], Any], args: Sequence[Any], u: Arrays) -> Any:
+    h = 1e-6
+    return (g(moved(args, (h, u))) - g(moved(args, (-h, u)))) / (2 * h)
+
+
+def curvature(g: Callable[[Arrays], Any], args: Sequence[Any], u: Arrays, v: Arrays) -> Any:
+    h = 1e-4
+    pp, pm = g(moved(args, (h, u), (h, v))), g(moved(args, (h, u), (-h, v)))
+    mp, mm = g(moved(args, (-h, u), (h, v))), g(moved(args, (-h, u), (-h, v)))
+    return (pp - pm - mp + mm) / (4 * h * h)
+
+
+def composed(name: str, f: Callable[..., Any], args: Sequence[Any], deep: bool) -> Case:
+    """All compositions of one function; deep: those of three transformations too."""
+    u, v = direction(args, 1), direction(args, 2)
+    every = tuple(range(len(args)))
+    steps = (0.0, 0.5, -1.0)  # rows of the batch: conditions may choose differently
+    batch = [np.stack(rows) for rows in zip(*[moved(args, (s, u)) for s in steps])]
+    rows = [[b[i] for b in batch] for i in range(len(steps))]
+
+    def program(xs: Arrays, us: Arrays, vs: Arrays, bs: Arrays) -> Arrays:
+        def g(*a: Any) -> Any:
+            return f(CALQUE, *a)
+
+        def along(*a: Any) -> Any:
+            return inner(calque.grad(g, every)(*a), us)
+
+        outs = [g(*xs), calque.jvp(g, tuple(xs), tuple(us))[1], along(*xs),
+                calque.jvp(along, tuple(xs), tuple(vs))[1],
+                calque.vmap(g)(*bs),
+                calque.vmap(g, in_axes=(0, *[None] * (len(xs) - 1)))(bs[0], *xs[1:]),
+                calque.vmap(along)(*bs)]
+        if deep:
+            outs += [
+                inner(calque.grad(along, every)(*xs), vs),
+                calque.grad(lambda t: calque.jvp(g, tuple(moved_by(xs, t, vs)), tuple(us))[1])(
+                    np.float64(0)),
+                calque.jvp(lambda *a: calque.vmap(along)(*a), tuple(bs), tuple(bs))[1],
+                inner(calque.grad(lambda *a: CALQUE.sum(calque.vmap(g)(*a)), every)(*bs), bs)]
+        return outs
+
+    def g(a: Arrays) -> Any:
+        return f(NUMPY, *a)
+
+    second = curvature(g, args, u, v)
+    want = {
+        "value": g(moved(args)), "jvp": slope(g, args, u), "grad": slope(g, args, u),
+        "jvp of grad": second, "vmap": [g(r) for r in rows],
+        "vmap of the first": [g([r[0], *args[1:]]) for r in rows],
+        "vmap of grad": [slope(g, r, u) for r in rows]}
+    if deep:
+        want |= {"grad of grad": second, "grad of jvp": second,
+                 "jvp of vmap of grad": [curvature(g, r, r, u) for r in rows],
+                 "grad of vmap": sum(slope(g, r, r) for r in rows)}
+
+    def check(outs: Arrays) -> str:
+        wrong = []
+        for (label, w), o in zip(want.items(), outs, strict=True):
+            close = 3e-5 if label in _TWICE else 1e-6
+            if not np.all(np.abs(o - w) <= close * (1 + np.abs(w).max())):
+                wrong.append(f"{label}: {o} instead of {w}")
+        return "; ".join(wrong)
+
+    return Case(name, program, (moved(args), u, v, batch), check)
+
+
+_TWICE = ("jvp of grad", "grad of grad", "grad of jvp", "jvp of vmap of grad")
+
+
+def moved_by(xs: Arrays, t: Any, vs: Arrays) -> Arrays:
+    return [x + t * v if np.ndim(v) == 0 else CALQUE.add(
+        x, CALQUE.mul(CALQUE.full(t, np.shape(v)), v)) for x, v in zip(xs, vs)]
+
+
+@pytest.mark.parametrize("start", range(0, len(FUNCTIONS), 5))
+def test_compositions(start: int) -> None:
+    run([composed(*row, row[0] in DEEP) for row in FUNCTIONS[start:start + 5]])
