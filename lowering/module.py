@@ -8,6 +8,7 @@ Start reading at `lower`.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -207,6 +208,9 @@ class _Emitter:
 
     def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
         env = dict(zip(p.inputs, args))
+        uses = Counter(a for e in p.equations for a in e.inputs if isinstance(a, Var))
+        uses.update(o for o in p.outputs if isinstance(o, Var))
+        self.ctx.shared.update(a for v, a in env.items() if uses[v] > 1)
         self.equations(p, env)
         return [self.read(o, env) for o in p.outputs]
 

@@ -51,7 +51,8 @@ UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written
 
 
 def _equations(p: Program) -> int:
-    return sum(1 + sum(_equations(q) for q, _ in _inner(e)) for e in p.equations)
+    """Equations of a Program with its loops written out."""
+    return sum(1 + sum(n * _equations(q) for q, n in _inner(e)) for e in p.equations)
 
 
 def is_unrolled(params: dict[str, Any]) -> bool:

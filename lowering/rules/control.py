@@ -27,6 +27,7 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     branches: tuple[Program, ...] = params["branches"]
     if len(branches) == 1:
         return ctx.emit_program(branches[0], operands)
+    ctx.shared.update(operands)
     # Inside a loop always: a branch in a loop in IREE may fail when it runs ("indirect buffer
     # reference slot 0 is out of range"; tests/transforms: scan_in_cond_in_scan[30]).
     if all(is_cheap(p) for p in branches) or (ctx.loops and not has_effects(params)):
@@ -73,6 +74,7 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
     consts, carry, stacked = xs[:n_consts], xs[n_consts:n_consts + n_carry], \
         xs[n_consts + n_carry:]
     length = params["length"]
+    ctx.shared.update(consts)
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
     if is_unrolled(params):
         return loop.unrolled(carry)
@@ -137,6 +139,8 @@ class _Loop:
             start_roots = frozenset[int]().union(*[ctx.roots_of(c) for c in carry])
             for v in values[1:1 + self.n_carry]:
                 ctx.roots[v] = start_roots | {id(v)}
+            if self.keep_out:
+                ctx.carries.update(values[1:1 + self.n_carry])
             results = self._step(values)
             ctx.loops -= 1
             self.carried = start_roots.union(*[ctx.roots_of(r) for r in results[1:]])

@@ -58,6 +58,8 @@ class Context:
         self.roots: dict[Value, frozenset[int]] = {}
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
+        self.carries: set[Value] = set()  # what steps of loops that write in place start from
+        self.shared: set[Value] = set()  # used more than once
         self.constants: set[Value] = set()
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
@@ -126,8 +128,11 @@ class Context:
         """A copy of x that nothing else uses, for loops that write into it.
 
         IREE merges equal copies, so each gets a tail of its own length, cut off again behind a
-        barrier.
+        barrier.  The carry of an outer loop is its own copy where nothing else uses it (and copies
+        at both levels are often more than IREE's usage analysis can solve).
         """
+        if x in self.carries and x not in self.shared:
+            return x
         self.copies += 1
         tail = self.b.splat(0, (self.copies, *x.shape[1:]), x.dtype)
         (joined,) = self.b.barrier(self.b.concatenate([x, tail], 0))

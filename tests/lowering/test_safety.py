@@ -396,7 +396,7 @@ def test_iree_still_writes_into_the_initial_values_of_loops(
         return long_put(z, 0), put(z, 4)
 
     _, updated = calque.jit(f)(x)
-    assert np.asarray(updated)[0] == -5, (
+    assert not np.allclose(np.asarray(updated), wrote(np.sin(x), 4)), (
         "a loop's initial values stay as they are now: Context.private can go")
 
 
