@@ -152,14 +152,22 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     try:
         vmfb = compile_cached(lowered.module, target, lowered.options,
                               reason=reason or program.name)
-    except CompileError:
-        # compile again with locations, so that the message names the user's line
-        located = lower(program, target, donated, locations=True,
-                        storage=device.platform == "cpu")
-        assert located.module is not None
-        vmfb = compile_cached(located.module, target, located.options, reason=reason)
+    except CompileError as error:
+        raise _located(program, target, donated, error) from None
     _dump(lowered, vmfb)
     return Compiled(lowered, device, vmfb)
+
+
+def _located(program: Program, target: Target, donated: tuple[int, ...],
+             error: CompileError) -> CompileError:
+    """The error again from a compile with locations, so that it names the user's line."""
+    located = lower(program, target, donated, locations=True)
+    assert located.module is not None
+    try:
+        compile_cached(located.module, target, located.options)
+    except CompileError as named:
+        return named
+    return error
 
 
 def _dump(lowered: Lowered, vmfb: bytes) -> None:

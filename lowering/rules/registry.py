@@ -61,6 +61,7 @@ class Context:
         self.carries: set[Value] = set()  # what steps of loops that write in place start from
         self.shared: set[Value] = set()  # used more than once
         self.constants: set[Value] = set()
+        self.strided: set[Value] = set()  # slices with steps
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
         self.emit_program: Callable[[Program, Sequence[Value]], list[Value]]

@@ -41,7 +41,10 @@ def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
 @rule("slice")
 def _slice(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> Value:
-    return ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+    out = ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+    if params["strides"] is not None:
+        ctx.strided.add(out)
+    return out
 
 
 @rule("pad")
@@ -78,6 +81,8 @@ def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     if not params["dimensions"]:
         return xs[0]
     (x,) = xs
+    if x in ctx.strided:  # IREE does not compile the reversal of a slice with steps
+        (x,) = ctx.b.barrier(x)
     if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
         x = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     out = ctx.b.emit("reverse", [x], x.shape, x.dtype,
