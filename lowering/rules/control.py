@@ -118,7 +118,13 @@ class _Loop:
     def _row(self, x: Value, i: int) -> Value:
         b = self.ctx.b
         zeros = [0] * (len(x.shape) - 1)
-        return b.reshape(b.slice(x, [i, *zeros], [i + 1, *x.shape[1:]]), x.shape[1:])
+        return self._first(b.slice(x, [i, *zeros], [i + 1, *x.shape[1:]]), x)
+
+    def _first(self, rows: Value, x: Value) -> Value:
+        """The only row of a cut of x; it is x's own memory when x has one row."""
+        row = self.ctx.b.reshape(rows, rows.shape[1:])
+        self.ctx.note("slice", [x], [row])
+        return row
 
     def rolled(self, carry: Sequence[Value], ys: Sequence[ShapedArray]) -> list[Value]:
         ctx, b, ir = self.ctx, self.ctx.b, mlir.ir()
@@ -154,7 +160,7 @@ class _Loop:
         ctx, b = self.ctx, self.ctx.b
         i, carry, buffers = state[0], state[1:1 + self.n_carry], state[1 + self.n_carry:]
         at = (self.length - 1) - i if self.reverse else i
-        rows = [b.reshape(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x.shape[1:])
+        rows = [self._first(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x)
                 for x in self.xs]
         outs = ctx.emit_program(self.body, [*self.consts, *carry, *rows])
         written = []

@@ -19,6 +19,7 @@ from calque import lax
 from calque.array import current_device
 from calque.core.primitive import registry
 from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.passes import cost
 from calque.lowering.rules import Context
 from calque.lowering.targets import host_target
 from calque.runtime import Buffer, Executable
@@ -234,6 +235,12 @@ FORMS |= {
     "captured intermediate": (lambda x, y, i: captured_intermediate(x, y), lambda x, y: (
         np.sin(x), np.sin(x), wrote(np.sin(x), 3))),
     "nested loops": (lambda x, y, i: nested_loops(x), lambda x, y: (wrote(x, 1), wrote(x, 2))),
+    "the only row of xs": (lambda x, y, i: lax.scan(
+        lambda c, v: (c, put(v, 1)), 0, lax.reshape(x, (1, x.size)))[1],
+        lambda x, y: wrote(x, 1)[None]),
+    "the only row of ys": (lambda x, y, i: put(lax.scan(
+        lambda c, v: (c, v), 0, lax.reshape(x, (1, x.size)))[1], 1),
+        lambda x, y: wrote(x, 1)[None]),
     "after a loop": (lambda x, y, i: (lambda c: (put(c, 3), put(c, 5), c))(long_put(x)),
                      lambda x, y: (wrote(wrote(x, 0), 3), wrote(wrote(x, 0), 5), wrote(x, 0))),
 }
@@ -264,9 +271,20 @@ def check_form(name: str, size: int, donate: bool = False) -> None:
 
 
 @pytest.mark.parametrize("start", range(0, len(FORMS), 12))
-def test_arguments_stay_inline(start: int) -> None:
-    """Small programs, many in one."""
-    names = list(FORMS)[start:start + 12]
+def test_arguments_stay_inline(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many forms in one program, on the caller's thread."""
+    monkeypatch.setattr(cost, "is_small", lambda p: True)
+    check_together(list(FORMS)[start:start + 12])
+
+
+@pytest.mark.xfail(reason="a race of IREE's local-task device: loops in one program free and reuse "
+                          "each other's memory (up to a third of the calls are wrong)", strict=False)
+def test_loops_on_the_queue_do_not_race() -> None:
+    for _ in range(40):
+        check_together(["captured intermediate", "nested loops"])
+
+
+def check_together(names: list[str]) -> None:
     rng = np.random.default_rng(3)
     originals = [rng.uniform(0.5, 2, 12).astype(np.float32) for _ in range(2)]
     x, y = [calque.device_put(a.copy()) for a in originals]
@@ -283,7 +301,7 @@ def test_arguments_stay_inline(start: int) -> None:
 ALONE = ["argument", "old and new", "reshaped", "plus array of zeros", "through case",
          "in a long scan", "captured as carry", "swapped in a long scan", "chained", "forked",
          "inside case", "summed over a unit axis", "loop, update", "captured intermediate",
-         "loop, update of an argument"]
+         "loop, update of an argument", "the only row of xs", "the only row of ys"]
 
 
 @pytest.mark.parametrize("name", ALONE)
