@@ -68,7 +68,8 @@ def tutorial() -> None:
           f"{(done - compiled) * 1e3:.0f} ms")
     want = n * (3 + np.sin(1.0) + np.cos(1.0) - np.cos(2.0) - 0.4)
     print(f"{first!r}; exact: {want:.8g}")
-    assert abs(float(first) / want - 1) < 1e-6
+    # 50M equal addends in float32: the roundings of a block of 500 all go the same way
+    assert abs(float(first) / want - 1) < 1e-5
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from calque.lowering.rules.registry import Context, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
 NARROW = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
-BLOCK = 4096  # reductions longer than this are split
+BLOCK = 1024  # reductions longer than this are split
 
 
 def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Sequence[int],
@@ -41,11 +41,11 @@ def _fold(name: str) -> Body:
 
 
 def _block(n: int) -> int:
-    """A divisor of n near its square root, at most 2048; 1 when there is none."""
-    target = min(2048, max(32, int(n ** 0.5)))
+    """A divisor of n near its square root, at most 512; 1 when there is none."""
+    target = min(512, max(32, int(n ** 0.5)))
     for distance in range(target):
         for d in (target - distance, target + distance):
-            if 1 < d <= 2048 and n % d == 0 and n // d > 1:
+            if 1 < d <= 1024 and n % d == 0 and n // d > 1:
                 return d
     return 1
 
@@ -69,8 +69,9 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         rest = x.shape[axes[-1] + 1:]
         x = b.reshape(x, (*x.shape[:first], count // block, block, *rest))
         (x,) = emit_reduce(b, [x], [identity], [first + 1], _fold(name))
-        (x,) = b.barrier(x)
         axes = [first]
+        out = emit_sum(ctx, x, axes, name, identity)  # the partial sums may be many themselves
+        return out.astype(out_dtype) if narrow else out
     (out,) = emit_reduce(b, [x], [identity], axes, _fold(name))
     return out.astype(out_dtype) if narrow else out
 

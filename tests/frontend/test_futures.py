@@ -225,3 +225,13 @@ def test_interrupt_reaches_a_wait() -> None:
             print("interrupted", pending.is_ready())
     """)
     assert out.stdout == "interrupted False\n", out.stderr
+
+
+def test_a_long_sum_does_not_wait() -> None:
+    f = calque.jit(lambda x: jnp.sum(jnp.sin(x) + jnp.cos(x * 2)))
+    x = jnp.ones(20_000_000)
+    f(x).block_until_ready()
+    y = f(x)
+    assert not y.is_ready()
+    # equal addends: all roundings of a block go the same way
+    assert float(y) == pytest.approx(2e7 * (np.sin(1.0) + np.cos(2.0)), rel=1e-5)
