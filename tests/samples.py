@@ -495,3 +495,9 @@ row("scan", INEXACT, [
     Sample(f"{n}{' reversed' if r else ''}", (op(2, low=0.5, high=1), op(2), op(n, 2)),
            _loop(n, r)) for n, r in ((4, False), (4, True), (70, False), (70, True), (1, False),
                                      (0, False))], normwise=True)  # sums that cancel
+
+
+# Functions of one variable share their rules of batching and differ in one line of their
+# derivatives; tests/lowering/test_math_*.py test their values over all dtypes.
+FUNCTIONS = [r.name for r in ROWS.values() if r.samples[0] is UNARY[0] and not r.specials
+             and r.dtypes in (INEXACT, FLOATS)]

@@ -277,8 +277,9 @@ def test_arguments_stay_inline(start: int, monkeypatch: pytest.MonkeyPatch) -> N
     check_together(list(FORMS)[start:start + 12])
 
 
-@pytest.mark.xfail(reason="a race of IREE's local-task device: loops in one program free and reuse "
-                          "each other's memory (up to a third of the calls are wrong)", strict=False)
+@pytest.mark.xfail(reason="a race of IREE's local-task device: loops in one program free and "
+                          "reuse each other's memory (up to a third of the calls are wrong)",
+                   strict=False)
 def test_loops_on_the_queue_do_not_race() -> None:
     for _ in range(40):
         check_together(["captured intermediate", "nested loops"])

@@ -1,14 +1,13 @@
 """vmap of every primitive against a loop over the oracle: every axis, -1, mixtures with None."""
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from harness import Case, compare, expected, function, physical, run
-from samples import KEY, ROWS, Row, Sample
+from samples import FUNCTIONS, KEY, ROWS, Row, Sample
 
 import calque
 
@@ -64,13 +63,15 @@ def batch_case(row: Row, sample: Sample, axes: Axes, size: int, out_axis: int = 
 
 
 def cases_of(row: Row) -> list[Case]:
+    if row.name in FUNCTIONS and row.name != "sin":  # all have one rule
+        return [batch_case(row, row.samples[0], (1,), 3), batch_case(row, row.samples[1], (0,), 3)]
     cases = []
     for k, sample in enumerate(row.samples):
-        if not sample.operands:
+        if not sample.operands or (row.name in ("random_bits", "scan") and k % 3):
             continue
         few: Sequence[Axes] = list(axes_of(sample))
         if k:  # other parameters and shapes: the first mixtures only
-            few = list(itertools.islice(few, 0, 2 if len(few) < 4 else 4, 2))
+            few = few[k % 2:k % 2 + 1]
         cases += [batch_case(row, sample, axes, 3) for axes in few]
     first = row.samples[0]
     if first.operands:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import Case, compare, expected, function, run, words
-from samples import ROWS, Row, Sample
+from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
 from calque.core.primitive import registry
@@ -24,8 +24,14 @@ def case(row: Row, sample: Sample, dtype: Any) -> Case:
                 words(row, sample, arrays), compare(expected(row, params, arrays), row))
 
 
-def value_cases(row: Row) -> list[Case]:
-    """Special values over all dtypes where the row has them, else the first sample."""
+def value_cases(row: Row, full: bool = False) -> list[Case]:
+    """Special values over all dtypes where the row has them, else the first sample.
+
+    Functions are run over two dtypes here and over all with `-m slow`.
+    """
+    if row.name in FUNCTIONS and not full:
+        return [case(row, row.samples[0], d) for d in (F64, C64) if d in row.dtypes] + [
+            case(row, s, row.main) for s in row.samples]
     grid = row.specials or row.samples[:1]
     rest = row.samples if row.specials else row.samples[1:]
     return [case(row, s, d) for s in grid for d in row.dtypes] + [
@@ -39,6 +45,12 @@ STRIDE = 4  # rows a test
 @pytest.mark.parametrize("start", range(0, len(NAMES), STRIDE))
 def test_compiled_result_equals_the_oracle(start: int) -> None:
     run([c for name in NAMES[start:start + STRIDE] for c in value_cases(ROWS[name])])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_over_all_dtypes(name: str) -> None:
+    run(value_cases(ROWS[name], full=True))
 
 
 ONE_BY_ONE = ("add", "sin", "convert_element_type", "reduce_max", "reshape", "dot_general",

@@ -178,4 +178,4 @@ FUNCTIONS: list[tuple[str, Callable[..., Any], Sequence[Any]]] = [
     ("jit_of_jit", jit_of_jit, (_r(3),)),
     ("network", network, (_r(3, 4), _r(4, 2), _r(3))),
 ]
-DEEP = ["scan_without_xs", "scan_all[150]", "cond_small, true", "cond_large, false", "jit_of_jit"]
+DEEP = ["scan_all[150]", "cond_small, true", "cond_large, false", "jit_of_jit"]

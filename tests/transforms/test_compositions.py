@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calque.lowering.passes import cost
 from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
 from harness import Case, run
 
 import calque
+from calque.lowering.passes import cost
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -113,7 +113,9 @@ def moved_by(xs: Arrays, t: Any, vs: Arrays) -> Arrays:
 
 # variants of the others: run with `make test-slow`
 SLOW = ("scan_reversed[3]", "scan_only_ys", "scan_all[1]", "scan_of_scan", "cond_large, true",
-        "cond_small, false", "scan_in_cond_in_scan", "cond_in_scan", "scan_all[150]")
+        "cond_small, false", "scan_in_cond_in_scan", "cond_in_scan", "scan_reversed[150]",
+        "scan_only_ys[150]", "scan_without_xs", "switch_three", "scan_all[150]",
+        "cond_large, false")
 DEFAULT = [row for row in FUNCTIONS if row[0] not in SLOW]
 
 

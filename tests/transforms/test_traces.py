@@ -6,12 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import calque
 import numpy as np
 import pytest
+
+import calque
 from calque import lax
 from calque.core.trace import bottom, current
-from calque.errors import TracerArrayConversionError, TracerBoolConversionError, UnexpectedTracerError
+from calque.errors import (
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    UnexpectedTracerError,
+)
 
 
 def d_forward(f: Callable[[Any], Any], x: float) -> Any:
