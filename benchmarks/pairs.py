@@ -63,7 +63,11 @@ def compare(name: str, ours: Callable[[], Any], theirs: Callable[[], Any],
                high, bar, len(ratios))
 
 
+_SETTLE_S = 0.005  # worker threads spin for a while after work: the other library's must be asleep
+
+
 def _timed(f: Callable[[], Any], inner: int) -> float:
+    time.sleep(_SETTLE_S)
     start = time.perf_counter()
     for _ in range(inner):
         f()

@@ -121,7 +121,7 @@ class JitFunction:
                 check_arguments(self._name, leaves, _whole_tree(tree))
                 x = to_array(x)
             signature.append(x.aval)
-            buffers.append(x._own if x._pending is None else x._buffer)
+            buffers.append(x._own or x._buffer)  # a pending array owns none yet
         key = tuple(signature)
         entry = self._cache.get(key)
         if entry is None:

@@ -322,7 +322,20 @@ class Builder:
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 
     def barrier(self, *xs: Value) -> list[Value]:
-        """optimization_barrier: keeps IREE from fusing across (see IREE_NOTES on where)."""
+        """Each of xs, written to memory: IREE fuses nothing across, and the call stays asynchronous.
+
+        (optimization_barrier does the first, but IREE then waits for the work inside the call.)
+        """
+        return [self._cut(x) for x in xs]
+
+    def _cut(self, x: Value) -> Value:
+        if x.dtype.kind == "c":
+            return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
+        op = self.op("iree_tensor_ext.compute_barrier.start", [x], [(x.shape, x.dtype)])
+        return Value(self, op.results[0], x.shape, x.dtype)
+
+    def optimization_barrier(self, *xs: Value) -> list[Value]:
+        """Keeps IREE from merging across, too; the call waits for the work before it."""
         op = self.op("stablehlo.optimization_barrier", xs, [(x.shape, x.dtype) for x in xs])
         return [Value(self, r, x.shape, x.dtype) for r, x in zip(op.results, xs)]
 

@@ -120,9 +120,7 @@ def _used(p: Program, computed: Sequence[Atom]) -> set[Var]:
 
 
 def _options(p: Program, target: Target) -> tuple[str, ...]:
-    if target.backend == "llvm-cpu" and cost.large_matmuls(p):
-        return ("--iree-opt-data-tiling",)
-    return ()
+    return cost.matmul_flags(p) if target.backend == "llvm-cpu" else ()
 
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 import weakref
 from typing import Any
 
@@ -24,7 +25,6 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 ALIGNMENT = 64  # generated code uses aligned vector loads; anything less crashes
-_SLICE_NS = 50_000_000  # one wait; between two of them Python can deliver Ctrl-C
 DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
 _HOST = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
 USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
@@ -81,13 +81,16 @@ class Buffer:
         self.dtype = dtype
         self.device = device
         self.fence = fence
-        self.owned = owned
+        if not owned:
+            self.owned = False
 
     def __getattr__(self, name: str) -> Any:
         """What most buffers never need is made at first use: it would cost 0.1 us a buffer."""
         if name in ("_sharing", "_base", "_readers"):
             setattr(self, name, None)
             return None
+        if name == "owned":
+            return True
         raise AttributeError(f"'Buffer' object has no attribute {name!r}")
 
     # ---- construction
@@ -348,14 +351,26 @@ def _unfinished(semaphores: list[Any]) -> list[Any]:
     return pending
 
 
+def _pause(waited: float) -> float:
+    """How long to sleep when `waited` s have gone: each waking costs the workers some 10 us."""
+    return min(max(waited / 8, 5e-6), max(1e-4, waited / 64), 1e-3)
+
+
 def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
-    """Wait until a semaphore reaches 1, in slices, so that Ctrl-C comes through."""
-    remaining = math.inf if timeout_s is None else timeout_s * 1e9
+    """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
+
+    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before it marks the
+    waiter as served, and we then spin on that mark; where both share a core (the workers are pinned) the spin
+    lasts until the next tick of the scheduler, some 4 ms.
+    """
+    start = time.perf_counter()
+    deadline = math.inf if timeout_s is None else start + timeout_s
     try:
-        while not semaphore.wait(1, timeout=int(min(_SLICE_NS, remaining))):
-            remaining -= _SLICE_NS
-            if remaining <= 0:
+        while semaphore.query() < 1:
+            now = time.perf_counter()
+            if now >= deadline:
                 raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
+            time.sleep(min(_pause(now - start), deadline - now))
     except RuntimeError as error:
         raise device_error(error, where) from error
 

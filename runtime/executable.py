@@ -135,8 +135,10 @@ class Executable:
             get = results.get_as_object
             device = self.device
             outputs = []
-            for index, (shape, dtype) in enumerate(specs):
+            index = 0
+            for shape, dtype in specs:
                 outputs.append(Buffer(get(index, _View), shape, dtype, device))
+                index += 1
         if self._forwards != ():
             self._note_sharing(args, outputs)
         return outputs

@@ -7,13 +7,16 @@ cond may be computed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from calque.core.program import Equation, Program
 
 SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
 CHEAP_WORK = 16_384
-TILED_SIZE = 1000  # from here on, in all three sizes of a matmul, data tiling pays
+TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
+INNER_TILED_SIZE = 2000
+_TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 _HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv": 12, "tanh": 8,
           "random_bits": 40, "random_split": 40, "atan2": 12, "erf": 8, "logistic": 6}
@@ -89,15 +92,27 @@ def writes_in_place(p: Program) -> bool:
                or any(writes_in_place(q) for q, _ in _inner(e)) for e in p.equations)
 
 
-def large_matmuls(p: Program) -> bool:
-    """Whether the dots are of the kind that data tiling speeds up: large in all three sizes.
+def matmul_flags(p: Program) -> tuple[str, ...]:
+    """IREE's flags for the dots of a program, by the kind of all of them (flags are per program).
 
-    The flag is the whole program's, so a program that also has large thin dots goes without.
+    Data tiling pays from TILED_SIZE on in all three sizes, and loses for large thin dots; the inner-tiled form of
+    its kernels is ahead for f64 and for large f32 (`benchmarks/run.py --only matmul`).
     """
-    found = False
+    found = list(_dots(p))
+    large = [e for e in found if not e[3] and min(e[:3]) >= TILED_SIZE]
+    if not large or any(min(m, n, k) < 64 and m * n * k > 4_000_000
+                        for m, n, k, *_ in found):
+        return ()
+    inner = all(t == "float64" or (t == "float32" and min(m, n, k) >= INNER_TILED_SIZE)
+                for m, n, k, _, t in large)
+    return (_TILING, _INNER) if inner else (_TILING,)
+
+
+def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
+    """(rows, columns, contracted size, whether batched, dtype) of every dot, inner ones too."""
     for e in p.equations:
         for q, _ in _inner(e):
-            found |= large_matmuls(q)
+            yield from _dots(q)
         if e.primitive.name != "dot_general":
             continue
         x, y = (a.aval for a in e.inputs)
@@ -105,7 +120,4 @@ def large_matmuls(p: Program) -> bool:
         k = math.prod(x.shape[i] for i in xc)
         m = math.prod(n for i, n in enumerate(x.shape) if i not in xc and i not in xb)
         n = math.prod(n for i, n in enumerate(y.shape) if i not in yc and i not in yb)
-        if min(m, n, k) < 64 and m * n * k > TILED_SIZE**3 // 64:
-            return False
-        found |= not xb and min(m, n, k) >= TILED_SIZE
-    return found
+        yield m, n, k, bool(xb), str(x.dtype)

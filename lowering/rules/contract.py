@@ -38,14 +38,18 @@ def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
 
 
 def _vecmat(b: Builder, x: Value, y: Value) -> Value:
-    """linalg.vecmat with tiles of our choice: a strip of columns is kept in registers while all
-    rows go by (benchmarks/run.py --only matmul; IREE picks 16 columns at a time)."""
+    """linalg.vecmat with tiles of our choice (benchmarks/run.py --only matmul).
+
+    Eight rows at a time are added to a strip of the result that stays in the first-level cache, so that memory is
+    read in long runs; IREE goes down all rows for 16 columns at a time.
+    """
     ir = mlir.ir()
     from iree.compiler.dialects import linalg
-    n = y.shape[1]
-    strip = 1024 // x.dtype.itemsize
-    tiles = (f"#iree_cpu.lowering_config<distribution = [{strip}, 0], "
-             f"vector_common_parallel = [{strip}, 0], vector_reduction = [0, 4]>")
+    n, size = y.shape[1], x.dtype.itemsize
+    lanes = 256 // size
+    strip = min(8192 // size, -(-n // (2 * lanes)) * lanes)  # a strip for each of two cores
+    tiles = (f"#iree_cpu.lowering_config<distribution = [{strip}, 0], cache_reduction = [0, 8], "
+             f"vector_common_parallel = [{lanes}, 0], vector_reduction = [0, 8]>")
     zero = b.splat(0, (n,), x.dtype)
     out = linalg.vecmat(x.ir, y.ir, outs=[zero.ir])
     out.owner.attributes["compilation_info"] = ir.Attribute.parse(

@@ -136,7 +136,7 @@ class Context:
             return x
         self.copies += 1
         tail = self.b.splat(0, (self.copies, *x.shape[1:]), x.dtype)
-        (joined,) = self.b.barrier(self.b.concatenate([x, tail], 0))
+        (joined,) = self.b.optimization_barrier(self.b.concatenate([x, tail], 0))
         copy = self.b.slice(joined, [0] * len(x.shape), x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy

@@ -1,0 +1,69 @@
+"""No form of a straight-line program makes IREE wait for the device inside the call.
+
+What waits shows as `hal.fence.await` in the host code, so the test reads that instead of a clock.
+"""
+import re
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque.lowering.compile import compile_to
+from calque.lowering.targets import host_target
+
+N = 3000
+
+
+def host_waits(f, *args) -> int:
+    text = compile_to(calque.jit(f).lower(*args).as_text(), host_target(), "hal")
+    start = re.search(r"util\.func public @\w+", text)
+    assert start, text[:500]
+    return text[start.start():].count("hal.fence.await")
+
+
+def square(dtype):
+    return np.ones((64, 64), dtype)
+
+
+def wide(*arrays):
+    out = arrays[0]
+    for a in arrays[1:]:
+        out = out * a + 1
+    return out
+
+
+FORMS = {
+    "long sum": (jnp.sum, [np.ones(100_000, "f")]),
+    "sum of columns": (lambda x: x.sum(0), [np.ones((5000, 64), "f")]),
+    "int8 product": (jnp.matmul, [square("i1")] * 2),
+    "uint16 product": (jnp.matmul, [square("u2")] * 2),
+    "int32 product": (jnp.matmul, [square("i4")] * 2),
+    "bool product": (jnp.matmul, [square("?")] * 2),
+    "complex product": (jnp.matmul, [square("c8")] * 2),
+    "wide expression": (wide, [np.full(N, 0.5, "f")] * 40),
+    "reversed strided slice": (lambda x: jnp.flip(x[::3]), [np.ones(N, "f")]),
+    "reversed unsigned": (jnp.flip, [np.ones(N, "u4")]),
+    "argmax": (jnp.argmax, [np.ones(N, "f")]),
+    "random bits": (lambda k: calque.random.bits(k, (N,)), [np.zeros(2, "u4")]),
+    "gradient": (calque.grad(lambda x: jnp.sum(jnp.tanh(x) @ x)), [np.ones((64, 64), "f")]),
+    **{f"complex {name}": (getattr(jnp, name), [np.ones(N, "c8")]) for name in (
+        "exp", "exp2", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "arctan", "arcsin",
+        "arccosh", "abs", "reciprocal")},
+    "complex power": (jnp.power, [np.ones(N, "c8")] * 2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_host_does_not_wait(form) -> None:
+    f, args = FORMS[form]
+    assert host_waits(f, *args) == 0
+
+
+def test_the_probe_sees_a_wait() -> None:
+    """A cond whose predicate is computed does wait: the host reads it."""
+    def heavy(x):
+        return jnp.sin(x @ x @ x)
+    waits = host_waits(lambda x: calque.lax.cond(x[0, 0] > 0, heavy, lambda y: y, x),
+                       np.ones((64, 64), "f"))
+    assert waits > 0
