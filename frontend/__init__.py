@@ -38,9 +38,6 @@ from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque.api import (  # noqa: E402
     grad as grad,
-    hessian as hessian,
-    jacfwd as jacfwd,
-    jacrev as jacrev,
     jvp as jvp,
     linear_transpose as linear_transpose,
     linearize as linearize,
@@ -61,6 +58,11 @@ from calque.devices import (  # noqa: E402
     local_devices as local_devices,
     process_count as process_count,
     process_index as process_index,
+)
+from calque.jacobians import (  # noqa: E402
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
 )
 from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402

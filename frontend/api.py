@@ -1,5 +1,5 @@
-"""Differentiation for users: grad, value_and_grad, jvp, vjp, linearize, Jacobians, on functions of
-trees.  Outside jit each call records the Python body once and runs one program.
+"""Differentiation for users: grad, value_and_grad, jvp, vjp, linearize, on functions of trees.
+Outside jit each call records the Python body once and runs one program.  Jacobians: jacobians.py.
 
 Start reading at `_vjp` (reverse mode).
 """
@@ -12,7 +12,6 @@ import numpy as np
 
 from calque import tree_util
 from calque.array import Array, as_values, to_array
-from calque.batching import vmap
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Linear
@@ -59,7 +58,7 @@ class _Flat:
         return flat
 
 
-def _check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
+def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
                       allow_int: bool) -> None:
     for x in leaves:
         dtype = aval_of(x).dtype
@@ -150,8 +149,17 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
 
     Args:
       fun: function of arrays and trees of them.
-      *primals: where to linearize.
+      *primals: where to linearize; integers and bools have cotangents of dtype float0.
       has_aux: fun returns (output, aux); aux is returned as third value.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      The output, and a function of one cotangent of the output's structure, shapes and dtypes; it
+      returns a tuple of cotangents, one per primal.
+
+    Raises:
+      TypeError: an argument is not an array, a number or a tree of them.
+      ValueError: (by the pullback) a cotangent has not the structure, shape or dtype of the output.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -180,7 +188,22 @@ def _differentiable(x: Any) -> bool:
 def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
                    has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
                    reduce_axes: Any = ()) -> Callable[..., Any]:
-    """A function that returns fun's value and its gradient (see `grad`).
+    """A function that returns the value of scalar-valued fun and its gradient (see `grad`).
+
+    Args:
+      fun: function whose output is a scalar (and aux, with has_aux).
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux); the value is then (output, aux).
+      holomorphic: fun is complex-differentiable.
+      allow_int: allow integer inputs; their gradients have dtype float0.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      A function of fun's arguments that returns (value, gradient).
+
+    Raises:
+      TypeError: fun is not callable; (by the function) the output is not a real scalar, an input is
+        not real, or there are fewer arguments than argnums names.
 
     Example:
       >>> import calque
@@ -207,7 +230,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
         chosen = tuple(args[i] for i in places)
         leaves, in_tree = tree_util.flatten(chosen)
         check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
-        _check_real_input("grad", leaves, holomorphic, allow_int)
+        check_real_input("grad", leaves, holomorphic, allow_int)
 
         def partial(*values: Any) -> Any:
             full = list(args)
@@ -285,12 +308,14 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
       has_aux: fun returns (output, aux); the result is (gradient, aux).
       holomorphic: fun is complex-differentiable.
       allow_int: allow integer inputs; their gradients have dtype float0.
+      reduce_axes: accepted for compatibility.
 
     Returns:
       A function of fun's arguments; gradients have the structure of those arguments.
 
     Raises:
-      TypeError: the output is not a real scalar, an input is not real.
+      TypeError: fun is not callable; (by the function) the output is not a real scalar, an input is
+        not real, or there are fewer arguments than argnums names.
 
     Example:
       >>> import calque
@@ -310,6 +335,19 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
         has_aux: bool = False) -> Any:
     """(fun(*primals), directional derivative along tangents).
+
+    Args:
+      fun: function of arrays and trees of them.
+      primals: tuple or list of its arguments.
+      tangents: the direction, of the primals' structure, shapes and dtypes (float0 for integers).
+      has_aux: fun returns (output, aux); aux is returned as third value.
+
+    Returns:
+      The output, and its tangent, of the same structure, shapes and dtypes.
+
+    Raises:
+      TypeError: primals or tangents are no tuple or list, or differ in structure or dtype.
+      ValueError: they differ in shape.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -363,6 +401,19 @@ def _check_tangent(t: Any, aval: ShapedArray) -> Any:
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(fun(*primals), the linear map of tangents at primals).
 
+    Args:
+      fun: function of arrays and trees of them.
+      *primals: where to linearize.
+      has_aux: fun returns (output, aux); aux is returned as third value.
+
+    Returns:
+      The output, and a function of as many tangents as there are primals; fun is not run again.
+
+    Raises:
+      TypeError: an argument is not an array, a number or a tree of them; (by the linear map) a
+        tangent's structure or dtype is not that of its primal.
+      ValueError: (by the linear map) a tangent's shape is not that of its primal.
+
     Example:
       >>> import calque
       >>> y, f_lin = calque.linearize(lambda x: x * x, 3.0)
@@ -399,8 +450,20 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Any:
     """The transpose of a linear function; primals give shapes and dtypes only.
 
+    Args:
+      fun: linear function of arrays and trees of them.
+      *primals: arrays or ShapeDtypeStructs like its arguments.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      A function of one cotangent of fun's output; it returns a tuple of cotangents, one per primal.
+
+    Raises:
+      TypeError: (by the transpose) the cotangent's structure is not that of fun's output.
+      ValueError: (by the transpose) its shape or dtype is not.
+
     Example:
-      >>> import calque, calque.numpy as jnp
+      >>> import calque
       >>> calque.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
       (Array(6., dtype=float32, weak_type=True),)
     """
@@ -419,129 +482,3 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
             return in_tree.unflatten([instantiate(c) for c in found])
 
     return transposed
-
-
-# ---- Jacobians
-def _basis(leaf: Any) -> Any:
-    """The standard basis of a leaf's space: one row per element."""
-    a = aval_of(leaf)
-    return np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
-
-
-def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
-    """For all leaves together: (total, *shape) blocks of the identity."""
-    total, start, blocks = sum(aval_of(x).size for x in leaves), 0, []
-    for x in leaves:
-        a = aval_of(x)
-        block = np.zeros((total, a.size), a.dtype)
-        block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
-        blocks.append(block.reshape(total, *a.shape))
-        start += a.size
-    return blocks
-
-
-def _split_rows(x: Any, like: Sequence[Any], axis: int) -> list[Any]:
-    """Cut an axis into pieces shaped as each of `like`."""
-    from calque.primitives import shape as sh
-    pieces, start = [], 0
-    shape = aval_of(x).shape
-    for v in like:
-        a = aval_of(v)
-        piece = sh.slice_in_dim(x, start, start + a.size, axis)
-        pieces.append(sh.reshape(piece, (*shape[:axis], *a.shape, *shape[axis + 1:])))
-        start += a.size
-    return pieces
-
-
-def _chosen(args: Sequence[Any], argnums: Any) -> tuple[list[int], Any]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    places = [i % len(args) for i in numbers]
-    return places, (args[places[0]] if isinstance(argnums, int) else
-                    tuple(args[i] for i in places))
-
-
-def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False) -> Callable[..., Any]:
-    """The Jacobian by forward mode: one column at a time, batched with vmap.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> calque.jacfwd(lambda x: x * x)(jnp.array([1., 2.]))
-      Array([[2., 0.],
-             [0., 4.]], dtype=float32)
-    """
-    def run(*args: Any, **kwargs: Any) -> Any:
-        places, chosen = _chosen(args, argnums)
-        leaves, tree = tree_util.flatten(chosen)
-        _check_real_input("jacfwd", leaves, holomorphic, False)
-        kept: list[Any] = []
-
-        def partial(x: Any) -> Any:
-            full = list(args)
-            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
-                full[i] = v
-            return fun(*full, **kwargs)
-
-        def push(ts: Any) -> Any:
-            result = jvp(partial, (tree.unflatten(leaves),), (ts,), has_aux)
-            kept.append(result[2] if has_aux else None)
-            return result[1]
-
-        with fused("jacfwd"):
-            leaves = as_values(leaves)
-            columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
-            jac = tree_util.tree_map(
-                lambda c: tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1)), columns)
-            if has_aux:
-                return jac, partial(tree.unflatten(leaves))[1]
-            return jac
-
-    return wrapped(fun, run, "Jacobian (forward mode)")
-
-
-def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False, allow_int: bool = False) -> Callable[..., Any]:
-    """The Jacobian by reverse mode: one row at a time, batched with vmap.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> calque.jacrev(lambda x: x * x)(jnp.array([1., 2.]))
-      Array([[2., 0.],
-             [0., 4.]], dtype=float32)
-    """
-    def run(*args: Any, **kwargs: Any) -> Any:
-        places, chosen = _chosen(args, argnums)
-        leaves, tree = tree_util.flatten(chosen)
-        _check_real_input("jacrev", leaves, holomorphic, allow_int)
-
-        def partial(x: Any) -> Any:
-            full = list(args)
-            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
-                full[i] = v
-            return fun(*full, **kwargs)
-
-        with fused("jacrev"):
-            result = vjp(partial, tree.unflatten(as_values(leaves)), has_aux=has_aux)
-            out, back = result[0], result[1]
-            out_leaves, out_tree = tree_util.flatten(out)
-            rows = vmap(back)(out_tree.unflatten(_unit_columns(out_leaves)))[0]
-            by_input = [_split_rows(r, out_leaves, 0) for r in tree_util.tree_leaves(rows)]
-            jac = out_tree.unflatten([
-                tree.unflatten([blocks[i] for blocks in by_input])
-                for i in range(len(out_leaves))])
-            return (jac, result[2]) if has_aux else jac
-
-    return wrapped(fun, run, "Jacobian (reverse mode)")
-
-
-def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-            holomorphic: bool = False) -> Callable[..., Any]:
-    """The Hessian: forward over reverse mode.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> calque.hessian(lambda x: (x ** 3).sum())(jnp.array([1., 2.]))
-      Array([[ 6.,  0.],
-             [ 0., 12.]], dtype=float32)
-    """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)

@@ -326,7 +326,20 @@ def as_values(leaves: Sequence[Any]) -> list[Any]:
 
 
 def live_arrays() -> list[Array]:
-    """All arrays that hold memory now."""
+    """All arrays that hold memory now.
+
+    Returns:
+      A list of Arrays: not those that are deleted, donated or not yet computed.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> x = jnp.asarray([1.0, 2.0])
+      >>> any(a is x for a in calque.live_arrays())
+      True
+    """
     return [x for x in gc.get_objects()
             if type(x) is Array and x._pending is None and x._own is not None
             and not x._own.is_deleted()]

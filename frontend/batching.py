@@ -30,8 +30,13 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       out_axes: where the mapped axis goes in the outputs (tree prefix).
       axis_name: a name for the mapped axis.
       axis_size: its size, needed when nothing is mapped.
+      spmd_axis_name: accepted for compatibility.
+
+    Returns:
+      A function of fun's arguments with the mapped axis added; it runs fun once, on all elements.
 
     Raises:
+      TypeError: in_axes is not an int, None or a tuple of such entries.
       ValueError: sizes of mapped axes differ, an axis does not exist, or in_axes does not match.
 
     Example:

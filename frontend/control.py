@@ -56,6 +56,15 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
       index: integer scalar.
       branches: functions with equal output types.
       *operands: arrays or trees passed to the branch.
+      operand: the one operand, in the older form of the call.
+
+    Returns:
+      The output of the branch.
+
+    Raises:
+      TypeError: the index is no integer scalar, a branch is not callable, or the branches' outputs
+        differ in structure, shape or dtype.
+      ValueError: there are no branches.
 
     Example:
       >>> import calque.lax as lax
@@ -93,8 +102,12 @@ def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
       true_fun, false_fun: functions with equal output types.
       *operands: arrays or trees passed to the branch.
 
+    Returns:
+      The output of the branch.
+
     Raises:
-      TypeError: pred is no scalar, or the branches' outputs differ in structure, shape or dtype.
+      TypeError: pred is no scalar, a branch is not callable, or the branches' outputs differ in
+        structure, shape or dtype.
 
     Example:
       >>> import calque.lax as lax
@@ -326,6 +339,17 @@ def _scan_in_python(f: Any, init: Any, leaves: Sequence[Any], tree: Any, n: int,
 
 def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
     """f applied to each element of the leading axis, one after another; results stacked.
+
+    Args:
+      f: function of one element.
+      xs: tree of arrays with a common leading axis.
+      batch_size: how many elements to compute at once, with vmap (default: one).
+
+    Returns:
+      The outputs of f, stacked along a new leading axis.
+
+    Raises:
+      ValueError: an array has no leading axis, or their sizes differ.
 
     Example:
       >>> import calque.lax as lax, calque.numpy as jnp

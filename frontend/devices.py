@@ -13,9 +13,21 @@ from calque.core.config import config
 from calque.core.trace import Tracer
 from calque.runtime import Buffer, Device
 
+__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "device_put",
+           "devices", "local_device_count", "local_devices", "process_count", "process_index"]
+
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a backend ('cpu', 'cuda', 'vulkan'; default: the default backend).
+    """All devices of a backend.
+
+    Args:
+      backend: 'cpu', 'cuda' (or 'gpu'), 'vulkan'; None: the default backend.
+
+    Returns:
+      A list of Devices.
+
+    Raises:
+      RuntimeError: the backend is unknown, or has no device or driver here.
 
     Example:
       >>> import calque
@@ -44,32 +56,126 @@ def _set_count() -> None:
 
 def local_devices(process_index: int | None = None, backend: str | None = None,
                   host_id: int | None = None) -> list[Device]:
-    """The devices of this process."""
+    """The devices of this process.
+
+    Args:
+      process_index: number of a process (0: there is one); None: this one.
+      backend: as in `devices`.
+      host_id: the older name of process_index.
+
+    Returns:
+      A list of Devices.
+
+    Raises:
+      ValueError: there is no such process.
+      RuntimeError: the backend is unknown, or has no device or driver here.
+
+    Example:
+      >>> import calque
+      >>> calque.local_devices()
+      [CpuDevice(id=0)]
+    """
+    for given in (process_index, host_id):
+        if given not in (None, 0):
+            raise ValueError(errors.explain(
+                f"Unknown process_index {given}: there is one process.", fix="leave it out."))
     return devices(backend)
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices there are."""
+    """How many devices there are.
+
+    Args:
+      backend: as in `devices`.
+
+    Returns:
+      An int.
+
+    Raises:
+      RuntimeError: the backend is unknown, or has no device or driver here.
+
+    Example:
+      >>> import calque
+      >>> calque.device_count("cpu")
+      1
+    """
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has."""
+    """How many devices this process has.
+
+    Args:
+      backend: as in `devices`.
+
+    Returns:
+      An int.
+
+    Raises:
+      RuntimeError: the backend is unknown, or has no device or driver here.
+
+    Example:
+      >>> import calque
+      >>> calque.local_device_count("cpu")
+      1
+    """
     return len(devices(backend))
 
 
 def default_backend() -> str:
-    """The platform new arrays go to."""
+    """The platform new arrays go to.
+
+    Returns:
+      'cpu', 'cuda' or 'vulkan'.
+
+    Raises:
+      RuntimeError: the platform that jax_default_device names has no device or driver here.
+
+    Example:
+      >>> import calque
+      >>> calque.default_backend()
+      'cpu'
+    """
     return current_device().platform
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process (0: there is one)."""
+    """The number of this process.
+
+    Args:
+      backend: accepted for compatibility.
+
+    Returns:
+      0: there is one process.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.process_index()
+      0
+    """
     return 0
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes run this program together (1)."""
+    """How many processes run this program together.
+
+    Args:
+      backend: accepted for compatibility.
+
+    Returns:
+      1.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.process_count()
+      1
+    """
     return 1
 
 
@@ -98,7 +204,15 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
 
     Args:
       x: tree of arrays and numbers.
-      device: where to (default: the default device).
+      device: where to: a Device or a backend's name (default: the default device).
+      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
+
+    Returns:
+      The tree, with Arrays as leaves.
+
+    Raises:
+      TypeError: a leaf is no array or number, or `device` is no device.
+      RuntimeError: the backend is unknown, or has no device or driver here.
 
     Example:
       >>> import calque, numpy as np
@@ -116,20 +230,46 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
 
 
 def device_get(x: Any) -> Any:
-    """A tree of arrays as NumPy arrays."""
+    """A tree of arrays as NumPy arrays (on the CPU without a copy).
+
+    Args:
+      x: a tree; leaves that are no arrays stay as they are.
+
+    Returns:
+      The tree, with NumPy arrays in place of Arrays; waits for their values.
+
+    Raises:
+      JaxRuntimeError: the computation of an array failed.
+      RuntimeError: an array was deleted or donated.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.device_get({"x": jnp.asarray([1.0, 2.0]), "n": 3})
+      {'x': array([1., 2.], dtype=float32), 'n': 3}
+    """
     return tree_util.tree_map(
         lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray)) else v, x)
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait for every array of a tree; returns the tree."""
+    """Wait for every array of a tree.
+
+    Args:
+      x: a tree; leaves that are no arrays stay as they are.
+
+    Returns:
+      The tree.
+
+    Raises:
+      JaxRuntimeError: the computation of an array failed.
+      RuntimeError: an array was deleted or donated.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.block_until_ready((jnp.asarray(1), "done"))
+      (Array(1, dtype=int32, weak_type=True), 'done')
+    """
     for v in tree_util.tree_leaves(x):
         if hasattr(v, "block_until_ready"):
             v.block_until_ready()
     return x
-
-
-__all__ = [n for n in dir() if n in (
-    "block_until_ready", "default_backend", "device_count", "device_get", "device_put", "devices",
-    "local_device_count", "local_devices", "process_count", "process_index")]
-

@@ -303,7 +303,18 @@ def _shared_cache(fun: Any, options: Any) -> dict[Any, _Entry]:
 
 
 def clear_caches() -> None:
-    """Forget all traces and executables of this process (the disk cache stays)."""
+    """Forget all traces and executables of this process (the disk cache stays).
+
+    Returns:
+      None.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.clear_caches()
+    """
     from calque.eager import clear_memory_cache
     for per_function in list(_caches.values()):
         for cache in per_function.values():
@@ -406,6 +417,7 @@ class Traced:
 
     @property
     def out_tree(self) -> Any:
+        """The structure of the results."""
         return self._entry.out_tree
 
     def lower(self) -> LoweredFunction:
@@ -422,6 +434,7 @@ class LoweredFunction:
 
     @property
     def out_info(self) -> Any:
+        """Shapes and dtypes of the results."""
         return self._traced.out_info
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -451,6 +464,7 @@ class CompiledFunction:
 
     @property
     def out_info(self) -> Any:
+        """Shapes and dtypes of the results."""
         return self._lowered.out_info
 
     def as_text(self) -> str:
@@ -485,13 +499,14 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
     """Compile a function of arrays: it is traced once for each signature of its arguments.
 
     Args:
-      fun: a pure function of arrays, numbers and trees of them.
+      fun: a pure function of arrays, numbers and trees of them; None: a decorator is returned.
       static_argnums: positions of arguments whose Python value is compiled in (hashable).
       static_argnames: names of such arguments.
       donate_argnums: positions of arguments whose memory the results may take; they are dead
         afterwards.
       donate_argnames: names of such arguments.
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
+      device, backend: accepted for compatibility; a call runs where its arguments are.
       inline: when called in another traced function, write the operations out there.
 
     Returns:
@@ -499,8 +514,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
       clear_cache.
 
     Raises:
-      TypeError: an argument is not an array, a number or a tree of them, and not static.
-      ValueError: a static argument is not hashable.
+      TypeError: fun is not callable; (by the function) an argument is not an array, a number or a
+        tree of them, and not static.
+      ValueError: fun has no argument of such a number or name; (by the function) a static argument
+        is not hashable.
 
     Example:
       >>> import calque, calque.numpy as jnp

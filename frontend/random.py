@@ -118,7 +118,7 @@ def key_data(keys: Any) -> Array:
 def key_impl(keys: Any) -> str:
     """The implementation of a key's stream."""
     _key_of("key_impl", keys, batched=True)
-    return "fry"
+    return "threefry2x32"
 
 
 def clone(key: Any) -> Array:

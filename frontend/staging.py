@@ -14,6 +14,19 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
                return_shape: bool = False, **_: Any) -> Callable[..., Any]:
     """A function that returns the Program of fun for given arguments; print it to read it.
 
+    Args:
+      fun: function of arrays and trees of them.
+      static_argnums: positions of arguments whose Python value is part of the program (hashable).
+      axis_env: accepted for compatibility.
+      return_shape: return (program, shapes and dtypes of the results).
+
+    Returns:
+      A function of fun's arguments (arrays, numbers, ShapeDtypeStructs).
+
+    Raises:
+      TypeError: (by the function) an argument is not an array, a number or a tree of them, and not
+        static.
+
     Example:
       >>> import calque
       >>> print(calque.make_jaxpr(lambda x: x * 2 + 1)(3.0))
@@ -38,6 +51,16 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of fun(*args, **kwargs), without running anything.
+
+    Args:
+      fun: function of arrays and trees of them.
+      *args, **kwargs: its arguments; anything with `shape` and `dtype` stands for an array.
+
+    Returns:
+      The tree of the results, with ShapeDtypeStructs as leaves.
+
+    Raises:
+      TypeError: an argument is not an array, a number, a ShapeDtypeStruct or a tree of them.
 
     Example:
       >>> import calque, calque.numpy as jnp

@@ -36,8 +36,18 @@ def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Call
 class ShapeDtypeStruct:
     """Shape and dtype without data, as eval_shape returns and lower accepts.
 
+    Args:
+      shape: sizes of the axes.
+      dtype: of the elements.
+      weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
+      sharding: kept; accepted for compatibility.
+
+    Raises:
+      ValueError: dtype is None.
+
     Example:
-      >>> ShapeDtypeStruct((2, 3), "float32")
+      >>> import calque
+      >>> calque.ShapeDtypeStruct((2, 3), "float32")
       ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
@@ -53,14 +63,35 @@ class ShapeDtypeStruct:
 
     @property
     def size(self) -> int:
+        """Number of elements.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").size
+          6
+        """
         return int(np.prod(self.shape))
 
     @property
     def ndim(self) -> int:
+        """Number of axes.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").ndim
+          2
+        """
         return len(self.shape)
 
     @property
     def aval(self) -> ShapedArray:
+        """The abstract value that such an argument has while tracing.
+
+        Example:
+          >>> import calque
+          >>> print(calque.ShapeDtypeStruct((2, 3), "float32").aval)
+          float32[2,3]
+        """
         return ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
 
     def __len__(self) -> int:

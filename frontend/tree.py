@@ -1,5 +1,4 @@
 """tree_util under its short names: calque.tree.map, leaves, structure, ..."""
-from calque.tree_util import all_leaves as all_leaves
 from calque.tree_util import tree_all as all  # noqa: A004
 from calque.tree_util import tree_flatten as flatten
 from calque.tree_util import tree_flatten_with_path as flatten_with_path
@@ -12,5 +11,9 @@ from calque.tree_util import tree_structure as structure
 from calque.tree_util import tree_transpose as transpose
 from calque.tree_util import tree_unflatten as unflatten
 
-__all__ = ["all", "all_leaves", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
+__all__ = ["all", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
            "map", "map_with_path", "reduce", "structure", "transpose", "unflatten"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,65 +1,50 @@
 """Pytrees under JAX's names, over optree: nested tuples, lists, dicts, named tuples, registered
-classes; None is an empty tree.  Everything of calque that handles trees goes through here.
+classes; None is an empty tree.  Everything of calque that handles trees goes through here; keys of
+paths and the registration of classes are in tree_nodes.
 """
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import optree
 
-NAMESPACE = "calque"
-_registered: set[type] = set()
+from calque.tree_nodes import (
+    NAMESPACE,
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    Partial,
+    SequenceKey,
+    keystr,
+    register_dataclass,
+    register_pytree_node,
+    register_pytree_node_class,
+    register_pytree_with_keys,
+    register_pytree_with_keys_class,
+    register_static,
+)
+
+__all__ = [
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey",
+    "all_leaves", "keystr", "register_dataclass", "register_pytree_node",
+    "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
+    "register_static", "tree_all", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
+    "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure",
+    "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 PyTreeDef = optree.PyTreeSpec
-
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
     """Leaves and structure."""
     return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
-
-
-@dataclasses.dataclass(frozen=True)
-class SequenceKey:
-    """Position in a tuple or list."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-
-@dataclasses.dataclass(frozen=True)
-class DictKey:
-    """Key of a dictionary."""
-
-    key: Hashable
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@dataclasses.dataclass(frozen=True)
-class GetAttrKey:
-    """Attribute of a named tuple or dataclass."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-@dataclasses.dataclass(frozen=True)
-class FlattenedIndexKey:
-    """Position among the children of a registered node without key names."""
-
-    key: int
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
 
 
 def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
@@ -85,18 +70,47 @@ def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
     """(leaves, treedef) of a tree.
 
+    Args:
+      tree: nested tuples, lists, dicts (by sorted keys), named tuples and registered classes;
+        None is a tree without leaves.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      The list of the leaves, and the structure that tree_unflatten takes.
+
+    Raises:
+      ValueError: the keys of a dict cannot be told apart, or a registered class's function returns
+        something else than (children, aux).
+
     Example:
-      >>> leaves, treedef = tree_flatten({"b": 2, "a": (1, None)})
+      >>> from calque import tree_util
+      >>> leaves, treedef = tree_util.tree_flatten({"b": 2, "a": (1, None)})
       >>> leaves
       [1, 2]
-      >>> tree_unflatten(treedef, [10, 20])
+      >>> tree_util.tree_unflatten(treedef, [10, 20])
       {'b': 20, 'a': (10, None)}
     """
     return flatten(tree, is_leaf)
 
 
 def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
-    """The tree of a structure with these leaves; ValueError when their number is wrong."""
+    """The tree of a structure with these leaves.
+
+    Args:
+      treedef: structure, from tree_flatten or tree_structure.
+      leaves: as many values as the structure has leaves, in order.
+
+    Returns:
+      The tree.
+
+    Raises:
+      ValueError: the number of leaves is wrong.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_unflatten(tree_util.tree_structure([0, (0, 0)]), "abc")
+      ['a', ('b', 'c')]
+    """
     leaves = list(leaves)
     if len(leaves) != treedef.num_leaves:
         few = "Too few" if len(leaves) < treedef.num_leaves else "Too many"
@@ -106,21 +120,66 @@ def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of a tree, in order."""
+    """The leaves of a tree, in order.
+
+    Args:
+      tree: a tree.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      A list.
+
+    Raises:
+      ValueError: as tree_flatten.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_leaves({"b": 2, "a": (1, None)})
+      [1, 2]
+    """
     return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The structure of a tree."""
+    """The structure of a tree.
+
+    Args:
+      tree: a tree.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      A PyTreeDef; equal for trees that differ in their leaves only.
+
+    Raises:
+      ValueError: as tree_flatten.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_structure([1, (2, 3)]) == tree_util.tree_structure([0, ("a", "b")])
+      True
+    """
     return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any,
              is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """f applied to corresponding leaves; `rest` may have deeper trees in place of leaves.
+    """f applied to corresponding leaves of one tree or of several.
+
+    Args:
+      f: function of as many leaves as there are trees.
+      tree: gives the structure of the result.
+      *rest: trees of that structure; they may have deeper trees in place of leaves.
+      is_leaf: called with each subtree of `tree`; where it is true the subtree is a leaf.
+
+    Returns:
+      A tree of the structure of `tree`.
+
+    Raises:
+      ValueError: the structure of a tree in `rest` differs.
 
     Example:
-      >>> tree_map(lambda x, y: x + y, [1, (2, 3)], [10, (20, 30)])
+      >>> from calque import tree_util
+      >>> tree_util.tree_map(lambda x, y: x + y, [1, (2, 3)], [10, (20, 30)])
       [11, (22, 33)]
     """
     leaves, treedef = flatten(tree, is_leaf)
@@ -139,37 +198,152 @@ def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
 
 def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any,
                 is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """functools.reduce over the leaves."""
+    """functools.reduce over the leaves of a tree.
+
+    Args:
+      function: of the result so far and a leaf.
+      tree: a tree.
+      *initial: at most one value to start from.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      The last value of `function`.
+
+    Raises:
+      TypeError: the tree has no leaves and there is no initial value.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_reduce(lambda total, x: total + x, {"a": 1, "b": (2, 3)}, 10)
+      16
+    """
     return functools.reduce(function, tree_leaves(tree, is_leaf), *initial)
 
 
 def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether all leaves are true."""
+    """Whether all leaves of a tree are true.
+
+    Args:
+      tree: a tree whose leaves have a truth value.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      A bool; True for a tree without leaves.
+
+    Raises:
+      ValueError: a leaf is an array of several elements.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_all([True, (1, 0)])
+      False
+    """
     return all(tree_leaves(tree, is_leaf))
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether every element is a leaf (no element is itself a tree)."""
+    """Whether every element is a leaf (no element is itself a tree).
+
+    Args:
+      iterable: the values.
+      is_leaf: called with each value; where it is true the value is a leaf.
+
+    Returns:
+      A bool.
+
+    Raises:
+      TypeError: the argument cannot be iterated over.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.all_leaves([1, 2.5]), tree_util.all_leaves([1, (2, 3)])
+      (True, False)
+    """
     return bool(optree.all_leaves(iterable, is_leaf, namespace=NAMESPACE))
 
 
 def treedef_is_leaf(treedef: Any) -> bool:
-    """Whether the structure is a single leaf."""
+    """Whether the structure is a single leaf.
+
+    Args:
+      treedef: a structure.
+
+    Returns:
+      A bool.
+
+    Raises:
+      AttributeError: the argument is not a PyTreeDef.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.treedef_is_leaf(tree_util.tree_structure(7))
+      True
+    """
     return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
 
 def treedef_children(treedef: Any) -> list[Any]:
-    """The structures of the root's children."""
+    """The structures of the root's children.
+
+    Args:
+      treedef: a structure.
+
+    Returns:
+      A list of PyTreeDefs, empty for a leaf.
+
+    Raises:
+      AttributeError: the argument is not a PyTreeDef.
+
+    Example:
+      >>> from calque import tree_util
+      >>> [t.num_leaves for t in tree_util.treedef_children(tree_util.tree_structure([1, (2, 3)]))]
+      [1, 2]
+    """
     return list(treedef.children())
 
 
 def treedef_tuple(treedefs: Iterable[Any]) -> Any:
-    """The structure of a tuple of trees with these structures."""
+    """The structure of a tuple of trees with these structures.
+
+    Args:
+      treedefs: PyTreeDefs.
+
+    Returns:
+      A PyTreeDef.
+
+    Raises:
+      TypeError: an element is not a PyTreeDef.
+
+    Example:
+      >>> from calque import tree_util
+      >>> leaf, pair = tree_util.tree_structure(1), tree_util.tree_structure([1, 2])
+      >>> tree_util.tree_unflatten(tree_util.treedef_tuple([leaf, pair]), "abc")
+      ('a', ['b', 'c'])
+    """
     return optree.treespec_tuple(list(treedefs), namespace=NAMESPACE)
 
 
 def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_transpose: Any) -> Any:
-    """A tree of trees turned inside out."""
+    """A tree of trees turned inside out.
+
+    Args:
+      outer_treedef: structure of the outside.
+      inner_treedef: structure of each tree at the outer one's leaves; None: that of the first.
+      pytree_to_transpose: the tree of trees.
+
+    Returns:
+      A tree of the inner structure whose leaves are trees of the outer one.
+
+    Raises:
+      TypeError: the tree has another number of leaves than the two structures together.
+
+    Example:
+      >>> from calque import tree_util
+      >>> outer = tree_util.tree_structure([0, 0])
+      >>> inner = tree_util.tree_structure({"a": 0, "b": 0})
+      >>> tree_util.tree_transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+      {'a': [1, 3], 'b': [2, 4]}
+    """
     leaves, treedef = flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
@@ -184,7 +358,24 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
 # ---- paths
 def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None
                            ) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
-    """([(path, leaf), ...], treedef)."""
+    """([(path, leaf), ...], treedef) of a tree.
+
+    Args:
+      tree: a tree.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      The list of pairs (a path is a tuple of SequenceKey, DictKey, GetAttrKey or
+      FlattenedIndexKey), and the structure.
+
+    Raises:
+      ValueError: as tree_flatten.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_flatten_with_path({"a": [5]})[0]
+      [((DictKey(key='a'), SequenceKey(idx=0)), 5)]
+    """
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE)
     return [(_as_key((), a), x) for a, x in zip(accessors, leaves)], treedef
@@ -192,132 +383,49 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = No
 
 def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None
                           ) -> list[tuple[tuple[Any, ...], Any]]:
-    """[(path, leaf), ...]."""
+    """[(path, leaf), ...] of a tree.
+
+    Args:
+      tree: a tree.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      A list of pairs; a path is a tuple of keys.
+
+    Raises:
+      ValueError: as tree_flatten.
+
+    Example:
+      >>> from calque import tree_util
+      >>> for path, leaf in tree_util.tree_leaves_with_path({"a": [5, 6]}):
+      ...     print(tree_util.keystr(path), leaf)
+      ['a'][0] 5
+      ['a'][1] 6
+    """
     return tree_flatten_with_path(tree, is_leaf)[0]
 
 
 def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
                        is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """tree_map of f(path, leaf, ...)."""
+    """tree_map of a function that is also given the leaf's path.
+
+    Args:
+      f: function of a path and as many leaves as there are trees.
+      tree: gives the structure of the result.
+      *rest: trees of that structure; they may have deeper trees in place of leaves.
+      is_leaf: called with each subtree of `tree`; where it is true the subtree is a leaf.
+
+    Returns:
+      A tree of the structure of `tree`.
+
+    Raises:
+      ValueError: the structure of a tree in `rest` differs.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_map_with_path(lambda p, x: tree_util.keystr(p) + f"={x}", {"a": [5]})
+      {'a': ["['a'][0]=5"]}
+    """
     pairs, treedef = tree_flatten_with_path(tree, is_leaf)
     others = [_flatten_up_to(treedef, r, i) for i, r in enumerate(rest)]
     return treedef.unflatten([f(p, x, *ys) for (p, x), *ys in zip(pairs, *others)])
-
-
-def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
-    """A path as text: ['a'][0].x, or a/0/x with simple=True, separator='/'."""
-    if not simple:
-        return separator.join(map(str, keys))
-    return separator.join(str(next(iter(vars(k).values()))) if dataclasses.is_dataclass(k)
-                          else str(k) for k in keys)
-
-
-# ---- registration
-def _check_new(nodetype: type) -> None:
-    if nodetype in _registered:
-        raise ValueError(f"Duplicate custom PyTreeDef type registration for {nodetype}.")
-    _registered.add(nodetype)
-
-
-def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]],
-                         unflatten_func: Callable[[Any, Any], Any],
-                         flatten_with_keys_func: Callable[[Any], Any] | None = None) -> None:
-    """Make instances of a class nodes: flatten_func(x) -> (children, aux),
-    unflatten_func(aux, children) -> x."""
-    _check_new(nodetype)
-
-    def flatten_node(x: Any) -> Any:
-        children, aux = flatten_func(x)
-        if flatten_with_keys_func is not None:
-            pairs, _ = flatten_with_keys_func(x)
-            return tuple(children), aux, tuple(k for k, _ in pairs)
-        return tuple(children), aux
-
-    optree.register_pytree_node(nodetype, flatten_node, unflatten_func, namespace=NAMESPACE)
-
-
-def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], Any],
-                              unflatten_func: Callable[[Any, Any], Any],
-                              flatten_func: Callable[[Any], Any] | None = None) -> None:
-    """register_pytree_node with named children: flatten_with_keys(x) -> ([(key, child)], aux)."""
-    def plain(x: Any) -> Any:
-        pairs, aux = flatten_with_keys(x)
-        return tuple(c for _, c in pairs), aux
-    register_pytree_node(nodetype, flatten_func or plain, unflatten_func, flatten_with_keys)
-
-
-def register_pytree_node_class(cls: type) -> type:
-    """Class decorator: uses the class's tree_flatten() and tree_unflatten(aux, children)."""
-    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore
-    return cls
-
-
-def register_pytree_with_keys_class(cls: type) -> type:
-    """Class decorator: uses tree_flatten_with_keys() and tree_unflatten(aux, children)."""
-    flat = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
-    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(),
-                              cls.tree_unflatten, flat)  # type: ignore[attr-defined]
-    return cls
-
-
-def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None = None,
-                       meta_fields: Sequence[str] | None = None,
-                       drop_fields: Sequence[str] = ()) -> Any:
-    """Make a dataclass a node: data fields are children, meta fields are static.
-
-    Without the lists, fields with metadata dict(static=True) are static, the others data.
-    """
-    if nodetype is None:
-        return functools.partial(register_dataclass, data_fields=data_fields,
-                                 meta_fields=meta_fields, drop_fields=drop_fields)
-    if data_fields is None or meta_fields is None:
-        if not dataclasses.is_dataclass(nodetype):
-            raise TypeError("register_dataclass: data_fields and meta_fields are required when "
-                            f"{nodetype} is not a dataclass.")
-        init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
-        meta_fields = [f.name for f in init if f.metadata.get("static", False)]
-        data_fields = [f.name for f in init if not f.metadata.get("static", False)]
-    data, meta = tuple(data_fields), tuple(meta_fields)
-
-    def flat(x: Any) -> Any:
-        return tuple(getattr(x, n) for n in data), tuple(getattr(x, n) for n in meta)
-
-    def with_keys(x: Any) -> Any:
-        return [(GetAttrKey(n), getattr(x, n)) for n in data], None
-
-    def back(aux: Any, children: Any) -> Any:
-        return nodetype(**dict(zip(data, children)), **dict(zip(meta, aux)))
-
-    register_pytree_node(nodetype, flat, back, with_keys)
-    return nodetype
-
-
-def register_static(cls: type) -> type:
-    """Class decorator: instances are static (hashed and compared, no leaves)."""
-    register_pytree_node(cls, lambda x: ((), x), lambda aux, children: aux)
-    return cls
-
-
-class Partial(functools.partial):  # type: ignore[type-arg]
-    """functools.partial that is a tree: the function is static, its arguments are leaves.
-
-    Example:
-      >>> tree_leaves(Partial(max, 3, default=4))
-      [3, 4]
-    """
-
-
-register_pytree_node(
-    Partial, lambda p: ((p.args, p.keywords), p.func),
-    lambda func, children: Partial(func, *children[0], **children[1]))
-
-
-def build_tree(treedef: Any, xs: Any) -> Any:
-    """Fill a structure from a nested sequence of the same shape."""
-    return treedef.unflatten(tree_leaves(xs))
-
-
-__all__ = [n for n in dir() if n.startswith(("tree", "register_", "treedef_"))] + [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey",
-    "all_leaves", "build_tree", "keystr"]
-

@@ -15,7 +15,8 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 # a part of the package -> the parts it may import (itself included); "meeting" is where the
 # frontend meets lowering and runtime: arrays, eager evaluation, jit, export
 MEETING = ("array", "eager", "jit", "devices", "tracing", "api", "batching", "staging", "control",
-           "random", "aot", "specs", "errors", "dtypes", "tree", "tree_util")
+           "random", "aot", "specs", "errors", "dtypes", "jacobians", "tree", "tree_nodes",
+           "tree_util")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},
