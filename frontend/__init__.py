@@ -34,6 +34,7 @@ from calque import errors as errors  # noqa: E402
 from calque import lax as lax  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
 from calque import random as random  # noqa: E402
+from calque import runtime as runtime  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque.api import (  # noqa: E402
@@ -89,3 +90,12 @@ check_tracer_leaks = _context("jax_check_tracer_leaks")
 default_prng_impl = _context("jax_default_prng_impl")
 
 __version__ = "0.1.0"
+
+# public modules; the others are the implementation
+_MODULES = ("dtypes", "errors", "lax", "numpy", "random", "runtime", "tree", "tree_util")
+__all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
+                 and (n in _MODULES or not isinstance(v, type(_eager))))
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

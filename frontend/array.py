@@ -52,37 +52,79 @@ class Array(metaclass=_ArrayMeta):
     # ---- what is known at once
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes."""
+        """Sizes of the axes.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros((2, 3)).shape
+          (2, 3)
+        """
         return self.aval.shape
 
     @property
     def dtype(self) -> Any:
-        """Element type (a NumPy dtype, or key<fry> for PRNG keys)."""
+        """Element type (a NumPy dtype, or key<fry> for PRNG keys).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).dtype
+          dtype('float32')
+        """
         return self.aval.dtype
 
     @property
     def weak_type(self) -> bool:
-        """Whether the dtype gives way in promotion, as that of a Python scalar does."""
+        """Whether the dtype gives way in promotion, as that of a Python scalar does.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.asarray(1.0).weak_type, jnp.asarray([1.0]).weak_type
+          (True, False)
+        """
         return self.aval.weak_type
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """Number of axes.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros((2, 3)).ndim
+          2
+        """
         return self.aval.ndim
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros((2, 3)).size
+          6
+        """
         return self.aval.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the data."""
+        """Bytes of the data.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros((2, 3)).nbytes
+          24
+        """
         return self.aval.nbytes
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros((2, 3)).itemsize
+          4
+        """
         return int(self.aval.dtype.itemsize)
 
     # ---- the value
@@ -100,23 +142,66 @@ class Array(metaclass=_ArrayMeta):
         return self._buffer.numpy()
 
     def concrete(self) -> Array:
+        """The array itself; of a tracer, the array behind it or None.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> x = jnp.zeros(2)
+          >>> x.concrete() is x
+          True
+        """
         return self
 
     def block_until_ready(self) -> Array:
-        """Wait until the value is there, raise what went wrong, return the array."""
+        """Wait until the value is there, raise what went wrong, return the array.
+
+        Returns:
+          The array.
+
+        Raises:
+          JaxRuntimeError: the computation failed.
+          RuntimeError: the array was deleted or donated.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).block_until_ready()
+          Array([0., 0.], dtype=float32)
+        """
         self._buffer.wait()
         return self
 
     def is_ready(self) -> bool:
-        """Whether the value is there, without waiting."""
+        """Whether the value is there, without waiting.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).block_until_ready().is_ready()
+          True
+        """
         return self._buffer.is_ready()
 
     def copy_to_host_async(self) -> None:
-        """Start what np.asarray will need; on the CPU the data is in host memory already."""
+        """Start what np.asarray will need; on the CPU the data is in host memory already.
+
+        Example:
+          >>> import calque.numpy as jnp, numpy as np
+          >>> x = jnp.zeros(2)
+          >>> x.copy_to_host_async()
+          >>> np.asarray(x)
+          array([0., 0.], dtype=float32)
+        """
         _ = self._buffer
 
     def __await__(self) -> Generator[Any, None, Array]:
-        """`await x`: the event loop runs on while the device works."""
+        """`await x`: the event loop runs on while the device works.
+
+        Example:
+          >>> import asyncio, calque.numpy as jnp
+          >>> async def main():
+          ...     return await jnp.zeros(2)
+          >>> asyncio.run(main())
+          Array([0., 0.], dtype=float32)
+        """
         return self._await().__await__()
 
     async def _await(self) -> Array:
@@ -127,26 +212,58 @@ class Array(metaclass=_ArrayMeta):
         return self
 
     def delete(self) -> None:
-        """Free the memory now; using the array afterwards is an error."""
+        """Free the memory now; using the array afterwards is an error.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> x = jnp.zeros(2)
+          >>> x.delete()
+          >>> x.is_deleted()
+          True
+        """
         self._buffer.delete()
 
     def is_deleted(self) -> bool:
-        """Whether the array was deleted or donated."""
+        """Whether the array was deleted or donated.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).is_deleted()
+          False
+        """
         return self._pending is None and self._buffer.is_deleted()
 
     # ---- where it is
     def devices(self) -> set[Device]:
-        """The devices that hold the data."""
+        """The devices that hold the data.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).devices()
+          {CpuDevice(id=0)}
+        """
         return {self._buffer.device}
 
     @property
     def device(self) -> Device:
-        """The device that holds the data."""
+        """The device that holds the data.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).device
+          CpuDevice(id=0)
+        """
         return self._buffer.device
 
     @property
     def committed(self) -> bool:
-        """Whether the array was put on its device explicitly."""
+        """Whether the array was put on its device explicitly: never, here.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).committed
+          False
+        """
         return False
 
     def __hash__(self) -> int:
@@ -172,11 +289,33 @@ class Array(metaclass=_ArrayMeta):
         return self._buffer.__dlpack_device__()
 
     def item(self, *args: int) -> Any:
-        """The one element (or the one at an index) as a Python scalar."""
+        """The one element (or the one at an index) as a Python scalar.
+
+        Args:
+          *args: nothing, a position in row-major order, or one index per axis.
+
+        Returns:
+          A Python bool, int, float or complex.
+
+        Raises:
+          ValueError: the array has several elements and no index is given.
+          IndexError: the index is outside the array.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.asarray([1.5, 2.5]).item(1)
+          2.5
+        """
         return self._numpy().item(*args)
 
     def tolist(self) -> Any:
-        """Nested lists of Python scalars."""
+        """Nested lists of Python scalars.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.asarray([[1, 2], [3, 4]]).tolist()
+          [[1, 2], [3, 4]]
+        """
         return self._numpy().tolist()
 
     def __bool__(self) -> bool:

@@ -217,7 +217,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     Example:
       >>> import calque.lax as lax, calque.numpy as jnp
       >>> lax.scan(lambda c, x: (c + x, c * x), 0.0, jnp.array([1., 2., 3.]))
-      (Array(6., dtype=float32, weak_type=True), Array([0., 2., 9.], dtype=float32))
+      (Array(6., dtype=float32), Array([0., 2., 9.], dtype=float32))
     """
     if not callable(f):
         raise TypeError("lax.scan: f argument should be a callable.")

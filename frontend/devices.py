@@ -244,8 +244,8 @@ def device_get(x: Any) -> Any:
 
     Example:
       >>> import calque, calque.numpy as jnp
-      >>> calque.device_get({"x": jnp.asarray([1.0, 2.0]), "n": 3})
-      {'x': array([1., 2.], dtype=float32), 'n': 3}
+      >>> calque.device_get((3, jnp.asarray([1.0, 2.0])))
+      (3, array([1., 2.], dtype=float32))
     """
     return tree_util.tree_map(
         lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray)) else v, x)

@@ -38,3 +38,11 @@ __all__ = ["ConcretizationTypeError", "InconclusiveDimensionOperation", "JAXInde
            "JAXTypeError", "JaxRuntimeError", "KeyReuseError", "NonConcreteBooleanIndexError",
            "TracerArrayConversionError", "TracerBoolConversionError",
            "TracerIntegerConversionError", "TypePromotionError", "UnexpectedTracerError"]
+
+for _name in __all__:  # as tracebacks show them
+    if _name != "JaxRuntimeError":
+        globals()[_name].__module__ = "calque.errors"
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,6 +22,13 @@ from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
 
+__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "key_impl", "normal", "split",
+           "uniform", "wrap_key_data"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def _is_legacy(key: Any) -> bool:
     a = aval_of(key)
@@ -81,6 +88,18 @@ def _check_impl(impl: Any) -> None:
 def key(seed: Any, *, impl: Any = None) -> Array:
     """A typed PRNG key from an integer seed.
 
+    Args:
+      seed: integer scalar of at most 64 bits (without x64 the low 32 count), also traced.
+      impl: 'threefry2x32' or None.
+
+    Returns:
+      A key, shape ().
+
+    Raises:
+      TypeError: the seed is no integer scalar.
+      OverflowError: a Python seed does not fit 64 bits.
+      ValueError: another implementation is asked for.
+
     Example:
       >>> import calque.random as random
       >>> random.key(1)
@@ -94,6 +113,18 @@ def key(seed: Any, *, impl: Any = None) -> Array:
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """A key as a uint32[2] array (the older form).
 
+    Args:
+      seed: integer scalar of at most 64 bits (without x64 the low 32 count), also traced.
+      impl: 'threefry2x32' or None.
+
+    Returns:
+      uint32[2].
+
+    Raises:
+      TypeError: the seed is no integer scalar.
+      OverflowError: a Python seed does not fit 64 bits.
+      ValueError: another implementation is asked for.
+
     Example:
       >>> import calque.random as random
       >>> print(random.PRNGKey(18))
@@ -105,24 +136,89 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
-    """A typed key from its words, uint32[..., 2]."""
+    """A typed key from its words.
+
+    Args:
+      key_bits_array: uint32[..., 2].
+      impl: 'threefry2x32' or None.
+
+    Returns:
+      Keys of shape [...].
+
+    Raises:
+      TypeError: the words are not uint32, or their last axis is not 2.
+      ValueError: another implementation is asked for.
+
+    Example:
+      >>> import calque.random as random
+      >>> import numpy as np
+      >>> random.wrap_key_data(np.array([0, 1], np.uint32))
+      Array((), dtype=key<fry>) overlaying:
+      [0 1]
+    """
     _check_impl(impl)
     return prim.random_wrap_p.bind(key_bits_array)
 
 
 def key_data(keys: Any) -> Array:
-    """The words of keys, uint32[..., 2]."""
+    """The words of keys.
+
+    Args:
+      keys: PRNG keys, typed or as words.
+
+    Returns:
+      uint32[..., 2].
+
+    Raises:
+      TypeError: the argument is no key.
+
+    Example:
+      >>> import calque.random as random
+      >>> random.key_data(random.key(1))
+      Array([0, 1], dtype=uint32)
+    """
     return prim.random_unwrap_p.bind(_key_of("key_data", keys, batched=True))
 
 
 def key_impl(keys: Any) -> str:
-    """The implementation of a key's stream."""
+    """The implementation of a key's stream.
+
+    Args:
+      keys: PRNG keys, typed or as words.
+
+    Returns:
+      'threefry2x32'.
+
+    Raises:
+      TypeError: the argument is no key.
+
+    Example:
+      >>> import calque.random as random
+      >>> random.key_impl(random.key(0))
+      'threefry2x32'
+    """
     _key_of("key_impl", keys, batched=True)
     return "threefry2x32"
 
 
 def clone(key: Any) -> Array:
-    """The same key."""
+    """The same key (in JAX a mark that it is used again on purpose).
+
+    Args:
+      key: a PRNG key.
+
+    Returns:
+      The key.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque.random as random
+      >>> k = random.PRNGKey(18)
+      >>> print(random.clone(k))
+      [ 0 18]
+    """
     return key
 
 
@@ -131,7 +227,18 @@ def _like(given: Any, typed: Any) -> Any:
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Array:
-    """`num` new keys (or an array of them of shape `num`).
+    """New keys from one; draw from those and never again from the old one.
+
+    Args:
+      key: a PRNG key.
+      num: how many, or the shape of an array of them.
+
+    Returns:
+      Keys in the form of `key`: typed ones of shape (num,), or uint32[num, 2].
+
+    Raises:
+      TypeError: the argument is no key.
+      ValueError: it is an array of keys.
 
     Example:
       >>> import calque.random as random
@@ -148,12 +255,23 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
 
 
 def fold_in(key: Any, data: Any) -> Array:
-    """A new key from a key and an integer.
+    """A new key from a key and an integer, such as the number of a step.
+
+    Args:
+      key: a PRNG key.
+      data: integer scalar, taken modulo 2^32.
+
+    Returns:
+      A key in the form of `key`.
+
+    Raises:
+      TypeError: the first argument is no key, or data is no integer scalar.
+      ValueError: the first argument is an array of keys.
 
     Example:
       >>> import calque.random as random
-      >>> random.fold_in(random.PRNGKey(0), 1).shape
-      (2,)
+      >>> print(random.fold_in(random.PRNGKey(0), 1))
+      [ 928981903 3453687069]
     """
     _key_of("fold_in", key)
     a = aval_of(data)
@@ -189,11 +307,19 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
       key: a PRNG key.
       shape: of the result.
       dtype: uint8, uint16, uint32 or uint64 (default uint32, uint64 with x64).
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no unsigned integer dtype.
 
     Example:
       >>> import calque.random as random
-      >>> random.bits(random.PRNGKey(0), (2,)).dtype
-      dtype('uint32')
+      >>> random.bits(random.PRNGKey(0), (2,))
+      Array([ 928981903, 3453687069], dtype=uint32)
     """
     _key_of("bits", key)
     d = dtypes.canonical(np.uint64 if dtype is None else dtype)
@@ -229,6 +355,14 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
       shape: of the result.
       dtype: float dtype (default float32, float64 with x64).
       minval, maxval: bounds, broadcast to shape.
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no float dtype.
 
     Example:
       >>> import calque.random as random
@@ -274,12 +408,21 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     Args:
       key: a PRNG key.
       shape: of the result.
-      dtype: float dtype (default float32, float64 with x64), or a complex one.
+      dtype: float dtype (default float32, float64 with x64), or a complex one, whose two parts have
+        variance 1/2 each.
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no float or complex dtype.
 
     Example:
       >>> import calque.random as random
-      >>> random.normal(random.PRNGKey(0), (3,)).shape
-      (3,)
+      >>> [round(x, 4) for x in random.normal(random.PRNGKey(0), (2,)).tolist()]
+      [-0.7848, 0.8564]
     """
     _key_of("normal", key)
     d = dtypes.canonical(float if dtype is None else dtype)

@@ -84,11 +84,11 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
 
     Example:
       >>> from calque import tree_util
-      >>> leaves, treedef = tree_util.tree_flatten({"b": 2, "a": (1, None)})
+      >>> leaves, treedef = tree_util.tree_flatten({"a": (1, None), "b": 2})
       >>> leaves
       [1, 2]
       >>> tree_util.tree_unflatten(treedef, [10, 20])
-      {'b': 20, 'a': (10, None)}
+      {'a': (10, None), 'b': 20}
     """
     return flatten(tree, is_leaf)
 

@@ -23,3 +23,7 @@ __all__ = [
     "Executable", "Module", "default_device", "devices", "dlpack_capsule", "from_dlpack", "load",
     "set_cpu_device_count",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -140,9 +140,29 @@ def dtype_from_name(name: str) -> np.dtype[Any]:
 class Artifact:
     """A loaded .vmfb: `artifact["name"](*arrays)`, or `artifact.name(*arrays)`.
 
+    Artifacts are made by `load`, not by this class.
+
     Attributes:
       functions: name -> FunctionRecord.
       device: where its functions run.
+
+    Args:
+      vmfb: the file's bytes.
+      device: where to run.
+      source: the file's name, for messages.
+
+    Raises:
+      ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
+
+    Example:
+      >>> import calque.aot, calque.numpy as jnp, numpy as np
+      >>> from calque import runtime
+      >>> compiled = calque.aot.compile(jnp.negative, "f32[2]")
+      >>> artifact = runtime.load(compiled.vmfb)
+      >>> artifact.functions["negative"].signature()
+      'negative(x: float32[2]) -> float32[2]'
+      >>> artifact.negative(np.ones(2, np.float32))[0].numpy()
+      array([-1., -1.], dtype=float32)
     """
 
     def __init__(self, vmfb: bytes, device: Device, source: str) -> None:
@@ -258,10 +278,24 @@ def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]
 
 
 def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -> Artifact:
-    """Load a self-describing .vmfb (a path or its bytes) for a device (default: the CPU).
+    """Load a self-describing .vmfb for a device.
+
+    Args:
+      source: a path, or the file's bytes.
+      device: where its functions run (default: the CPU).
+
+    Returns:
+      An Artifact.
 
     Raises:
       ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
+
+    Example:
+      >>> import calque.aot, calque.numpy as jnp
+      >>> from calque import runtime
+      >>> compiled = calque.aot.compile(jnp.negative, "f32[2]")
+      >>> list(runtime.load(compiled.vmfb).functions)
+      ['negative']
     """
     vmfb, name = _read(source)
     return Artifact(vmfb, device or default_device(), name)

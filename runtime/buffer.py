@@ -62,7 +62,25 @@ class _Sharing:
 
 
 class Buffer:
-    """Typed device memory and the fence behind which its value is (see the module's page)."""
+    """Typed device memory and the fence behind which its value is.
+
+    Buffers are made by `Buffer.from_numpy`, `Buffer.alias_numpy`, `from_dlpack` and programs.
+
+    Args:
+      view: IREE's buffer view.
+      shape: sizes of the axes.
+      dtype: NumPy dtype of the elements.
+      device: where the memory is.
+      fence: semaphore that reaches 1 when the value is there; None: it is.
+      owned: False for memory that calque did not allocate (such memory is never donated).
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import runtime
+      >>> buffer = runtime.Buffer.from_numpy(np.arange(3), runtime.default_device())
+      >>> buffer, buffer.nbytes, buffer.numpy()
+      (Buffer(int64[3], cpu:0, ready), 24, array([0, 1, 2]))
+    """
 
     __slots__ = ("__weakref__", "_base", "_readers", "_sharing", "device", "dtype", "fence",
                  "owned", "shape", "view")
@@ -359,9 +377,9 @@ def _pause(waited: float) -> float:
 def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
     """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
 
-    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before it marks the
-    waiter as served, and we then spin on that mark; where both share a core (the workers are pinned) the spin
-    lasts until the next tick of the scheduler, some 4 ms.
+    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before
+    it marks the waiter as served, and we then spin on that mark; where both share a core (the
+    workers are pinned) the spin lasts until the next tick of the scheduler, some 4 ms.
     """
     start = time.perf_counter()
     deadline = math.inf if timeout_s is None else start + timeout_s
@@ -376,7 +394,26 @@ def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
 
 
 def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:
-    """A DLPack capsule over the buffer's memory (it counts as a view while it lives)."""
+    """A DLPack capsule over the buffer's memory (it counts as a view while it lives).
+
+    Args:
+      buffer: a Buffer; its value is waited for.
+      **options: of the protocol: stream, max_version, dl_device, copy.
+
+    Returns:
+      A capsule, for the consumer's from_dlpack.
+
+    Raises:
+      DeletedBufferError: the buffer was deleted or donated.
+      DeviceError: the program that computes it failed.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import runtime
+      >>> buffer = runtime.Buffer.from_numpy(np.ones(2), runtime.default_device())
+      >>> type(runtime.dlpack_capsule(buffer)).__name__
+      'PyCapsule'
+    """
     base = buffer.numpy()
     if options:
         return base.__dlpack__(**options)
@@ -386,7 +423,25 @@ def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:
 
 
 def from_dlpack(source: Any, device: Device) -> Buffer:
-    """A buffer over memory offered through DLPack (zero-copy where `alias_numpy` is)."""
+    """A buffer over memory offered through DLPack (zero-copy where `alias_numpy` is).
+
+    Args:
+      source: an object with __dlpack__ and __dlpack_device__, in host memory.
+      device: where the buffer goes.
+
+    Returns:
+      A Buffer.
+
+    Raises:
+      AttributeError: the object offers no DLPack.
+      BufferError: the memory is not the host's.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import runtime
+      >>> runtime.from_dlpack(np.arange(3.0), runtime.default_device())
+      Buffer(float64[3], cpu:0, ready)
+    """
     return Buffer.alias_numpy(np.from_dlpack(source), device)
 
 

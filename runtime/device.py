@@ -43,7 +43,19 @@ _forked = False
 class Device:
     """One device: `id`, `platform` ('cpu', 'cuda', 'vulkan'), `device_kind`, and its queues.
 
-    `sync` and `task` are IREE devices; on a GPU both are the same one.
+    `sync` and `task` are IREE devices; on a GPU both are the same one.  Devices are made by
+    `devices`, not by this class.
+
+    Args:
+      platform: 'cpu', 'cuda' or 'vulkan'.
+      index: number of the device on its platform.
+      kind: the hardware's name.
+
+    Example:
+      >>> from calque import runtime
+      >>> device = runtime.devices()[0]
+      >>> device, str(device), device.platform, device.id
+      (CpuDevice(id=0), 'cpu:0', 'cpu', 0)
     """
 
     process_index = 0
@@ -117,7 +129,22 @@ def check_not_forked() -> None:
 
 
 def set_cpu_device_count(count: int) -> None:
-    """Make `count` logical CPU devices (before the first use of `devices`)."""
+    """Make `count` logical CPU devices (before the first use of `devices`).
+
+    Args:
+      count: how many; they share memory and threads.
+
+    Returns:
+      None.
+
+    Raises:
+      ValueError: count is less than 1.
+      RuntimeError: devices were used already, and were another number.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.set_cpu_device_count(len(runtime.devices("cpu")))
+    """
     global _cpu_count
     if count < 1:
         raise ValueError(f"the number of CPU devices must be at least 1, got {count}.")
@@ -130,13 +157,40 @@ def set_cpu_device_count(count: int) -> None:
 
 
 def devices(platform: str | None = None) -> list[Device]:
-    """The devices of a platform; without one, CPU devices (GPUs are asked for by name)."""
+    """The devices of a platform; without one, CPU devices (GPUs are asked for by name).
+
+    Args:
+      platform: 'cpu', 'cuda' (or 'gpu'), 'vulkan'.
+
+    Returns:
+      A list of Devices.
+
+    Raises:
+      RuntimeError: the platform is unknown, or has no device or driver here.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.devices("cpu")
+      [CpuDevice(id=0)]
+    """
     with _lock:
         return list(_all_devices(platform or "cpu"))
 
 
 def default_device() -> Device:
-    """The device used where none is named: the first CPU device."""
+    """The device used where none is named: the first CPU device.
+
+    Returns:
+      A Device.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.default_device()
+      CpuDevice(id=0)
+    """
     return devices()[0]
 
 

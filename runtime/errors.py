@@ -23,15 +23,65 @@ def explain(what: str, where: str = "", fix: str = "") -> str:
 
 
 class DeviceError(RuntimeError):
-    """An execution, a copy or an allocation on a device failed."""
+    """An execution, a copy or an allocation on a device failed (calque.errors.JaxRuntimeError).
+
+    Fails, for lack of memory::
+
+        >>> import calque, calque.numpy as jnp
+        >>> calque.jit(lambda x: jnp.broadcast_to(x, (2**50,)) + 1)(1.0)
+        Traceback (most recent call last):
+          ...
+        DeviceError
+
+    Mended, with an array that fits::
+
+        >>> calque.jit(lambda x: jnp.broadcast_to(x, (2,)) + 1)(1.0)
+        Array([2., 2.], dtype=float32, weak_type=True)
+    """
 
 
 class DeletedBufferError(RuntimeError):
-    """A buffer was used after `delete()` or after it was donated."""
+    """A buffer was used after `delete()` or after it was donated.
+
+    Fails::
+
+        >>> import numpy as np
+        >>> from calque import runtime
+        >>> buffer = runtime.Buffer.from_numpy(np.ones(2), runtime.default_device())
+        >>> buffer.delete()
+        >>> buffer.numpy()
+        Traceback (most recent call last):
+          ...
+        DeletedBufferError
+
+    Mended, the value being read before::
+
+        >>> buffer = runtime.Buffer.from_numpy(np.ones(2), runtime.default_device())
+        >>> value = buffer.numpy()
+        >>> buffer.delete()
+        >>> value
+        array([1., 1.])
+    """
 
 
 class ArtifactError(ValueError):
-    """A compiled artifact cannot be loaded or called on this machine."""
+    """A compiled artifact cannot be loaded or called on this machine.
+
+    Fails::
+
+        >>> from calque import runtime
+        >>> runtime.load(b"no artifact")
+        Traceback (most recent call last):
+          ...
+        ArtifactError
+
+    Mended, with the bytes of a compiled file::
+
+        >>> import calque.aot, calque.numpy as jnp
+        >>> compiled = calque.aot.compile(jnp.negative, "f32[2]")
+        >>> list(runtime.load(compiled.vmfb).functions)
+        ['negative']
+    """
 
 
 def clean(error: BaseException) -> str:

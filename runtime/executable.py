@@ -41,7 +41,19 @@ _NO_FENCE = rt.HalFence(0)
 
 
 class Module:
-    """A compiled module, loaded once per IREE device and shared by all its entry points."""
+    """A compiled module, loaded once per IREE device and shared by all its entry points.
+
+    Args:
+      vmfb: the module's bytes.
+
+    Example:
+      >>> import calque.aot, calque.numpy as jnp
+      >>> from calque import runtime
+      >>> artifact = calque.aot.compile(jnp.negative, "f32[2]")
+      >>> module = runtime.Module(artifact.vmfb)
+      >>> device = runtime.default_device()
+      >>> invoke, function = module.function(device.sync, "main")
+    """
 
     __slots__ = ("_contexts", "_lock", "vmfb")
 
@@ -76,11 +88,21 @@ class Executable:
       small: run inside the call when all arguments are ready.
       result_specs: (shape, dtype) of every result; None: read from the results (dynamic shapes).
       donated: positions of arguments that the program may overwrite.
+      forwards: positions of results that may be an argument's own memory (a reshape, a loop that
+        runs zero times); None where the compiler of the program does not know: all are checked.
       storage: positions of results that the program writes into memory given by the caller, as
         extra arguments after the others: large ones, whose pages are then reused from call to
         call (fresh pages cost more than the arithmetic; local-task's own pool does not keep them).
-      forwards: positions of results that may be an argument's own memory (a reshape, a loop that
-        runs zero times); None where the compiler of the program does not know: all are checked.
+
+    Example:
+      >>> import calque.aot, calque.numpy as jnp, numpy as np
+      >>> from calque import runtime
+      >>> artifact = calque.aot.compile(jnp.negative, "f32[2]")
+      >>> device = runtime.default_device()
+      >>> program = runtime.Executable(artifact.vmfb, device, "main",
+      ...                              small=True, result_specs=None)
+      >>> program([runtime.Buffer.from_numpy(np.ones(2, np.float32), device)])[0].numpy()
+      array([-1., -1.], dtype=float32)
     """
 
     __slots__ = ("_donated", "_forwards", "_general", "_inline", "_lock", "_module", "_queued",

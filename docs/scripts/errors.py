@@ -15,7 +15,9 @@ def page() -> str:
         kind = getattr(errors, name)
         bases = ", ".join(b.__name__ for b in kind.__mro__[1:-2])
         lines += [f"## {name}", "", f"({bases})", "", inspect.getdoc(kind) or "", ""]
-    return "\n".join(lines).replace("::\n", ":\n")
+    text = "\n".join(lines).replace("::\n", ":\n")
+    return text.replace("Example:\n  ", "Example:\n\n    ").replace("\n  >>>", "\n    >>>").replace(
+        "\n  True", "\n    True")
 
 
 if __name__ == "__main__":

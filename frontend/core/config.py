@@ -29,6 +29,8 @@ class Option:
 _MATMUL = (None, "default", "high", "highest", "bfloat16", "bfloat16_3x", "tensorfloat32",
            "float32", "BF16_BF16_F32", "F32_F32_F32", "TF32_TF32_F32", "fastest")
 
+_MISSING: Any = object()
+
 OPTIONS = {o.name: o for o in (
     Option("jax_enable_x64", False, "bool", True, "64-bit dtypes are kept instead of cut to 32"),
     Option("jax_threefry_partitionable", False, "bool", True,
@@ -80,7 +82,16 @@ def _parse(option: Option, value: Any) -> Any:
 
 
 class Config:
-    """The process-wide options; attributes are readable by name (`config.jax_enable_x64`)."""
+    """The options of the process, readable by name (`config.jax_enable_x64`).
+
+    Every option is read from the environment at import (JAX_ENABLE_X64=1) and set by `update`; the
+    context managers of calque (`enable_x64(True)`, ...) set one for a block.
+
+    Example:
+      >>> import calque
+      >>> calque.config.jax_numpy_rank_promotion
+      'allow'
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -95,6 +106,13 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
+        """Every option's value now.
+
+        Example:
+          >>> import calque
+          >>> calque.config.values["jax_disable_jit"]
+          False
+        """
         return {**self._values, **(self._local.get() or {})}
 
     @staticmethod
@@ -102,12 +120,36 @@ class Config:
         return tuple(values[o.name] for o in OPTIONS.values() if o.traced)
 
     def key(self) -> tuple[Any, ...]:
-        """The values that traced programs depend on, in the order of OPTIONS."""
+        """The values that traced programs depend on, in the order of OPTIONS.
+
+        Example:
+          >>> import calque
+          >>> before = calque.config.key()
+          >>> with calque.enable_x64(True):
+          ...     calque.config.key() == before
+          False
+        """
         local = self._local_key.get()
         return self._key if local is None else local
 
     def update(self, name: str, value: Any) -> None:
-        """Set an option for the whole process; unknown names raise AttributeError, as in JAX."""
+        """Set an option for the whole process.
+
+        Args:
+          name: of the option, jax_enable_x64 for example.
+          value: a bool, an int, one of the option's words, or text as in the environment.
+
+        Returns:
+          None.
+
+        Raises:
+          AttributeError: there is no such option (as in JAX).
+          ValueError: the option does not take the value.
+
+        Example:
+          >>> import calque
+          >>> calque.config.update("jax_numpy_rank_promotion", "allow")
+        """
         if name not in OPTIONS:
             raise AttributeError(
                 f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
@@ -124,7 +166,25 @@ class Config:
 
     @contextlib.contextmanager
     def context(self, name: str, value: Any) -> Iterator[None]:
-        """Set one option for the current context only."""
+        """Set one option for the current thread and context only.
+
+        Args:
+          name: of the option.
+          value: as for `update`.
+
+        Returns:
+          A context manager; afterwards the option has its old value.
+
+        Raises:
+          KeyError: there is no such option.
+          ValueError: the option does not take the value.
+
+        Example:
+          >>> import calque
+          >>> with calque.config.context("jax_numpy_rank_promotion", "raise"):
+          ...     calque.config.jax_numpy_rank_promotion
+          'raise'
+        """
         local = {**(self._local.get() or {}), name: _parse(OPTIONS[name], value)}
         token = self._local.set(local)
         key_token = self._local_key.set(self._make_key({**self._values, **local}))
@@ -138,10 +198,46 @@ class Config:
 config = Config()
 
 
+_CONTEXT = """Context in which the option {option} has a value: {help}.
+
+    Args:
+      value: {takes}.
+
+    Returns:
+      A context manager for the current thread; afterwards the option has its old value.
+
+    Raises:
+      TypeError: no value is given and the option is no bool.
+      ValueError: the option does not take the value.
+
+    Example:
+      >>> import calque
+      >>> with calque.{name}({value}):
+      ...     calque.config.{option}
+      {result}
+    """
+_EXAMPLES = {"jax_default_device": ("calque.devices()[0]", "CpuDevice(id=0)"),
+             "jax_default_matmul_precision": ("'highest'", "'highest'")}
+
+
 def context_manager(name: str) -> Any:
     """`enable_x64`-like: a function whose result is a context that sets option `name`."""
-    def manager(value: Any = True) -> Any:
+    option = OPTIONS[name]
+    default: Any = True if option.kind == "bool" else _MISSING
+
+    def manager(value: Any = default) -> Any:
+        if value is _MISSING:
+            raise TypeError(
+                f"Context manager for {name} config option requires an argument representing the "
+                f"new value for the config option.\n  Fix: {manager.__name__}({sample}).")
         return config.context(name, value)
-    manager.__doc__ = f"Context in which {name} has the given value: {OPTIONS[name].help}."
-    manager.__name__ = name.removeprefix("jax_")
+
+    shown = repr(option.choices[-1] if option.choices else True)
+    sample, result = _EXAMPLES.get(name, (shown, shown))
+    takes = "a bool (default True)" if option.kind == "bool" else (
+        "one of " + ", ".join(map(repr, option.choices)) if option.choices else
+        "a Device, a platform's name, or None")
+    manager.__name__ = manager.__qualname__ = name.removeprefix("jax_")
+    manager.__doc__ = _CONTEXT.format(option=name, help=option.help, takes=takes, value=sample,
+                                      name=manager.__name__, result=result)
     return manager

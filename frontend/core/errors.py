@@ -22,11 +22,23 @@ def explain(what: str, where: str | None = None, fix: str = "") -> str:
 
 
 class JAXTypeError(TypeError):
-    """Base of the type errors that tracing raises."""
+    """Base of the type errors that tracing raises.
+
+    Example:
+      >>> import calque
+      >>> issubclass(calque.errors.TracerBoolConversionError, calque.errors.JAXTypeError)
+      True
+    """
 
 
 class JAXIndexError(IndexError):
-    """Base of the index errors that tracing raises."""
+    """Base of the index errors that tracing raises.
+
+    Example:
+      >>> import calque
+      >>> issubclass(calque.errors.NonConcreteBooleanIndexError, calque.errors.JAXIndexError)
+      True
+    """
 
 
 class ConcretizationTypeError(JAXTypeError):
@@ -34,15 +46,16 @@ class ConcretizationTypeError(JAXTypeError):
 
     Fails::
 
-        @jit
-        def f(x, n):
-            return jnp.zeros(n)        # a shape must be known while tracing
+        >>> import calque
+        >>> calque.jit(lambda x, n: x * float(n))(1.5, 2)
+        Traceback (most recent call last):
+          ...
+        ConcretizationTypeError
 
-    Mended: make n static::
+    Mended, n being static::
 
-        @partial(jit, static_argnames="n")
-        def f(x, n):
-            return jnp.zeros(n)
+        >>> calque.jit(lambda x, n: x * float(n), static_argnums=1)(1.5, 2)
+        Array(3., dtype=float32, weak_type=True)
     """
 
 
@@ -51,15 +64,16 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
     Fails::
 
-        @jit
-        def f(x):
-            return x if x > 0 else -x
+        >>> import calque, calque.numpy as jnp
+        >>> calque.jit(lambda x: x if x > 0 else -x)(-3.0)
+        Traceback (most recent call last):
+          ...
+        TracerBoolConversionError
 
-    Mended::
+    Mended, with jnp.where (or lax.cond, or a static argument)::
 
-        @jit
-        def f(x):
-            return jnp.where(x > 0, x, -x)     # or lax.cond, or a static argument
+        >>> calque.jit(lambda x: jnp.where(x > 0, x, -x))(-3.0)
+        Array(3., dtype=float32, weak_type=True)
     """
 
 
@@ -68,11 +82,16 @@ class TracerArrayConversionError(JAXTypeError):
 
     Fails::
 
-        jit(lambda x: np.sin(x))(1.0)
+        >>> import calque, calque.numpy as jnp, numpy as np
+        >>> calque.jit(lambda x: np.sin(x))(0.0)
+        Traceback (most recent call last):
+          ...
+        TracerArrayConversionError
 
-    Mended::
+    Mended, with calque's function of the same name::
 
-        jit(lambda x: jnp.sin(x))(1.0)
+        >>> calque.jit(lambda x: jnp.sin(x))(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
 
 
@@ -81,11 +100,16 @@ class TracerIntegerConversionError(JAXTypeError):
 
     Fails::
 
-        jit(lambda xs, i: [10, 20, 30][i])(xs, 1)
+        >>> import calque, calque.numpy as jnp
+        >>> calque.jit(lambda i: [10, 20, 30][i])(1)
+        Traceback (most recent call last):
+          ...
+        TracerIntegerConversionError
 
-    Mended::
+    Mended, the list being an array::
 
-        jit(lambda xs, i: jnp.array([10, 20, 30])[i])(xs, 1)
+        >>> calque.jit(lambda i: jnp.array([10, 20, 30])[i])(1)
+        Array(20, dtype=int32)
     """
 
 
@@ -94,11 +118,17 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
     Fails::
 
-        jit(lambda x: x[x > 0])(x)
+        >>> import calque, calque.numpy as jnp
+        >>> x = jnp.array([1.0, -2.0])
+        >>> calque.jit(lambda x: x[x > 0])(x)
+        Traceback (most recent call last):
+          ...
+        NonConcreteBooleanIndexError
 
-    Mended::
+    Mended, with a result of known shape::
 
-        jit(lambda x: jnp.where(x > 0, x, 0))(x)
+        >>> calque.jit(lambda x: jnp.where(x > 0, x, 0))(x)
+        Array([1., 0.], dtype=float32)
     """
 
 
@@ -107,16 +137,44 @@ class UnexpectedTracerError(JAXTypeError):
 
     Fails::
 
-        saved = []
-        jit(lambda x: saved.append(x))(1.0)
-        saved[0] + 1
+        >>> import calque
+        >>> saved = []
+        >>> def f(x):
+        ...     saved.append(2 * x)
+        ...     return x
+        >>> y = calque.jit(f)(1.0)
+        >>> saved[0] + 1
+        Traceback (most recent call last):
+          ...
+        UnexpectedTracerError
 
-    Mended: return the value from the function instead of storing it.
+    Mended, the value being returned instead of stored::
+
+        >>> y, doubled = calque.jit(lambda x: (x, 2 * x))(1.0)
+        >>> doubled + 1
+        Array(3., dtype=float32, weak_type=True)
     """
 
 
 class KeyReuseError(JAXTypeError):
-    """A PRNG key was consumed twice."""
+    """A PRNG key was consumed twice.
+
+    JAX raises it with jax_debug_key_reuse; calque, which has no such check, never does. The name is
+    here for `except` clauses.
+
+    Fails, silently (two draws from one key are equal)::
+
+        >>> import calque.random as random
+        >>> k = random.PRNGKey(0)
+        >>> random.uniform(k), random.uniform(k)
+        (Array(0.41845703, dtype=float32), Array(0.41845703, dtype=float32))
+
+    Mended::
+
+        >>> a, b = random.split(k)
+        >>> random.uniform(a), random.uniform(b)
+        (Array(0.5572065, dtype=float32), Array(0.10536897, dtype=float32))
+    """
 
 
 class TypePromotionError(ValueError):
@@ -124,11 +182,27 @@ class TypePromotionError(ValueError):
 
     Fails::
 
-        jnp.float8_e4m3fn(1) + jnp.float32(1)
+        >>> import calque.numpy as jnp
+        >>> jnp.float8_e4m3fn(1) + jnp.float32(1)
+        Traceback (most recent call last):
+          ...
+        TypePromotionError
 
-    Mended: cast one of them with .astype(...).
+    Mended, with a cast::
+
+        >>> jnp.float8_e4m3fn(1).astype(jnp.float32) + jnp.float32(1)
+        Array(2., dtype=float32)
     """
 
 
 class InconclusiveDimensionOperation(Exception):
-    """A symbolic dimension was compared and the answer is not known."""
+    """A symbolic dimension was compared and the answer is not known.
+
+    JAX raises it while exporting with symbolic shapes; calque traces with known sizes and never
+    does. The name is here for `except` clauses.
+
+    Example:
+      >>> import calque
+      >>> issubclass(calque.errors.InconclusiveDimensionOperation, Exception)
+      True
+    """

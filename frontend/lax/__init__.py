@@ -11,6 +11,8 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   contract.py     dot_general, dot, batch_matmul, Precision
   (control flow)  calque.control
 """
+import types as _types
+
 from calque.control import cond as cond
 from calque.control import fori_loop as fori_loop
 from calque.control import map as map
@@ -23,3 +25,10 @@ from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
 from calque.lax.reductions import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403
+
+__all__ = sorted(n for n, v in globals().items()
+                 if not n.startswith("_") and not isinstance(v, _types.ModuleType))
+
+
+def __dir__() -> list[str]:
+    return __all__

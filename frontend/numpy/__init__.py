@@ -19,6 +19,8 @@
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
 """
+import types as _types
+
 from calque.array import Array as ndarray  # noqa: F401
 from calque.numpy import methods as _methods  # noqa: F401 (installs them)
 from calque.numpy.arithmetic import *  # noqa: F403
@@ -35,3 +37,10 @@ from calque.numpy.shapes import *  # noqa: F403
 from calque.numpy.special import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
 from calque.numpy.ufuncs import *  # noqa: F403
+
+__all__ = sorted(n for n, v in globals().items()
+                 if not n.startswith("_") and not isinstance(v, _types.ModuleType))
+
+
+def __dir__() -> list[str]:
+    return __all__

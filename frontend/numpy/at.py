@@ -78,7 +78,26 @@ class Ref:
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False,
             mode: Any = None, fill_value: Any = None, out_sharding: Any = None,
             wrap_negative_indices: bool = True) -> Any:
-        """The elements x[index]; with mode 'fill' those outside the array are fill_value."""
+        """The elements x[index]; with mode 'fill' those outside the array are fill_value.
+
+        Args:
+          indices_are_sorted, unique_indices: promises; accepted for compatibility.
+          mode: 'fill', 'clip' (the default: the nearest element) or 'promise_in_bounds'.
+          fill_value: default NaN, the smallest signed, the largest unsigned integer, True.
+          out_sharding, wrap_negative_indices: accepted for compatibility.
+
+        Returns:
+          An array.
+
+        Raises:
+          IndexError: there are more indices than axes.
+          ValueError: the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.arange(3).at[5].get(mode="fill", fill_value=-1)
+          Array(-1, dtype=int32)
+        """
         plan = parse(self.index, aval_of(self.array).shape)
         if _mode(mode) not in ("fill", "drop"):
             return read(self.array, plan)
@@ -94,39 +113,99 @@ class Ref:
             return ar.choose(inside, found, value)
 
     def set(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = values."""
+        """x with x[index] = values.
+
+        Args:
+          values: array or scalar that broadcasts to x[index].
+          **options: mode ('drop', the default, or 'clip', for indices outside x);
+            indices_are_sorted, unique_indices, out_sharding, wrap_negative_indices.
+
+        Returns:
+          An array of x's shape and dtype.
+
+        Raises:
+          TypeError: an option is unknown.
+          ValueError: the values do not broadcast, or the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(3).at[1].set(5)
+          Array([0., 5., 0.], dtype=float32)
+        """
         return self._update("set", values, None, options)
 
     def add(self, values: Any, **options: Any) -> Any:
-        """x with x[index] += values."""
+        """x with x[index] += values (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].add(5)
+          Array([1., 6., 6.], dtype=float32)
+        """
         return self._update("add", values, ew.add_p.bind, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """x with x[index] -= values."""
+        """x with x[index] -= values (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].subtract(5)
+          Array([ 1., -4., -4.], dtype=float32)
+        """
         return self._update("subtract", values, ew.sub_p.bind, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """x with x[index] *= values."""
+        """x with x[index] *= values (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].multiply(5)
+          Array([1., 5., 5.], dtype=float32)
+        """
         return self._update("multiply", values, ew.mul_p.bind, options)
 
     mul = multiply
 
     def min(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = minimum(x[index], values)."""
+        """x with x[index] = minimum(x[index], values) (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].min(0)
+          Array([1., 0., 0.], dtype=float32)
+        """
         return self._update("min", values, ew.min_p.bind, options)
 
     def max(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = maximum(x[index], values)."""
+        """x with x[index] = maximum(x[index], values) (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].max(2)
+          Array([1., 2., 2.], dtype=float32)
+        """
         return self._update("max", values, ew.max_p.bind, options)
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """x with x[index] /= values; integers become floats."""
+        """x with x[index] /= values (arguments as for `set`); integers become floats.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].divide(2)
+          Array([1. , 0.5, 0.5], dtype=float32)
+        """
         with fused("divide"):
             ones = Ref(_ones(self.array, values), self.index).set(values, **options)
             return uf.divide(self.array, ones)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """x with x[index] **= values."""
+        """x with x[index] **= values (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.asarray([2.0, 3.0]).at[1:].power(2)
+          Array([2., 9.], dtype=float32)
+        """
         with fused("power"):
             ones = Ref(_ones(self.array, values), self.index).set(values, **options)
             return ar.power(self.array, ones)
@@ -134,7 +213,24 @@ class Ref:
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
               unique_indices: bool = False, mode: Any = None,
               wrap_negative_indices: bool = True) -> Any:
-        """x with x[index] = func(x[index])."""
+        """x with x[index] = func(x[index]).
+
+        Args:
+          func: function of the indexed elements that keeps their shape.
+          indices_are_sorted, unique_indices, wrap_negative_indices: accepted for compatibility.
+          mode: 'drop' (the default) or 'clip', for indices outside x.
+
+        Returns:
+          An array of x's shape and dtype.
+
+        Raises:
+          ValueError: the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].apply(jnp.negative)
+          Array([ 1., -1., -1.], dtype=float32)
+        """
         with fused("apply"):
             plan = parse(self.index, aval_of(self.array).shape)
             return write(self.array, plan, func(read(self.array, plan)), None, _mode(mode))
@@ -164,8 +260,9 @@ def _ones(x: Any, values: Any) -> Any:
     if not dtypes.is_inexact(dtype):
         dtype, _ = dtypes.promote([dtypes.dtype_and_weak(x),
                                    dtypes.dtype_and_weak(asarray(values))])
-    return sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
+    made = sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
                                       broadcast_dimensions=(), sharding=None)
+    return util.cast(made, dtype, aval_of(x).weak_type and dtype == aval_of(x).dtype)
 
 
 def _fill(dtype: Any) -> Any:

@@ -56,7 +56,25 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 
 
 def view(self: Any, dtype: Any = None, type: None = None) -> Any:
-    """The same bytes read as another dtype; the last axis is rescaled when the sizes differ."""
+    """The bytes of the array read as another dtype.
+
+    Args:
+      dtype: the dtype; a wider one joins elements of the last axis, a narrower one splits them.
+      type: must be None.
+
+    Returns:
+      An array.
+
+    Raises:
+      ValueError: the bytes of the last axis do not divide into elements of the dtype, or the array
+        has no axis and the itemsize changes.
+      NotImplementedError: `type` is given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.asarray([1.0, -0.0]).view(jnp.uint32)
+      Array([1065353216, 2147483648], dtype=uint32)
+    """
     if type is not None:
         raise NotImplementedError(explain("`type` argument of array.view() is not supported."))
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("view", dtype)

@@ -87,13 +87,48 @@ def _reversed(self: Any) -> Iterator[Any]:
 # ---- methods whose signature differs from the function's
 def _reshape(self: Any, *args: Any, order: str = "C", copy: bool | None = None,
              out_sharding: Any = None) -> Any:
-    """The elements in another shape, given as one tuple or as sizes."""
+    """The elements in another shape.
+
+    Args:
+      *args: sizes, or one tuple of them; one size may be -1 and is found from the others.
+      order: 'C' (row-major) or 'F' (column-major).
+      copy: accepted for compatibility; arrays are immutable.
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of the same size and dtype.
+
+    Raises:
+      TypeError: the sizes do not make up the array's.
+      ValueError: the order is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arange(4).reshape(2, -1)
+      Array([[0, 1],
+             [2, 3]], dtype=int32)
+    """
     sizes = args[0] if len(args) == 1 else args
     return shapes.reshape(self, sizes, order, copy=copy, out_sharding=out_sharding)
 
 
 def _transpose(self: Any, *args: Any) -> Any:
-    """The axes in another order, given as one tuple or one by one; reversed by default."""
+    """The axes in another order; reversed by default.
+
+    Args:
+      *args: the axes, one by one or as one tuple.
+
+    Returns:
+      An array of the same elements.
+
+    Raises:
+      ValueError: the axes are no permutation.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros((2, 3, 4)).transpose(1, 0, 2).shape
+      (3, 2, 4)
+    """
     if not args or args == (None,):
         return shapes.transpose(self)
     axes = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
@@ -101,23 +136,86 @@ def _transpose(self: Any, *args: Any) -> Any:
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """The array in another dtype."""
+    """The array in another dtype.
+
+    Args:
+      dtype: the dtype; floats are cut towards zero by integers.
+      copy: accepted for compatibility; arrays are immutable.
+      device: where the result goes (default: where the array is).
+
+    Returns:
+      An array of the same shape.
+
+    Raises:
+      TypeError: the dtype is none.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.asarray([1.5, -1.5]).astype(jnp.int32)
+      Array([ 1, -1], dtype=int32)
+    """
     return convert.astype(self, dtype, copy=copy, device=device)
 
 
 def _copy(self: Any) -> Any:
-    """A copy."""
+    """A copy in memory of its own.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(2)
+      >>> y = x.copy()
+      >>> x.delete()
+      >>> y
+      Array([0, 1], dtype=int32)
+    """
     return make_array(self, copy=True)
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    """Values limited to [min, max]."""
+    """Values limited to [min, max].
+
+    Args:
+      min, max: bounds, broadcast to the array; None: no bound.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: a bound is no array or number.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.asarray([1.0, 2.0, 3.0]).clip(1.5, 2.5)
+      Array([1.5, 2. , 2.5], dtype=float32)
+    """
     return ar.clip(self, min, max)
 
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """The elements in one axis."""
+    """The elements in one axis.
+
+    Args:
+      order: 'C' (row-major) or 'F' (column-major).
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of one axis.
+
+    Raises:
+      ValueError: the order is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.asarray([[1, 2], [3, 4]]).flatten()
+      Array([1, 2, 3, 4], dtype=int32)
+    """
     return shapes.ravel(self, order, out_sharding=out_sharding)
+
+
+def _property(f: Function, sentence: str, example: str, result: str) -> property:
+    """A property that is a function of the array, with its docstring."""
+    return property(lambda self: f(self), doc=(
+        f"{sentence}\n\nExample:\n  >>> import calque.numpy as jnp\n  >>> {example}\n  {result}\n"))
 
 
 METHODS: dict[str, Any] = {
@@ -125,11 +223,21 @@ METHODS: dict[str, Any] = {
     "__abs__": lambda self: ar.absolute(self), "__invert__": lambda self: ufuncs.invert(self),
     "__round__": _round, "__getitem__": _getitem, "__setitem__": _setitem, "__iter__": _iter,
     "__reversed__": _reversed,
-    "T": property(lambda self: shapes.transpose(self), doc="The axes reversed."),
-    "mT": property(lambda self: shapes.matrix_transpose(self), doc="The last two axes exchanged."),
-    "real": property(lambda self: ar.real(self), doc="The real part."),
-    "imag": property(lambda self: ar.imag(self), doc="The imaginary part."),
-    "at": property(At, doc="Changed copies: x.at[index].set(v), .add(v), ..."),
+    "T": _property(shapes.transpose,
+        "The axes reversed.",
+        "jnp.zeros((2, 3)).T.shape", "(3, 2)"),
+    "mT": _property(shapes.matrix_transpose,
+        "The last two axes exchanged.",
+        "jnp.zeros((2, 3, 4)).mT.shape", "(2, 4, 3)"),
+    "real": _property(ar.real,
+        "The real part.",
+        "jnp.asarray([1 + 2j]).real", "Array([1.], dtype=float32)"),
+    "imag": _property(ar.imag,
+        "The imaginary part.",
+        "jnp.asarray([1 + 2j]).imag", "Array([2.], dtype=float32)"),
+    "at": _property(At,
+        "Changed copies: x.at[index].set(v), .add(v), ...",
+        "jnp.zeros(3).at[1].set(5)", "Array([0., 5., 0.], dtype=float32)"),
     "astype": _astype, "copy": _copy, "clip": _clip, "flatten": _flatten, "reshape": _reshape,
     "transpose": _transpose, "view": convert.view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
     "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,

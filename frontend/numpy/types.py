@@ -46,7 +46,7 @@ class _ScalarMeta(type):
 def _scalar_type(name: str, dtype: Any) -> Any:
     doc = (f"Scalar type of dtype {name}: a dtype argument, or a conversion of its argument.\n\n"
            f"    Example:\n      >>> import calque.numpy as jnp\n"
-           f"      >>> jnp.{name}(1).dtype == jnp.{name}.dtype\n      True\n    ")
+           f"      >>> jnp.{name}.dtype\n      {np.dtype(dtype)!r}\n    ")
     return _ScalarMeta(name, (), {"dtype": np.dtype(dtype), "__doc__": doc,
                                   "__module__": "calque.numpy"})
 

@@ -1,0 +1,113 @@
+"""Every public name has a docstring with all its parts, and its example runs as it stands.
+
+A function has Args (where it has parameters), Returns, Raises and Example; a class an Example; an
+error class a failing and a mended example (or, if it is a base or never raised, an Example); the
+methods of arrays an Example; the methods of other classes a sentence.
+"""
+from __future__ import annotations
+
+import doctest
+import functools
+import inspect
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import calque
+import calque.numpy
+from calque import errors, lax, random, runtime, tree, tree_util
+from calque.numpy.at import At, Ref
+
+MODULES = {"calque": calque, "errors": errors, "lax": lax, "numpy": calque.numpy,
+           "random": random, "runtime": runtime, "tree": tree, "tree_util": tree_util}
+METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
+           "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}
+# messages are long and tested elsewhere: an example of a failure names the error's class only
+FLAGS = doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def public(module: types.ModuleType) -> dict[str, Any]:
+    """The functions and classes of a module by name, each once (aliases share their docstring)."""
+    found: dict[int, tuple[str, Any]] = {}
+    for name in sorted(module.__all__):
+        f = getattr(module, name)
+        if isinstance(f, (types.FunctionType, type)) and (
+                getattr(f, "__module__", "").startswith("calque")):
+            found.setdefault(id(f), (name, f))
+    return dict(found.values())
+
+
+def methods(kind: type) -> dict[str, Any]:
+    """The public methods and properties of a class."""
+    return {name: f for name, f in vars(kind).items() if not name.startswith("_")
+            and (callable(f) or isinstance(f, (property, staticmethod, functools.cached_property)))}
+
+
+def documented() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, module in MODULES.items():
+        yield name, public(module)
+    for name, kind in METHODS.items():
+        yield name, {**methods(kind), "": kind}
+
+
+def parts_missing(f: Any) -> list[str]:
+    doc = inspect.getdoc(f) or ""
+    if isinstance(f, type) and issubclass(f, Exception):
+        parts = ("Example:",) if "Fails" not in doc else ("Fails", "Mended")
+    elif isinstance(f, type):
+        parts = ("Example:",)
+    else:
+        parts = ("Args:", "Returns:", "Raises:", "Example:")[not inspect.signature(f).parameters:]
+    return [s for s in parts if s not in doc]
+
+
+@pytest.mark.parametrize("group", dict(documented()))
+def test_examples(group: str) -> None:
+    runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
+    failed = []
+    for name, f in dict(documented())[group].items():
+        made = doctest.DocTestParser().get_doctest(inspect.getdoc(f) or "", {}, name, None, 0)
+        if not made.examples:
+            failed.append(f"{group}.{name} has no example")
+        text: list[str] = []
+        if runner.run(made, out=text.append).failed:
+            failed.append("".join(text))
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_have_all_parts(module: str) -> None:
+    missing = [f"{name}: {s}" for name, f in public(MODULES[module]).items()
+               for s in parts_missing(f)]
+    assert not missing
+
+
+def test_methods_of_classes_have_a_sentence() -> None:
+    from calque import jit
+    kinds = {k.__name__: k for m in MODULES.values() for k in public(m).values()
+             if isinstance(k, type) and k.__module__.startswith("calque")}
+    kinds["JitFunction"] = type(jit(lambda: 0))
+    bare = [f"{kind}.{name}" for kind, k in kinds.items() for name, f in methods(k).items()
+            if not inspect.getdoc(f)]
+    assert not bare
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_show_their_public_names_only(module: str) -> None:
+    """No helper, and none of what a module imports, is offered by `import *` or dir()."""
+    names = set(MODULES[module].__all__)
+    assert {n for n in dir(MODULES[module]) if not n.startswith("_")} == names
+    starred: dict[str, Any] = {}
+    exec(f"from {MODULES[module].__name__} import *", starred)
+    assert set(starred) - {"__builtins__"} == names
+    foreign = {n for n, v in starred.items() if isinstance(v, types.FunctionType)
+               and not v.__module__.startswith("calque")}
+    assert not foreign
+
+
+def test_signatures_do_not_leak_helpers() -> None:
+    for module in MODULES.values():
+        for name, f in public(module).items():
+            assert f.__name__.lstrip("_") == f.__name__, name
