@@ -154,6 +154,14 @@ def test_modes_of_updates() -> None:
         assert jnp.arange(3).at[0].set(1.5).tolist() == [1, 1, 2]
 
 
+def test_updates_keep_weak_types() -> None:
+    weak = jnp.full(2, 2.0)
+    assert weak.weak_type
+    for made in (weak.at[0].set(1), weak.at[0].divide(2), weak.at[0].power(np.float32(2))):
+        assert made.weak_type
+    assert not jnp.ones(2).at[0].divide(2.0).weak_type
+
+
 def test_updates_are_differentiable() -> None:
     x = np.arange(4.0, dtype=np.float32)
     g, h = calque.grad(lambda x, v: (x.at[::2].set(v) ** 2).sum(), argnums=(0, 1))(x, x[:2] + 1)

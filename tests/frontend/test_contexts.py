@@ -1,0 +1,41 @@
+"""Options as contexts, and questions about processes: what a wrong value or number answers."""
+from __future__ import annotations
+
+import pytest
+
+import calque
+
+BOOLS = ("enable_x64", "debug_nans", "debug_infs", "disable_jit", "log_compiles",
+         "threefry_partitionable", "check_tracer_leaks")
+VALUED = {"numpy_dtype_promotion": "strict", "numpy_rank_promotion": "raise",
+          "default_matmul_precision": "highest", "default_prng_impl": "threefry2x32",
+          "default_device": "cpu"}
+
+
+def test_contexts_set_and_restore() -> None:
+    for name, value in {**dict.fromkeys(BOOLS, True), **VALUED}.items():
+        before = getattr(calque.config, f"jax_{name}")
+        with getattr(calque, name)(value):
+            assert getattr(calque.config, f"jax_{name}") == value
+        assert getattr(calque.config, f"jax_{name}") == before
+
+
+def test_only_bools_have_a_value_of_their_own() -> None:
+    for name in BOOLS:
+        with getattr(calque, name)():
+            assert getattr(calque.config, f"jax_{name}") is True
+    for name, value in VALUED.items():
+        with pytest.raises(TypeError, match="requires an argument representing") as caught:
+            getattr(calque, name)()
+        assert name in str(caught.value) and "Fix:" in str(caught.value), value
+
+
+def test_there_is_one_process() -> None:
+    assert calque.local_devices(process_index=0) == calque.devices()
+    with pytest.raises(ValueError, match="Unknown process_index 1"):
+        calque.local_devices(process_index=1)
+
+
+def test_errors_go_by_their_public_names() -> None:
+    assert calque.errors.TracerBoolConversionError.__module__ == "calque.errors"
+    assert calque.dtypes.TypePromotionError is calque.errors.TypePromotionError
