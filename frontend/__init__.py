@@ -18,11 +18,16 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     call as _call,
     contract as _contract,
     control as _control,
+    cumulative as _cumulative,
     elementwise as _elementwise,
+    gather as _gather,
     index as _index,
     random as _random,
     reduce as _reduce,
+    scatter as _scatter,
     shape as _shape,
+    while_loop as _while_loop,
+    window as _window,
 )
 from calque import eager as _eager
 

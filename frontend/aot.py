@@ -303,6 +303,7 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
     record = {
         "version": RECORD_VERSION, "name": p.name, "args": args, "results": results,
         "passed": list(plan.arguments), "donated": list(traced.donated), "small": plan.small,
+        "inline": plan.inline,
         "target": target.record(),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}

@@ -1,4 +1,4 @@
-"""Structured control flow for users: cond, switch, scan, map, fori_loop with known bounds.
+"""Structured control flow for users: cond, switch, scan, map (loops.py has the other loops).
 
 Branches and bodies are traced to Programs; what they capture becomes an operand.
 Start reading at `scan`.
@@ -26,7 +26,7 @@ from calque.tracing import check_arguments, name_of, trace_to_program
 from calque.transforms.stage import replay, stage
 
 
-def _with_consts(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
+def with_consts(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
     """Programs that all take the union of their consts first, and those consts."""
     consts: list[Any] = []
     index: dict[int, int] = {}
@@ -156,7 +156,7 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     for (p, t), label in zip(traced, labels):
         _same_outputs(name, label, p, t, first, out_tree)
     programs = [_agreed(p, [q for q, _ in traced]) for p, _ in traced]
-    programs, consts = _with_consts(programs)
+    programs, consts = with_consts(programs)
     outs = control.cond(index, [*consts, *leaves], programs)
     return out_tree.unflatten(outs)
 
@@ -239,11 +239,11 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         if any(weak_lost):  # a weak initial value takes the body's dtype
             carry_avals = [ShapedArray(a.shape, b.dtype, b.weak_type) if w else a
                            for a, b, w in zip(carry_avals, carry_out, weak_lost)]
-            init_leaves = [_as(x, a) for x, a in zip(init_leaves, carry_avals)]
+            init_leaves = [as_aval(x, a) for x, a in zip(init_leaves, carry_avals)]
             program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         _check_carry(f, carry_avals, carry_out)
-        (body,), consts = _with_consts([_matched(program, carry_avals)])
+        (body,), consts = with_consts([matched(program, carry_avals)])
         outs = control.scan(body, consts, init_leaves, xs_leaves, length=n, reverse=reverse,
                             unroll=unroll)
         k = len(init_leaves)
@@ -276,7 +276,7 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
     return int(sizes.pop())
 
 
-def _as(x: Any, aval: ShapedArray) -> Any:
+def as_aval(x: Any, aval: ShapedArray) -> Any:
     return ew.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type,
                                           sharding=None)
 
@@ -306,14 +306,14 @@ def _check_carry(f: Any, have: Sequence[ShapedArray], out: Sequence[ShapedArray]
                 fix="cast or reshape init, or the returned carry, so that they agree."))
 
 
-def _matched(p: Program, carry: Sequence[ShapedArray]) -> Program:
+def matched(p: Program, carry: Sequence[ShapedArray]) -> Program:
     """p with carry outputs of exactly the carry's weak types."""
     if all(a.weak_type == b.weak_type for a, b in zip(carry, p.out_avals)):
         return p
 
     def run(*args: Any) -> list[Any]:
         outs = replay(p, *args)
-        return [o if aval_of(o).weak_type == a.weak_type else _as(o, a)
+        return [o if aval_of(o).weak_type == a.weak_type else as_aval(o, a)
                 for o, a in zip(outs, carry)] + outs[len(carry):]
 
     return stage(run, p.in_avals, p.name)
@@ -377,31 +377,3 @@ def _map_batched(f: Any, xs: Any, batch_size: int) -> Any:
         rest = [sh.slice_in_dim(x, whole, n, 0) for x in leaves]
         parts.append(vmap(f)(tree.unflatten(rest)))
     return tree_util.tree_map(lambda *ys: ys[0] if len(ys) == 1 else sh.concatenate(ys, 0), *parts)
-
-
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
-              unroll: int | bool | None = None) -> Any:
-    """val = body_fun(i, val) for i from lower to upper - 1; the bounds must be known while tracing.
-
-    Example:
-      >>> import calque.lax as lax
-      >>> lax.fori_loop(0, 4, lambda i, v: v + i, 0)
-      Array(6, dtype=int32, weak_type=True)
-    """
-    for b in (lower, upper):
-        if isinstance(b, Tracer) and b.concrete() is None:
-            raise NotImplementedError(errors.explain(
-                "fori_loop: bounds that are traced values need while loops, which come with a "
-                "later release.", fix="pass Python integers, or mark them as static arguments."))
-    start, stop = int(lower), int(upper)
-    dtype, weak = dtypes.promote([dtypes.dtype_and_weak(lower), dtypes.dtype_and_weak(upper)])
-    n = max(0, stop - start)
-    first = ew.const(np.zeros((), dtype), start) if not weak else start
-
-    def step(carry: Any, _: Any) -> Any:
-        i, val = carry
-        return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
-
-    (_, result), _ = scan(step, (first, init_val), None, length=n,
-                          unroll=1 if unroll is None else unroll)
-    return result

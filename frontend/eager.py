@@ -58,7 +58,7 @@ class Compiled:
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, donated=lowered.donated,
+            vmfb, device, small=lowered.small, inline=lowered.inline, donated=lowered.donated,
             forwards=lowered.forwards, storage=lowered.storage,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)

@@ -48,6 +48,7 @@ class Lowered:
     results: tuple[Result, ...]
     computed: tuple[ShapedArray, ...]  # physical avals of the computed results
     small: bool
+    inline: bool  # must run inside the call
     options: tuple[str, ...]
     donated: tuple[int, ...]  # positions among `arguments`
     forwards: tuple[int, ...]  # computed results that may share memory with others
@@ -82,7 +83,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     lowered = Lowered(
         program=program, module=None, arguments=passed, results=tuple(results),
         computed=tuple(physical(a.aval) for a in computed),
-        small=cost.is_small(p), options=_options(p, target),
+        small=cost.is_small(p), inline=cost.is_inline(p), options=_options(p, target),
         donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
         forwards=(), storage=())
     if not computed and signature is None:
@@ -90,7 +91,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     module, forwards, stored = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
         None if signature is None else signature(lowered), locations, name, baked,
-        storage and not lowered.small)
+        storage and not (lowered.small or lowered.inline))
     return replace(lowered, module=module, forwards=forwards, storage=stored)
 
 

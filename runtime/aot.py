@@ -84,6 +84,7 @@ class FunctionRecord:
     in_tree: Any = None
     out_tree: Any = None
     small: bool = False
+    inline: bool = False
     passed: tuple[int, ...] = ()
     entry: str = ""
     text: str = ""
@@ -110,6 +111,7 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
             raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)),
+            bool(raw.get("inline", False)),
             tuple(int(i) for i in raw.get("passed", range(len(raw["args"])))),
             entry or raw["name"], text)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -209,7 +211,7 @@ class ArtifactFunction:
         donated = tuple(k for k, i in enumerate(record.passed)
                         if i in record.donated and i not in kept)
         self._executable = None if not computed else Executable(
-            module, device, record.entry, small=record.small, result_specs=specs, donated=donated)
+            module, device, record.entry, small=record.small, inline=record.inline, result_specs=specs, donated=donated)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""

@@ -106,9 +106,9 @@ class Executable:
     """
 
     __slots__ = ("_donated", "_forwards", "_general", "_inline", "_lock", "_module", "_queued",
-                 "_small", "_storage", "device", "entry", "result_specs")
+                 "_always", "_small", "_storage", "device", "entry", "result_specs")
 
-    def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
+    def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool, inline: bool = False,
                  result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
                  forwards: tuple[int, ...] | None = None,
                  storage: tuple[int, ...] = ()) -> None:
@@ -118,7 +118,8 @@ class Executable:
         self.result_specs = None if result_specs is None else tuple(
             (tuple(shape), np.dtype(dtype)) for shape, dtype in result_specs)
         self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb)
-        self._small = small and device.is_host
+        self._always = inline and device.is_host
+        self._small = (small or inline) and device.is_host
         self._donated = frozenset(donated)
         self._general = bool(donated) or not self._small
         self._forwards = forwards
@@ -212,6 +213,10 @@ class Executable:
         push = variants.push_ref
         for view in views:
             push(view)
+        if self._always and waits:
+            for arg in args:
+                arg.wait()
+            waits = []
         if self._small and not waits:
             outputs = self._run_inline(variants, specs)
         else:

@@ -533,6 +533,20 @@ def _scan(params: Any, *values: Array) -> Any:
     return [*carry, *ys]
 
 
+@oracle("while")
+def _while(params: Any, *values: Array) -> Any:
+    k = params["cond_nconsts"]
+    n = k + params["body_nconsts"]
+    cond_consts, body_consts, carry = values[:k], values[k:n], list(values[n:])
+    while True:
+        (go,) = interpret(params["cond_jaxpr"], [*cond_consts, *carry])
+        if not go.any():
+            return carry
+        new = interpret(params["body_jaxpr"], [*body_consts, *carry])
+        carry = [np.where(go.reshape(go.shape + (1,) * (a.ndim - go.ndim)), a, b)
+                 for a, b in zip(new, carry)]
+
+
 def _physical(dtype: Any) -> Any:
     return np.dtype(np.uint64) if getattr(dtype, "kind", "") == "K" else dtype
 
@@ -565,3 +579,7 @@ def interpret(program: Any, args: Sequence[Any]) -> list[Array]:
                         *[read(a) for a in e.inputs])
         env.update(zip(e.outputs, outs))
     return [read(o) for o in program.outputs]
+
+
+import oracle_gather  # noqa: E402,F401
+import oracle_window  # noqa: E402,F401

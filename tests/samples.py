@@ -497,6 +497,29 @@ row("scan", INEXACT, [
                                      (0, False))], normwise=True)  # sums that cancel
 
 
+def _until(shape: tuple[int, ...], each: bool) -> Callable[[Dtype], dict[str, Any]]:
+    """(i, x, k) -> (i + 1, x * k + x, k) while i < 3; `each`: i counts for every row of x."""
+    n = shape[:1] if each else ()
+    avals = [ShapedArray(n, np.dtype("i4")), shape, shape]
+    cond = _program(lambda i, x, k: [bind("lt", i, np.int32(3))], *avals)
+    body = _program(lambda i, x, k: [
+        bind("add", i, np.int32(1)), bind("add", bind("mul", x, k), x), k], *avals)
+    return lambda d: {"cond_jaxpr": cond(d), "cond_nconsts": 0, "body_jaxpr": body(d),
+                      "body_nconsts": 0}
+
+
+row("while", INEXACT, (
+    Sample("normal", (op(values=0, dtype="i4"), op(2, 3), op(2, 3)), _until((2, 3), False)),
+    Sample("never", (op(values=5, dtype="i4"), op(2, 3), op(2, 3)), _until((2, 3), False)),
+    Sample("each", (op(values=[2, 7, -1], dtype="i4"), op(3, 2), op(3, 2)), _until((3, 2), True)),
+    Sample("empty", (op(values=0, dtype="i4"), op(0, 3), op(0, 3)), _until((0, 3), False))),
+    normwise=True)  # sums that cancel
+
+
+# ---- families with files of their own
+import samples_gather  # noqa: E402,F401
+import samples_window  # noqa: E402,F401
+
 # Functions of one variable share their rules of batching and differ in one line of their
 # derivatives; tests/lowering/test_math_*.py test their values over all dtypes.
 FUNCTIONS = [r.name for r in ROWS.values() if r.samples[0] is UNARY[0] and not r.specials

@@ -7,6 +7,8 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   shape.py        reshape, transpose, broadcast, squeeze, ...; stop_gradient
   cut.py          concatenate, slice, pad, rev, split, tile
   reduce.py       reduce_sum ... argmin
+  window.py       reduce, reduce_window, reduce_precision
+  cumulative.py   cumsum ... cumlogsumexp, associative_scan
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
   contract.py     dot_general, dot, batch_matmul, Precision
   (control flow)  calque.control
@@ -14,11 +16,13 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
 import types as _types
 
 from calque.control import cond as cond
-from calque.control import fori_loop as fori_loop
 from calque.control import map as map
 from calque.control import scan as scan
 from calque.control import switch as switch
+from calque.loops import fori_loop as fori_loop
+from calque.loops import while_loop as while_loop
 from calque.lax.contract import *  # noqa: F403
+from calque.lax.cumulative import *  # noqa: F403
 from calque.lax.cut import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
@@ -32,3 +36,4 @@ __all__ = sorted(n for n, v in globals().items()
 
 def __dir__() -> list[str]:
     return __all__
+from calque.lax.window import *  # noqa: F403

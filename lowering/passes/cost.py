@@ -14,6 +14,7 @@ from calque.core.program import Equation, Program
 
 SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
 CHEAP_WORK = 16_384
+WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
@@ -27,6 +28,8 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
     p = e.params
     if e.primitive.name == "scan":
         return [(p["jaxpr"], max(1, p["length"]))]
+    if e.primitive.name == "while":
+        return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
     if e.primitive.name == "cond":
         return [(b, 1) for b in p["branches"]]
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
@@ -41,6 +44,8 @@ def equation_work(e: Equation) -> int:
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * max(1, int(math.prod(e.inputs[0].aval.shape[i] for i in xc)))
+    if e.primitive.name == "gather":  # it reads no more of its operand than it returns
+        return out
     size: int = max([out, *[a.aval.size for a in e.inputs]])
     return size * _HEAVY.get(e.primitive.name, 1)
 
@@ -70,14 +75,29 @@ def loop_steps(p: Program) -> int:
     steps = 0
     for e in p.equations:
         for inner, n in _inner(e):
-            own = n if e.primitive.name == "scan" and not is_unrolled(e.params) else 0
+            own = n if e.primitive.name == "while" or (
+                e.primitive.name == "scan" and not is_unrolled(e.params)) else 0
             steps += own + n * loop_steps(inner)
     return steps
 
 
 def is_small(p: Program) -> bool:
     """Whether the program runs inline on the caller's thread."""
-    return work(p) < SMALL_WORK and loop_steps(p) < 20
+    return work(p) < SMALL_WORK and loop_steps(p) <= 2 * WHILE_STEPS
+
+
+def is_inline(p: Program, looped: bool = False) -> bool:
+    """Whether it holds a loop within a loop whose end the data decides: on local-task IREE frees its
+    memory before it was committed ("transient buffer"), on local-sync all is well.  Such a program
+    keeps its caller waiting anyway."""
+    for e in p.equations:
+        ends = e.primitive.name == "while"
+        if ends and looped:
+            return True
+        loop = ends or (e.primitive.name == "scan" and not is_unrolled(e.params))
+        if any(is_inline(q, looped or loop) for q, _ in _inner(e)):
+            return True
+    return False
 
 
 def is_cheap(p: Program) -> bool:
@@ -88,15 +108,15 @@ def is_cheap(p: Program) -> bool:
 
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
-    return any(e.primitive.name == "dynamic_update_slice"
+    return any(e.primitive.name == "dynamic_update_slice" or e.primitive.name.startswith("scatter")
                or any(writes_in_place(q) for q, _ in _inner(e)) for e in p.equations)
 
 
 def matmul_flags(p: Program) -> tuple[str, ...]:
     """IREE's flags for the dots of a program, by the kind of all of them (flags are per program).
 
-    Data tiling pays from TILED_SIZE on in all three sizes, and loses for large thin dots; the inner-tiled form of
-    its kernels is ahead for f64 and for large f32 (`benchmarks/run.py --only matmul`).
+    Data tiling pays from TILED_SIZE on in all three sizes, and loses for large thin dots; the
+    inner-tiled form of its kernels is ahead for f64 and for large f32 (benchmarks/run.py matmul).
     """
     found = list(_dots(p))
     large = [e for e in found if not e[3] and min(e[:3]) >= TILED_SIZE]

@@ -1,4 +1,4 @@
-"""cond and scan.
+"""cond, scan and while.
 
 A cond whose branches are cheap computes all of them and selects: a real branch makes the program
 wait for its predicate on the host.  A scan that is short is unrolled; others are a counted
@@ -6,7 +6,7 @@ stablehlo.while, whose stacked outputs are written into fresh buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.passes.cost import is_cheap, is_unrolled, writes_in_place
 from calque.lowering.rules.index import emit_slice, emit_update
+from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Context, physical, rule
 
 
@@ -97,7 +98,6 @@ class _Loop:
         self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
         self.n_carry, self.length, self.reverse = n_carry, length, reverse
         self.keep_out = False  # the body writes in place: nothing from outside may enter the carry
-        self.carried = frozenset[int]()  # what the carry may be views of
 
     def unrolled(self, carry: Sequence[Value]) -> list[Value]:
         b = self.ctx.b
@@ -127,33 +127,11 @@ class _Loop:
         return row
 
     def rolled(self, carry: Sequence[Value], ys: Sequence[ShapedArray]) -> list[Value]:
-        ctx, b, ir = self.ctx, self.ctx.b, mlir.ir()
-        start = b.splat(0, (), np.int32)
+        b = self.ctx.b
         buffers = [b.splat(0, y.shape, y.dtype) for y in ys]
-        state = [start, *carry, *buffers]
-        specs = [(v.shape, v.dtype) for v in state]
-        op = b.op("stablehlo.while", state, specs, regions=2)
-        types = [v.ir.type for v in state]
-        cond = op.regions[0].blocks.append(*types)
-        with ir.InsertionPoint(cond):
-            i = Value(b, cond.arguments[0], (), np.dtype(np.int32))
-            ir.Operation.create("stablehlo.return", operands=[(i < self.length).ir])
-        block = op.regions[1].blocks.append(*types)
-        with ir.InsertionPoint(block):
-            values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
-            ctx.loops += 1
-            start_roots = frozenset[int]().union(*[ctx.roots_of(c) for c in carry])
-            for v in values[1:1 + self.n_carry]:
-                ctx.roots[v] = start_roots | {id(v)}
-            if self.keep_out:
-                ctx.carries.update(values[1:1 + self.n_carry])
-            results = self._step(values)
-            ctx.loops -= 1
-            self.carried = start_roots.union(*[ctx.roots_of(r) for r in results[1:]])
-            ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
-        out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
-        for v in out[1:1 + self.n_carry]:
-            ctx.roots[v] = self.carried | {id(v)}
+        state = [b.splat(0, (), np.int32), *carry, *buffers]
+        out = emit_while(self.ctx, state, slice(1, 1 + self.n_carry),
+                         lambda values: values[0] < self.length, self._step, self.keep_out)
         return out[1:]
 
     def _step(self, state: list[Value]) -> list[Value]:
@@ -168,11 +146,101 @@ class _Loop:
             row = b.reshape(y, (1, *y.shape))
             written.append(emit_update(ctx, buffer, row, [at, *_zeros(b, buffer)]))
         carry = outs[:self.n_carry]
-        if self.keep_out:  # what comes from outside would be written into by the next step
-            outside = ctx.protected.union(*[ctx.roots_of(v) for v in (*self.consts, *self.xs)])
-            carry = [c if _single(c) or outside.isdisjoint(ctx.roots_of(c)) else ctx.private(c)
-                     for c in carry]
+        if self.keep_out:
+            carry = kept_out(ctx, carry, (*self.consts, *self.xs))
         return [i + 1, *carry, *written]
+
+
+def emit_while(ctx: Context, state: list[Value], carried: slice,
+               go: Callable[[list[Value]], Value], step: Callable[[list[Value]], list[Value]],
+               keep_out: bool) -> list[Value]:
+    """A stablehlo.while; `carried` are the members of the state that may be views of what enters.
+
+    keep_out: the body writes in place, and its carries are copies of their own.
+    """
+    b, ir = ctx.b, mlir.ir()
+    specs = [(v.shape, v.dtype) for v in state]
+    op = b.op("stablehlo.while", state, specs, regions=2)
+    types = [v.ir.type for v in state]
+    condition = op.regions[0].blocks.append(*types)
+    with ir.InsertionPoint(condition):
+        values = [Value(b, a, *s) for a, s in zip(condition.arguments, specs)]
+        ir.Operation.create("stablehlo.return", operands=[go(values).ir])
+    block = op.regions[1].blocks.append(*types)
+    with ir.InsertionPoint(block):
+        values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
+        ctx.loops += 1
+        roots = frozenset[int]().union(*[ctx.roots_of(c) for c in state[carried]])
+        for v in values[carried]:
+            ctx.roots[v] = roots | {id(v)}
+        if keep_out:
+            ctx.carries.update(values[carried])
+        results = step(values)
+        ctx.loops -= 1
+        roots = roots.union(*[ctx.roots_of(r) for r in results])
+        ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
+    out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
+    for v in out[carried]:
+        ctx.roots[v] = roots | {id(v)}
+    return out
+
+
+def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> list[Value]:
+    """Carries for the next step: what comes from outside the loop would be written into by it."""
+    shared = ctx.protected.union(*[ctx.roots_of(v) for v in outside])
+    return [c if _single(c) or shared.isdisjoint(ctx.roots_of(c)) else ctx.private(c)
+            for c in carry]
+
+
+@rule("while")
+def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
+           outs: list[ShapedArray]) -> list[Value]:
+    """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
+    condition reads and the body does not (IREE_NOTES 1)."""
+    b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]
+    k = params["cond_nconsts"]
+    n = k + params["body_nconsts"]
+    cond_consts, body_consts, carry = xs[:k], xs[k:n], xs[n:]
+    ctx.shared.update(xs[:n])
+    in_place = writes_in_place(body)
+    if in_place:
+        carry = [c if _single(c) else ctx.private(c) for c in carry]
+
+    def head(carry: Sequence[Value]) -> list[Value]:
+        (pred,) = ctx.emit_program(cond, [*cond_consts, *carry])
+        if not pred.shape:
+            return [pred]
+        (some,) = emit_reduce(b, [pred], [False], range(len(pred.shape)), fold("or"))
+        return [some, pred]
+
+    first = head(carry)
+    heads = len(first)
+
+    def step(values: list[Value]) -> list[Value]:
+        old = values[heads:]
+        new = ctx.emit_program(body, [*body_consts, *old])
+        if heads > 1:
+            new = [b.select(b.broadcast(values[1], o.shape, range(len(values[1].shape))), v, o)
+                   for v, o in zip(new, old)]
+        if in_place:
+            new = kept_out(ctx, new, xs[:n])
+        go, *more = head(new)
+        return [values[0] & go, *more, *new]
+
+    state = [*first, *carry]
+    if not ctx.loops:
+        state = _unfolded(ctx, state)
+    out = emit_while(ctx, state, slice(heads, None), lambda v: v[0], step, in_place)
+    return out[heads:]
+
+
+def _unfolded(ctx: Context, state: list[Value]) -> list[Value]:
+    """The state so that IREE does not know constants in it: those make a loop within the loop fail
+    when it runs ("indirect buffer reference slot 0 is out of range")."""
+    hidden = ctx.b.optimization_barrier(*state)
+    for new, old in zip(hidden, state):
+        ctx.roots[new] = ctx.roots_of(old)
+    return hidden
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:

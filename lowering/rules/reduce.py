@@ -36,7 +36,7 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
     return [Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)]
 
 
-def _fold(name: str) -> Body:
+def fold(name: str) -> Body:
     return lambda b, args: [b.binary(name, args[0], args[1])]
 
 
@@ -68,11 +68,11 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         first = axes[0]
         rest = x.shape[axes[-1] + 1:]
         x = b.reshape(x, (*x.shape[:first], count // block, block, *rest))
-        (x,) = emit_reduce(b, [x], [identity], [first + 1], _fold(name))
+        (x,) = emit_reduce(b, [x], [identity], [first + 1], fold(name))
         axes = [first]
         out = emit_sum(ctx, x, axes, name, identity)  # the partial sums may be many themselves
         return out.astype(out_dtype) if narrow else out
-    (out,) = emit_reduce(b, [x], [identity], axes, _fold(name))
+    (out,) = emit_reduce(b, [x], [identity], axes, fold(name))
     return out.astype(out_dtype) if narrow else out
 
 
@@ -107,10 +107,10 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
         if x.dtype.kind == "c":
             return _complex_extremum(ctx, x, params["axes"], direction, largest)
         if x.dtype == np.dtype(bool):
-            fold = "or" if name == "max" else "and"
-            return emit_reduce(ctx.b, [x], [largest], params["axes"], _fold(fold))[0]
+            how = "or" if name == "max" else "and"
+            return emit_reduce(ctx.b, [x], [largest], params["axes"], fold(how))[0]
         init = extreme(x.dtype, largest)
-        return emit_reduce(ctx.b, [x], [init], params["axes"], _fold(f"{name}imum"))[0]
+        return emit_reduce(ctx.b, [x], [init], params["axes"], fold(f"{name}imum"))[0]
 
 
 _extremum("max", "GT", False)
@@ -141,7 +141,7 @@ def _logical(name: str, start: Any) -> None:
         x = xs[0]
         init = start if x.dtype == np.dtype(bool) else (
             np.array(-1).astype(x.dtype) if start else 0)
-        return emit_reduce(ctx.b, [x], [init], params["axes"], _fold(name))[0]
+        return emit_reduce(ctx.b, [x], [init], params["axes"], fold(name))[0]
 
 
 _logical("and", True)

@@ -1,0 +1,178 @@
+"""Loops for users whose end the data may decide: while_loop and fori_loop.
+
+The condition and the body are traced to Programs; what they capture becomes an operand.
+Start reading at `while_loop`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.control import as_aval, matched, scan, with_consts
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
+from calque.core.program import Program
+from calque.core.trace import Tracer
+from calque.eager import fused
+from calque.primitives import elementwise as ew
+from calque.primitives import while_loop as prim
+from calque.tracing import check_arguments, name_of, trace_to_program
+
+
+def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """val = body_fun(val) while cond_fun(val), beginning with init_val.
+
+    Args:
+      cond_fun: function of the carry that returns a boolean scalar.
+      body_fun: function of the carry that returns the next one, of the same structure and types.
+      init_val: initial carry (array, number or tree of them).
+
+    Returns:
+      The carry for which cond_fun is False.  Under vmap each element stops on its own.
+
+    Raises:
+      TypeError: cond_fun returns no boolean scalar, or body_fun changes the carry's structure,
+        shapes or dtypes.
+      ValueError: reverse-mode differentiation reaches the loop (forward mode works).
+
+    Example:
+      >>> import calque.lax as lax
+      >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 3)
+      Array(192, dtype=int32, weak_type=True)
+    """
+    if not (callable(cond_fun) and callable(body_fun)):
+        raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
+    if config.jax_disable_jit:
+        while cond_fun(init_val):
+            init_val = body_fun(init_val)
+        return init_val
+    leaves, tree = tree_util.flatten(init_val)
+    in_tree = tree_util.flatten(((init_val,), {}))[1]
+    check_arguments("while_loop", leaves, in_tree)
+    with fused("while_loop"):
+        avals = [aval_of(x) for x in leaves]
+        cond, cond_tree = trace_to_program(cond_fun, in_tree, avals, name_of(cond_fun))
+        _check_cond(cond, cond_tree)
+        body, out_tree = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
+        _check_structure(out_tree, tree)
+        grown = _promoted(avals, body.out_avals)
+        if grown != avals:  # a weak initial value takes the body's dtype
+            leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
+            avals = grown
+            cond, _ = trace_to_program(cond_fun, in_tree, avals, name_of(cond_fun))
+            body, _ = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
+        _check_types(body_fun, avals, body.out_avals, in_tree)
+        (cond,), cond_consts = with_consts([cond])
+        (whole,), body_consts = with_consts([matched(body, avals)])
+        outs = prim.while_loop(cond, cond_consts, whole, body_consts, leaves)
+        # what the body passes on unchanged is the initial value itself
+        return tree.unflatten([x if body.outputs[i] is body.inputs[i] else out
+                               for i, (x, out) in enumerate(zip(leaves, outs))])
+
+
+def _check_cond(cond: Program, tree: Any) -> None:
+    if len(cond.outputs) != 1 or not tree_util.treedef_is_leaf(tree):
+        raise TypeError(errors.explain(
+            f"cond_fun must return a boolean scalar, but got pytree {tree}.",
+            fix="return one comparison, e.g. carry[0] < n."))
+    (out,) = cond.out_avals
+    if out.shape or out.dtype != dtypes.bool_:
+        raise TypeError(errors.explain(
+            f"cond_fun must return a boolean scalar, but got output type(s) [{out.short()}].",
+            fix="return a comparison of scalars; reduce arrays with .any() or .all()."))
+
+
+def _check_structure(out_tree: Any, tree: Any) -> None:
+    if out_tree != tree:
+        raise TypeError(errors.explain(
+            "while_loop body function carry input and carry output must have the same pytree "
+            f"structure, but they differ: the input carry is {tree}, the output carry is {out_tree}.",
+            fix="return a carry with the structure of init_val."))
+
+
+def _promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
+    return [ShapedArray(a.shape, b.dtype, b.weak_type)
+            if a.weak_type and not b.weak_type and a.shape == b.shape else a
+            for a, b in zip(have, out)]
+
+
+def _check_types(f: Any, have: Sequence[ShapedArray], out: Sequence[ShapedArray],
+                 in_tree: Any) -> None:
+    wrong = [(i, a, b) for i, (a, b) in enumerate(zip(have, out))
+             if (a.shape, a.dtype) != (b.shape, b.dtype)]
+    if wrong:
+        lines = "; ".join(f"carry component {i} goes in as {a.short()} and comes out as {b.short()}"
+                          for i, a, b in wrong)
+        raise TypeError(errors.explain(
+            "while_loop body function carry input and carry output must have equal types (e.g. "
+            f"shapes and dtypes of arrays), but they differ in {name_of(f)}: {lines}.",
+            fix="cast or reshape init_val, or what the body returns, so that they agree."))
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
+              unroll: int | bool | None = None) -> Any:
+    """val = body_fun(i, val) for i from lower to upper - 1.
+
+    Args:
+      lower, upper: integer scalars.  Known while tracing, the loop is a scan, which reverse mode
+        can differentiate; traced, it is a while_loop.
+      body_fun: function of (i, val) that returns the next val.
+      init_val: initial value (array, number or tree of them).
+      unroll: iterations to write out per loop step (known bounds only).
+
+    Returns:
+      The last val; init_val when upper <= lower.
+
+    Raises:
+      TypeError: bounds are no integer scalars, or body_fun changes val's structure, shapes or
+        dtypes.
+      ValueError: unroll is given with traced bounds.
+
+    Example:
+      >>> import calque.lax as lax
+      >>> lax.fori_loop(0, 4, lambda i, v: v + i, 0)
+      Array(6, dtype=int32, weak_type=True)
+    """
+    if not callable(body_fun):
+        raise TypeError("lax.fori_loop: body_fun argument should be callable.")
+    for name, b in (("lower", lower), ("upper", upper)):
+        aval = aval_of(b)
+        if aval.shape or not dtypes.is_integer(aval.dtype):
+            raise TypeError(errors.explain(
+                f"lower and upper arguments to fori_loop must be integer scalars: {name} is "
+                f"{aval.short()}.", fix="pass a Python int or an integer array of shape ()."))
+    dtype, weak = dtypes.promote([dtypes.dtype_and_weak(lower), dtypes.dtype_and_weak(upper)])
+    if any(isinstance(b, Tracer) and b.concrete() is None for b in (lower, upper)):
+        if unroll is not None:
+            raise ValueError(errors.explain(
+                "Can only use `unroll` in `fori_loop` if the loop bounds are statically known.",
+                fix="leave unroll out, or make the bounds static arguments."))
+        return _traced_bounds(lower, upper, body_fun, init_val, dtype, weak)
+    start, stop = int(lower), int(upper)
+    n = max(0, stop - start)
+    first = ew.const(np.zeros((), dtype), start) if not weak else start
+
+    def step(carry: Any, _: Any) -> Any:
+        i, val = carry
+        return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
+
+    (_, result), _ = scan(step, (first, init_val), None, length=n,
+                          unroll=1 if unroll is None else unroll)
+    return result
+
+
+def _traced_bounds(lower: Any, upper: Any, body_fun: Any, init_val: Any, dtype: Any,
+                   weak: bool) -> Any:
+    with fused("fori_loop"):
+        aval = ShapedArray((), dtype, weak)
+        first, last = as_aval(lower, aval), as_aval(upper, aval)
+
+        def step(carry: Any) -> Any:
+            i, stop, val = carry
+            return ew.add(i, ew.const(i, 1)), stop, body_fun(i, val)
+
+        return while_loop(lambda c: ew.lt_p.bind(c[0], c[1]), step, (first, last, init_val))[2]
