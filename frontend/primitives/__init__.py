@@ -3,7 +3,11 @@
   elementwise.py  arithmetic, comparison, logic, shifts, transcendental, select, convert, bitcast
   reduce.py       sums, products, extrema, logical reductions, argmax and argmin
   shape.py        reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota
+  window.py       reductions over windows, reduction with any function, reduce_precision
+  cumulative.py   cumsum, cumprod, cummax, cummin, cumlogsumexp
   index.py        dynamic_slice, dynamic_update_slice
+  gather.py       gather
+  scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general
   random.py       threefry keys and bits
   call.py         jit (calls of inner Programs)

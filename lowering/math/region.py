@@ -53,7 +53,7 @@ def _kind(dtype: Dtype) -> int:
     return {"i": 1, "u": 2, "b": 2}.get(dtype.kind, 0)
 
 
-def _scalar_type(dtype: Dtype) -> Any:
+def scalar_type(dtype: Dtype) -> Any:
     return mlir.ir().Type.parse(mlir.element_name(dtype).removeprefix("u"), mlir.context())
 
 
@@ -66,7 +66,7 @@ class BodyBuilder(Builder):
     def _make(self, name: str, operands: Sequence[Value], dtype: Dtype,
               attributes: dict[str, Any] | None = None) -> Value:
         op = mlir.ir().Operation.create(
-            name, results=[_scalar_type(dtype)], operands=[v.ir for v in operands],
+            name, results=[scalar_type(dtype)], operands=[v.ir for v in operands],
             attributes=attributes)
         return Value(self, op.results[0], (), dtype)
 
@@ -82,7 +82,7 @@ class BodyBuilder(Builder):
         if dtype.kind == "b":
             text = "true" if a else "false"
         else:
-            text = f"0x{bits:X} : {_scalar_type(dtype)}"
+            text = f"0x{bits:X} : {scalar_type(dtype)}"
         return self._make("arith.constant", [], dtype, {"value": ir.Attribute.parse(text)})
 
     def compare(self, direction: str, x: Value | Any, y: Value | Any) -> Value:
@@ -177,7 +177,7 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
                 f"array<i32: {len(operands)}, {len(results)}>"),
         },
         regions=1)
-    types = [_scalar_type(d) for d in [v.dtype for v in operands] + list(results)]
+    types = [scalar_type(d) for d in [v.dtype for v in operands] + list(results)]
     loc = ir.Location.current
     block = op.regions[0].blocks.append(*types, arg_locs=[loc] * len(types))
     with ir.InsertionPoint(block):

@@ -8,11 +8,15 @@ from calque.lowering.rules import (  # noqa: F401
     call,
     contract,
     control,
+    cumulative,
     elementwise,
+    gather,
     index,
     random,
     reduce,
+    scatter,
     shape,
+    window,
 )
 from calque.lowering.rules.registry import Context, physical, rules
 

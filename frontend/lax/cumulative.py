@@ -1,0 +1,117 @@
+"""lax functions along an axis whose results are all prefixes: cumsum ... associative_scan."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calque import tree_util
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.eager import fused
+from calque.lax.operands import as_operand, canonical_axis
+from calque.lax.shape import unchanged
+from calque.primitives import cumulative as cu
+
+_DOC = """{sentence} along an axis: element i of the result is that of elements 0 to i.
+
+    Args:
+      operand: array of {accepts} dtype.
+      axis: the axis (non-negative).
+      reverse: from the end: that of elements i to the last.
+
+    Returns:
+      An array of operand's shape and dtype.
+
+    Raises:
+      TypeError: the dtype is not one the function is defined for.
+      ValueError: the axis is negative or out of bounds.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> {example}
+      {result}
+    """
+
+
+def _cumulative(prim: Primitive, sentence: str, accepts: str, example: str,
+                result: str) -> Callable[..., Any]:
+    name = prim.name
+
+    def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        x = as_operand(name, operand)
+        return prim.bind(x, axis=int(axis.__index__()), reverse=bool(reverse))
+
+    f.__name__ = f.__qualname__ = name
+    f.__module__ = "calque.lax"
+    f.__doc__ = _DOC.format(sentence=sentence, accepts=accepts, example=example, result=result)
+    return f
+
+
+cumsum = _cumulative(cu.cumsum_p, "Running sum", "integer, float or complex",
+                     "lax.cumsum(np.array([1, 2, 3]))", "Array([1, 3, 6], dtype=int32)")
+cumprod = _cumulative(cu.cumprod_p, "Running product", "integer, float or complex",
+                      "lax.cumprod(np.array([1, 2, 3]))", "Array([1, 2, 6], dtype=int32)")
+cummax = _cumulative(cu.cummax_p, "Running maximum", "integer, float or complex",
+                     "lax.cummax(np.array([1, 3, 2]))", "Array([1, 3, 3], dtype=int32)")
+cummin = _cumulative(cu.cummin_p, "Running minimum", "integer, float or complex",
+                     "lax.cummin(np.array([3, 1, 2]))", "Array([3, 1, 1], dtype=int32)")
+cumlogsumexp = _cumulative(
+    cu.cumlogsumexp_p, "Running log of the sum of exponentials", "float or complex",
+    "lax.cumlogsumexp(np.zeros(2, np.float32))", "Array([0.       , 0.6931472], dtype=float32)")
+
+
+def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
+                     axis: int = 0) -> Any:
+    """All prefixes of elems under an associative function, in 2 log2(n) applications of it.
+
+    Args:
+      fn: function of two trees like elems (slices of equal length along the axis) that returns a
+        tree of the same structure and shapes; fn(fn(a, b), c) must equal fn(a, fn(b, c)).
+      elems: array or tree of arrays, of one size along the axis.
+      reverse: scan from the end.
+      axis: the axis; negative ones count from the last.
+
+    Returns:
+      A tree like elems: element i combines elements 0 to i.
+
+    Raises:
+      TypeError: fn is not callable, or returns another structure.
+      ValueError: the axis is out of bounds, or sizes along it differ.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.associative_scan(lax.mul, np.array([1, 2, 3, 4]))
+      Array([ 1,  2,  6, 24], dtype=int32)
+    """
+    if not callable(fn):
+        raise TypeError(explain("lax.associative_scan: fn argument should be callable.",
+                                fix="pass the function first, then the elements."))
+    leaves, tree = tree_util.tree_flatten(elems)
+    xs = [as_operand("associative_scan", x, i) for i, x in enumerate(leaves)]
+    if not xs:
+        return elems
+    axis = canonical_axis(axis, aval_of(xs[0]).ndim)
+    shapes = [aval_of(x).shape for x in xs]
+    if any(len(s) <= axis or s[axis] != shapes[0][axis] for s in shapes):
+        raise ValueError(explain(
+            "Array inputs to associative_scan must have the same first dimension. "
+            f"(saw: {shapes})", fix=f"give all leaves one size along axis {axis}."))
+
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+        out = fn(tree.unflatten(a), tree.unflatten(b))
+        values, out_tree = tree_util.tree_flatten(out)
+        if out_tree != tree:
+            raise TypeError(explain(
+                f"lax.associative_scan: fn returned the structure {out_tree} for elements of "
+                f"structure {tree}.", fix="return a tree like its arguments."))
+        return values
+
+    with fused("associative_scan"):
+        outs = cu.associative_scan(combine, xs, bool(reverse), axis)
+        return tree.unflatten([unchanged(x) for x in outs])
+
+
+__all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]

@@ -1,0 +1,163 @@
+"""Running sums, products, extrema, logsumexps: `iree_linalg_ext.scan`, which steps along one axis
+and is vectorized over the axes behind it.  So a long last axis is cut into blocks that are scanned
+side by side, transposed, and joined by a scan of their totals (1e6 f32: 0.9 ms, in one chain 3.2).
+Blocks also keep digits: the error grows with the length of a block.
+
+Start reading at `_cumulative`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import math, mlir
+from calque.lowering.builder import Builder, Dtype, Value, int_array
+from calque.lowering.math.region import BodyBuilder, scalar_type
+from calque.lowering.rules.reduce import NARROW, extreme
+from calque.lowering.rules.registry import Context, rule
+
+Combine = Callable[[Builder, Value, Value], Value]
+
+BLOCKED = 2048  # axes longer than this are cut, where nothing lies behind them to vectorize over
+INNER = 16  # enough behind the axis
+
+
+def emit_scan(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) -> Value:
+    """combine of all elements up to each one, in order, along an axis (x: signed or float)."""
+    ir = mlir.ir()
+    rest = x.shape[:axis] + x.shape[axis + 1:]
+    start = b.splat(identity, rest, x.dtype)
+    types = [mlir.tensor_type(x.shape, x.dtype), mlir.tensor_type(rest, x.dtype)]
+    empty = ir.Operation.create("tensor.empty", results=types[:1])
+    op = ir.Operation.create(
+        "iree_linalg_ext.scan", results=types,
+        operands=[x.ir, empty.results[0], start.ir],
+        attributes={"dimension": ir.Attribute.parse(f"{axis} : i64"),
+                    "inclusive": ir.Attribute.parse("true"),
+                    "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 2>")}, regions=1)
+    element = scalar_type(x.dtype)
+    block = op.regions[0].blocks.append(element, element, arg_locs=[ir.Location.current] * 2)
+    with ir.InsertionPoint(block):
+        inner = BodyBuilder(b.f64_ok, b.relaxed)
+        first, second = (Value(inner, a, (), x.dtype) for a in block.arguments)
+        out = combine(inner, first, second)
+        ir.Operation.create("iree_linalg_ext.yield", operands=[out.ir])
+    return Value(b, op.results[0], x.shape, x.dtype)
+
+
+def _blocks(n: int) -> int:
+    """How many blocks an axis is cut into: about its root, a multiple of 64."""
+    return max(64, int(round(n ** 0.5 / 64)) * 64)
+
+
+def emit_prefixes(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) -> Value:
+    """emit_scan, in blocks where the axis is long and nothing lies behind it."""
+    n, inner = x.shape[axis], int(np.prod(x.shape[axis + 1:]))
+    if n <= BLOCKED or inner >= INNER:
+        return emit_scan(b, x, axis, combine, identity)
+    outer = int(np.prod(x.shape[:axis]))
+    count = _blocks(n)
+    length = -(-n // count)
+    flat = b.reshape(x, (outer, n, inner))
+    if count * length > n:
+        tail = b.splat(identity, (outer, count * length - n, inner), x.dtype)
+        flat = b.concatenate([flat, tail], 1)
+    # (outer, length, inner, count): scanned along the length of all blocks at once
+    side = b.transpose(b.reshape(flat, (outer, count, length, inner)), (0, 2, 3, 1))
+    (side,) = b.barrier(side)
+    scanned = emit_scan(b, side, 1, combine, identity)
+    (scanned,) = b.barrier(scanned)
+    totals = b.reshape(b.slice(scanned, (0, length - 1, 0, 0), scanned.shape),
+                       (outer, inner, count))
+    ends = emit_scan(b, totals, 2, combine, identity)
+    first = b.splat(identity, (outer, inner, 1), x.dtype)
+    before = b.concatenate([first, b.slice(ends, (0, 0, 0), (outer, inner, count - 1))], 2)
+    joined = combine(b, b.broadcast(before, scanned.shape, (0, 2, 3)), scanned)
+    back = b.reshape(b.transpose(joined, (0, 3, 1, 2)), (outer, count * length, inner))
+    return b.reshape(b.slice(back, (0, 0, 0), (outer, n, inner)), x.shape)
+
+
+def _reversed(b: Builder, x: Value, axis: int, reverse: bool) -> Value:
+    if not reverse:
+        return x
+    return b.emit("reverse", [x], x.shape, x.dtype, {"dimensions": int_array([axis])})
+
+
+def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -> None:
+    @rule(name)
+    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> Value:
+        b, (x,) = ctx.b, xs
+        axis, reverse = params["axis"], params["reverse"]
+        if x.shape[axis] <= 1 or 0 in x.shape:
+            return x
+        if x.dtype.kind == "u":
+            signed = np.dtype(f"i{x.dtype.itemsize}")
+            start = np.array(identity(x.dtype)).astype(x.dtype).view(signed)
+            y = _reversed(b, x.view(signed), axis, reverse)
+            y = emit_prefixes(b, y, axis, _as_unsigned(combine, x.dtype), start)
+            return _reversed(b, y, axis, reverse).view(x.dtype)
+        x = _reversed(b, x, axis, reverse)
+        if x.dtype.kind == "c":
+            out = _complex(b, x, axis, name, combine)
+        elif x.dtype in NARROW or x.dtype.kind == "V":
+            wide = math.convert(b, x, np.dtype(np.float32))
+            out = emit_prefixes(b, wide, axis, combine, identity(wide.dtype))
+            out = math.convert(b, out, x.dtype)
+        else:
+            out = emit_prefixes(b, x, axis, combine, identity(x.dtype))
+        return _reversed(b, out, axis, reverse)
+
+
+def _as_unsigned(combine: Combine, dtype: Dtype) -> Combine:
+    """combine of unsigned numbers that are passed as signed (linalg knows no others)."""
+    def wrapped(b: Builder, x: Value, y: Value) -> Value:
+        return combine(b, x.view(dtype), y.view(dtype)).view(x.dtype)
+    return wrapped
+
+
+def _complex(b: Builder, x: Value, axis: int, name: str, combine: Combine) -> Value:
+    """Sums by parts; others by doubling: the scan has one result, of a real type."""
+    if name == "cumsum":
+        return b.complex(*[emit_prefixes(b, part, axis, combine, 0)
+                           for part in (b.real(x), b.imag(x))])
+    n, step = x.shape[axis], 1
+    while step < n:
+        limit, start = list(x.shape), [0] * len(x.shape)
+        limit[axis], start[axis] = n - step, step
+        later = combine(b, b.slice(x, [0] * len(x.shape), limit), b.slice(x, start, x.shape))
+        limit = list(x.shape)
+        limit[axis] = step
+        x = b.concatenate([b.slice(x, [0] * len(x.shape), limit), later], axis)
+        (x,) = b.barrier(x)
+        step *= 2
+    return x
+
+
+def _add(b: Builder, x: Value, y: Value) -> Value:
+    return x + y
+
+
+def _multiply(b: Builder, x: Value, y: Value) -> Value:
+    return x * y
+
+
+def _logaddexp(b: Builder, x: Value, y: Value) -> Value:
+    """The larger plus log1p(e^-|x - y|); a difference of equal infinities does not count."""
+    table = math.TABLE
+    if x.dtype.kind == "c":
+        largest, smallest = math.maximum(b, x, y), math.minimum(b, x, y)
+        return largest + table["log1p"](b, table["exp"](b, smallest - largest))
+    largest = b.maximum(x, y)
+    gap = b.select(x.eq(y), b.like(x, 0), abs(x - y))
+    return largest + table["log1p"](b, table["exp"](b, -gap))
+
+
+_cumulative("cumsum", _add, lambda d: 0)
+_cumulative("cumprod", _multiply, lambda d: 1)
+_cumulative("cummax", lambda b, x, y: math.maximum(b, x, y), lambda d: extreme(d, False))
+_cumulative("cummin", lambda b, x, y: math.minimum(b, x, y), lambda d: extreme(d, True))
+_cumulative("cumlogsumexp", _logaddexp, lambda d: -np.inf)

@@ -1,0 +1,399 @@
+"""Reductions over windows.  Windows along at most two axes become the pooling forms that IREE has
+fast code for (NHWC or NCHW, one of batch and channel filled with all other axes); more axes are
+reduced two at a time, long windows by doubling.  Padding and dilation of the operand are done
+before (IREE pads with a dispatch of its own), unsigned operands are passed as signed.
+
+The position of a window's extremum is found with one `linalg.generic` over windows and taps; the
+gradient is the same walk over the results, mirrored.  Start reading at `emit_windows`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import math, mlir
+from calque.lowering.builder import Builder, Dtype, Value, int_array
+from calque.lowering.math.common import MANTISSA
+from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
+from calque.lowering.rules.elementwise import pointwise
+from calque.lowering.rules.reduce import NARROW, extreme
+from calque.lowering.rules.registry import Context, rule
+
+LONG = 32  # windows longer than this along an axis are doubled: log2 passes
+
+Fold = Callable[[Builder, Value, Value], Value]
+
+
+def pad(b: Builder, x: Value, value: Any, config: Sequence[tuple[int, int, int]]) -> Value:
+    """x padded (low, high, holes) with a constant; negative amounts cut off."""
+    if all(c == (0, 0, 0) for c in config):
+        return x
+    shape = tuple(max(0, n - 1) * i + n + lo + hi for n, (lo, hi, i) in zip(x.shape, config))
+    return b.emit("pad", [x, b.splat(value, (), x.dtype)], shape, x.dtype, {
+        "edge_padding_low": int_array([c[0] for c in config]),
+        "edge_padding_high": int_array([c[1] for c in config]),
+        "interior_padding": int_array([c[2] for c in config])})
+
+
+def padded(b: Builder, x: Value, value: Any, params: dict[str, Any]) -> Value:
+    """The operand of a window reduction with its padding and holes filled in."""
+    config = [(low, high, d - 1) for (low, high), d in
+              zip(params["padding"], params["base_dilation"])]
+    return pad(b, x, value, config)
+
+
+def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
+    """A tensor of one value, as linalg.fill: IREE makes one in each dispatch that starts from it.
+
+    Equal constants it merges, and then several reductions accumulate into one buffer
+    (tests/lowering/test_window_needs_cures.py).
+    """
+    from iree.compiler.dialects import linalg
+    inner = BodyBuilder(b.f64_ok, b.relaxed)
+    scalar = inner.splat(value, (), dtype)
+    empty = mlir.ir().Operation.create("tensor.empty", results=[mlir.tensor_type(shape, dtype)])
+    return Value(b, linalg.fill(scalar.ir, outs=[empty.results[0]]), shape, dtype)
+
+
+def _pool(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
+          dilations: Sequence[int], name: str, identity: Any) -> Value:
+    """name folded over the windows of a padded operand, as one generic."""
+    shape = tuple((n - (k - 1) * d - 1) // s + 1
+                  for n, k, s, d in zip(x.shape, windows, strides, dilations))
+
+    def step(i: BodyBuilder, elements: list[Value], sums: list[Value], tap: None) -> list[Value]:
+        return [i.binary(name, sums[0], elements[0])]
+
+    start = fill(b, identity, shape, x.dtype)
+    return _walk(b, [x], [start], windows, strides, dilations, step, taps=False)[0]
+
+
+def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Value:
+    """All windows of k elements along an axis, d apart, from windows of k // 2."""
+    if k == 1:
+        return x
+    half = _doubled(b, x, axis, k // 2, d, fold)
+    n = x.shape[axis] - (k - 1) * d
+
+    def cut(v: Value, start: int) -> Value:
+        starts, limits = [0] * len(v.shape), list(v.shape)
+        starts[axis], limits[axis] = start, start + n
+        return b.slice(v, starts, limits)
+
+    out = fold(b, cut(half, 0), cut(half, (k // 2) * d))
+    if k % 2:
+        out = fold(b, out, cut(x, (k - 1) * d))
+    return b.barrier(out)[0] if k > 8 else out
+
+
+def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
+                 dilations: Sequence[int], name: str, identity: Any) -> Value:
+    """name folded over the windows of a padded operand."""
+    rank = len(x.shape)
+    strides = list(strides)
+    for axis in range(rank):
+        if windows[axis] > LONG:
+            x = _doubled(b, x, axis, windows[axis], dilations[axis],
+                         lambda b, p, q: b.binary(name, p, q))
+            windows = [1 if i == axis else k for i, k in enumerate(windows)]
+    for axis in range(rank):
+        if windows[axis] == 1 and strides[axis] > 1:
+            steps = [strides[axis] if i == axis else 1 for i in range(rank)]
+            x = b.slice(x, [0] * rank, x.shape, steps)
+            strides[axis] = 1
+    moving = [i for i in range(rank) if windows[i] > 1]
+    while moving:
+        pair, moving = moving[-2:], moving[:-2]
+        x = _pool_pair(b, x, pair, windows, strides, dilations, name, identity)
+    return x
+
+
+def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int],
+               strides: Sequence[int], dilations: Sequence[int], name: str,
+               identity: Any) -> Value:
+    """Windows along one or two axes: the others are gathered into batch and channel."""
+    rank, first, last = len(x.shape), pair[0], pair[-1]
+    between = list(range(first + 1, last))
+    order = [i for i in range(first) if i not in pair] + between + list(pair) + list(
+        range(last + 1, rank))
+    moved = b.transpose(x, order)
+    outer, inner = len(order) - len(pair) - (rank - last - 1), rank - last - 1
+    lead, tail = moved.shape[:outer], moved.shape[rank - inner:]
+    spatial = moved.shape[outer:rank - inner]
+    k, s, d = ([values[i] for i in pair] for values in (windows, strides, dilations))
+    if len(pair) == 1:  # an axis of size 1 in front
+        spatial, k, s, d = (1, *spatial), [1, *k], [1, *s], [1, *d]
+    before, behind = int(np.prod(lead)), int(np.prod(tail))
+    if behind > 1:
+        flat, at = b.reshape(moved, (before, *spatial, behind)), 1
+    else:
+        flat, at = b.reshape(moved, (1, before, *spatial)), 2
+    front, back = [1] * at, [1] * (2 - at + 0)
+    out = _pool(b, flat, [*front, *k, *back], [*front, *s, *back], [*front, *d, *back], name,
+                identity)
+    sizes = out.shape[at:at + 2][-len(pair):]
+    out = b.reshape(out, (*lead, *sizes, *tail))
+    return b.transpose(out, [int(i) for i in np.argsort(order)])
+
+
+# ---- sum, max, min
+@rule("reduce_window_sum")
+def _window_sum(ctx: Context, xs: list[Value], params: dict[str, Any],
+                outs: list[ShapedArray]) -> Value:
+    return emit_window_sum(ctx.b, xs[0], params, outs[0])
+
+
+def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArray) -> Value:
+    dtype = x.dtype
+    if dtype.kind == "c":
+        return b.complex(*[emit_window_sum(b, part, params, out)
+                           for part in (b.real(x), b.imag(x))])
+    if not x.shape:
+        return x
+    if dtype in NARROW or dtype.kind == "V":
+        x = math.convert(b, x, np.dtype(np.float32))
+    elif dtype.kind == "u":
+        x = x.view(np.dtype(f"i{dtype.itemsize}"))
+    if 0 in x.shape:
+        return b.splat(0, out.shape, dtype)
+    y = emit_windows(b, padded(b, x, 0, params), params["window_dimensions"],
+                     params["window_strides"], params["window_dilation"], "add", 0)
+    return y.view(dtype) if dtype.kind == "u" else math.convert(b, y, dtype)
+
+
+def _signed(b: Builder, x: Value) -> Value:
+    """An operand in a signed or float dtype of the same order."""
+    if x.dtype == np.dtype(bool):
+        return x.astype(np.int8)
+    if x.dtype.kind == "u":
+        top = np.array(1 << (8 * x.dtype.itemsize - 1)).astype(x.dtype)
+        return (x ^ b.like(x, top)).view(np.dtype(f"i{x.dtype.itemsize}"))
+    return math.convert(b, x, np.dtype(np.float32)) if x.dtype.kind == "V" else x
+
+
+def _unsigned(b: Builder, x: Value, dtype: Dtype) -> Value:
+    if dtype == np.dtype(bool):
+        return x > 0
+    if dtype.kind == "u":
+        top = np.array(1 << (8 * dtype.itemsize - 1)).astype(dtype)
+        back = x.view(dtype)
+        return back ^ b.like(back, top)
+    return math.convert(b, x, dtype)
+
+
+def _window_extremum(name: str, largest: bool) -> None:
+    @rule(f"reduce_window_{name}")
+    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> Value:
+        b, (x,) = ctx.b, xs
+        if not x.shape:
+            return x
+        if 0 in x.shape:
+            return b.splat(extreme(x.dtype, largest), outs[0].shape, x.dtype)
+        identity = extreme(_signed_dtype(x.dtype), largest)
+        y = padded(b, _signed(b, x), identity, params)
+        y = emit_windows(b, y, params["window_dimensions"], params["window_strides"],
+                         params["window_dilation"], f"{name}imum", identity)
+        return _unsigned(b, y, x.dtype)
+
+
+def _signed_dtype(dtype: Dtype) -> Dtype:
+    if dtype == np.dtype(bool):
+        return np.dtype(np.int8)
+    if dtype.kind == "u":
+        return np.dtype(f"i{dtype.itemsize}")
+    return np.dtype(np.float32) if dtype.kind == "V" else dtype
+
+
+_window_extremum("max", False)
+_window_extremum("min", True)
+
+
+def _tap_number(b: BodyBuilder, rank: int, windows: Sequence[int],
+                moving: Sequence[int]) -> Value:
+    """The row-major number of the tap, from the indices of the loops over taps."""
+    ir, tap = mlir.ir(), b.splat(0, (), np.int32)
+    for place, i in enumerate(moving):
+        index = ir.Operation.create("linalg.index", results=[ir.IndexType.get()], attributes={
+            "dim": ir.Attribute.parse(f"{rank + place} : i64")})
+        cast = ir.Operation.create("arith.index_cast", results=[scalar_type(np.dtype("i4"))],
+                                   operands=[index.results[0]])
+        tap = tap * windows[i] + Value(b, cast.results[0], (), np.dtype(np.int32))
+    return tap
+
+
+# ---- where the extremum of each window is
+Walk = Callable[[BodyBuilder, list[Value], list[Value], Any], Sequence[Value]]
+
+
+def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], windows: Sequence[int],
+          strides: Sequence[int], dilations: Sequence[int], step: Walk,
+          fixed: Sequence[Value] = (), taps: bool = True) -> list[Value]:
+    """One generic over windows and their taps: step(builder, elements, accumulators, tap).
+
+    elements: of each operand the one under the tap, of each of `fixed` the one of the window;
+    tap: its row-major number, when `taps`.
+    """
+    ir, rank, n = mlir.ir(), len(windows), len(operands) + len(fixed)
+    moving = [i for i in range(rank) if windows[i] > 1] or [rank - 1]
+    names = [f"d{i}" for i in range(rank)] + [f"k{i}" for i in moving]
+    every = ", ".join(names)
+    reach = [f"d{i} * {strides[i]}" + (f" + k{i} * {dilations[i]}" if i in moving else "")
+             for i in range(rank)]
+    read = f"affine_map<({every}) -> ({', '.join(reach)})>"
+    window = f"affine_map<({every}) -> ({', '.join(f'k{i}' for i in moving)})>"
+    write = f"affine_map<({every}) -> ({', '.join(names[:rank])})>"
+    sizes = tuple(windows[i] for i in moving)
+    shape_only = ir.Operation.create("tensor.empty", results=[
+        mlir.tensor_type(sizes, operands[0].dtype)])
+    kinds = ["parallel"] * rank + ["reduction"] * len(moving)
+    types = [mlir.tensor_type(v.shape, v.dtype) for v in starts]
+    maps = [read] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
+    op = ir.Operation.create(
+        "linalg.generic", results=types,
+        operands=[*[v.ir for v in (*operands, *fixed)], shape_only.results[0],
+                  *[v.ir for v in starts]],
+        attributes={
+            "indexing_maps": ir.Attribute.parse(f"[{', '.join(maps)}]"),
+            "iterator_types": ir.Attribute.parse(
+                f"[{', '.join(f'#linalg.iterator_type<{k}>' for k in kinds)}]"),
+            "operandSegmentSizes": ir.Attribute.parse(
+                f"array<i32: {n + 1}, {len(starts)}>")}, regions=1)
+    dtypes = [v.dtype for v in (*operands, *fixed, operands[0], *starts)]
+    block = op.regions[0].blocks.append(
+        *[scalar_type(d) for d in dtypes], arg_locs=[ir.Location.current] * len(dtypes))
+    with ir.InsertionPoint(block):
+        inner = BodyBuilder(b.f64_ok, b.relaxed)
+        values = [Value(inner, a, (), d) for a, d in zip(block.arguments, dtypes)]
+        tap = _tap_number(inner, rank, windows, moving) if taps else None
+        outs = step(inner, values[:n], values[n + 1:], tap)
+        ir.Operation.create("linalg.yield", operands=[o.ir for o in outs])
+    return [Value(b, r, v.shape, v.dtype) for r, v in zip(op.results, starts)]
+
+
+def _chosen(b: Builder, x: Value, params: dict[str, Any], shape: tuple[int, ...]) -> Value:
+    """For each window the tap (row-major) of the first element that no other beats."""
+    largest = params["select_prim"].name == "ge"
+    edge = extreme(_signed_dtype(x.dtype), not largest)
+    y = padded(b, _signed(b, x), edge, params)
+    starts = [fill(b, edge, shape, y.dtype), fill(b, -1, shape, np.dtype(np.int32))]
+
+    def step(i: BodyBuilder, elements: list[Value], best: list[Value], tap: Value) -> list[Value]:
+        stays = i.compare("GE" if largest else "LE", best[0], elements[0]) & (best[1] >= 0)
+        return [i.select(stays, best[0], elements[0]), i.select(stays, best[1], tap)]
+
+    y, *_ = b.barrier(y)
+    found = _walk(b, [y], starts, params["window_dimensions"], params["window_strides"],
+                  params["window_dilation"], step)
+    return b.barrier(found[1])[0]
+
+
+def _parts(f: Callable[..., Value], b: Builder, x: Value, *rest: Any) -> Value:
+    """f of real and imaginary parts, f32 for halves, signed for unsigned."""
+    if x.dtype.kind == "c":
+        return b.complex(f(b, b.real(x), *rest), f(b, b.imag(x), *rest))
+    if x.dtype in NARROW or x.dtype.kind == "V":
+        return math.convert(b, f(b, math.convert(b, x, np.dtype("f4")), *rest), x.dtype)
+    if x.dtype.kind == "u":
+        return f(b, x.view(np.dtype(f"i{x.dtype.itemsize}")), *rest).view(x.dtype)
+    return f(b, x, *rest)
+
+
+def _full(params: dict[str, Any]) -> dict[str, Any]:
+    ones = (1,) * len(params["window_dimensions"])
+    return {"base_dilation": ones, "window_dilation": ones, **params}
+
+
+@rule("select_and_gather_add")
+def _gather(ctx: Context, xs: list[Value], params: dict[str, Any],
+            outs: list[ShapedArray]) -> Value:
+    b, (t, x) = ctx.b, xs
+    params, shape = _full(params), outs[0].shape
+    if not x.shape:
+        return t
+    if 0 in x.shape:
+        return b.splat(0, shape, t.dtype)
+    chosen = _chosen(b, x, params, shape)
+
+    def gathered(b: Builder, t: Value) -> Value:
+        (y,) = b.barrier(padded(b, t, 0, params))
+
+        def step(i: BodyBuilder, elements: list[Value], sums: list[Value],
+                 tap: Value) -> list[Value]:
+            return [i.select(elements[1].eq(tap), elements[0], sums[0])]
+
+        return _walk(b, [y], [fill(b, 0, shape, y.dtype)], params["window_dimensions"],
+                     params["window_strides"], params["window_dilation"], step, [chosen])[0]
+
+    return _parts(gathered, b, t)
+
+
+@rule("select_and_scatter_add")
+def _scatter(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> Value:
+    b, (source, x) = ctx.b, xs
+    params = _full(params)
+    if 0 in source.shape or 0 in x.shape:
+        return b.splat(0, x.shape, source.dtype)
+    if not x.shape:
+        return source
+    chosen = _chosen(b, x, params, source.shape)
+    config, taps = [], int(np.prod(params["window_dimensions"]))
+    for n, out, k, s, d, base, (low, _) in zip(
+            x.shape, source.shape, params["window_dimensions"], params["window_strides"],
+            params["window_dilation"], params["base_dilation"], params["padding"]):
+        reach = (k - 1) * d
+        before = reach - low
+        config.append((before, (n - 1) * base + 1 + reach - before - (out - 1) * s - 1, s - 1))
+
+    def scattered(b: Builder, source: Value) -> Value:
+        y, where = b.barrier(pad(b, source, 0, config), pad(b, chosen, -1, config))
+
+        def step(i: BodyBuilder, elements: list[Value], sums: list[Value],
+                 tap: Value) -> list[Value]:
+            hit = elements[1].eq(i.splat(taps - 1, (), np.int32) - tap)  # taps run backwards here
+            return [sums[0] + i.select(hit, elements[0], i.splat(0, (), elements[0].dtype))]
+
+        return _walk(b, [y, where], [fill(b, 0, x.shape, y.dtype)], params["window_dimensions"],
+                     params["base_dilation"], params["window_dilation"], step)[0]
+
+    return _parts(scattered, b, source)
+
+
+# ---- reduce_precision
+@pointwise("reduce_precision")
+def _reduce_precision(b: Builder, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Value:
+    """Rounded to nearest even at a mantissa bit; beyond the exponent range infinite or zero."""
+    dtype = x.dtype
+    if dtype in NARROW or dtype.kind == "V":
+        wide = math.convert(b, x, np.dtype(np.float32))
+        return math.convert(b, _reduce_precision_body(b, wide, exponent_bits, mantissa_bits),
+                            dtype)
+    return _reduce_precision_body(b, x, exponent_bits, mantissa_bits)
+
+
+def _reduce_precision_body(b: Builder, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+    own = MANTISSA[x.dtype]
+    width = 8 * x.dtype.itemsize
+    own_exponent = width - 1 - own
+
+    def body(b: Builder, x: Value) -> Value:
+        integer = np.dtype(f"i{x.dtype.itemsize}")
+        i = x.view(integer)
+        sign, size = i & (-1 << (width - 1)), i & ((1 << (width - 1)) - 1)
+        if mantissa_bits < own:
+            drop = own - mantissa_bits
+            odd = (size >> drop) & 1
+            size = (size + ((1 << (drop - 1)) - 1) + odd) & (-1 << drop)
+        if exponent_bits < own_exponent:
+            bias, own_bias = (1 << (exponent_bits - 1)) - 1, (1 << (own_exponent - 1)) - 1
+            exponent = size >> own
+            infinity = ((1 << own_exponent) - 1) << own
+            size = b.select(exponent > own_bias + bias, infinity, size)
+            size = b.select(exponent <= own_bias - bias, b.like(size, 0), size)
+        return b.select(x.ne(x), x, (size | sign).view(x.dtype))
+
+    return elementwise(b, body, [x], [x.dtype])[0]
