@@ -9,6 +9,8 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   reduce.py       reduce_sum ... argmin
   window.py       reduce, reduce_window, reduce_precision
   cumulative.py   cumsum ... cumlogsumexp, associative_scan
+  gather.py       gather, index_take, GatherDimensionNumbers, GatherScatterMode
+  scatter.py      scatter, scatter_add ... scatter_apply
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
   contract.py     dot_general, dot, batch_matmul, Precision
   (control flow)  calque.control
@@ -25,9 +27,11 @@ from calque.lax.contract import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403
 from calque.lax.cut import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403
+from calque.lax.gather import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
 from calque.lax.reductions import *  # noqa: F403
+from calque.lax.scatter import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403
 
 __all__ = sorted(n for n, v in globals().items()

@@ -13,7 +13,9 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.primitives import elementwise as ew
-from calque.primitives.control import batch_by_loop
+from calque.primitives import shape as sh
+from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
+from calque.primitives.scatter import ScatterDimensionNumbers, scatter, scatter_p
 from calque.transforms.vmap import to_front
 
 dynamic_slice_p = Primitive("dynamic_slice")
@@ -69,7 +71,23 @@ def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         zero = ew.const(args[1], 0) if len(args) > 1 else 0
         starts = [*args[1:1 + d], zero, *args[1 + d:]]
         return dynamic_slice(x, starts, (*slice_sizes[:d], size, *slice_sizes[d:])), d
-    return batch_by_loop(dynamic_slice_p, size, args, dims, slice_sizes=slice_sizes)
+    vectors = _vectors(size, args[1:], dims[1:])
+    n = len(slice_sizes)
+    axes = tuple(range(1, n + 1))
+    if dims[0] is None:
+        numbers = GatherDimensionNumbers(axes, (), tuple(range(n)))
+        return gather(args[0], vectors, numbers, slice_sizes, mode=GatherScatterMode.CLIP), 0
+    numbers = GatherDimensionNumbers(axes, (), axes, (0,), (0,))
+    x = to_front(args[0], dims[0], size)
+    return gather(x, vectors, numbers, (min(1, size), *slice_sizes), mode=GatherScatterMode.CLIP), 0
+
+
+def _vectors(size: int, starts: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """Batches of start indices as index vectors, (size, number of axes)."""
+    kind = dtypes.promote([(aval_of(s).dtype, False) for s in starts])[0]
+    columns = [to_front(s, d, size) for s, d in zip(starts, dims)]
+    columns = [sh.reshape(ew.convert(c, kind), (size, 1)) for c in columns]
+    return sh.concatenate(columns, 1)
 
 
 dynamic_slice_p.abstract, dynamic_slice_p.jvp = _slice_abstract, _slice_jvp
@@ -110,7 +128,11 @@ def _update_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) ->
         x, update = (to_front(a, d, size) for a, d in zip(args[:2], dims[:2]))
         zero = ew.const(args[2], 0) if len(args) > 2 else 0
         return dynamic_update_slice(x, update, [zero, *args[2:]]), 0
-    return batch_by_loop(dynamic_update_slice_p, size, args, dims)
+    x, update = (to_front(a, d, size) for a, d in zip(args[:2], dims[:2]))
+    axes = tuple(range(1, len(args) - 1))
+    numbers = ScatterDimensionNumbers(axes, (), axes, (0,), (0,))
+    return scatter(scatter_p, x, _vectors(size, args[2:], dims[2:]), update, numbers,
+                   mode=GatherScatterMode.CLIP), 0
 
 
 dynamic_update_slice_p.abstract, dynamic_update_slice_p.jvp = _update_abstract, _update_jvp

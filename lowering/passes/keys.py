@@ -12,7 +12,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 
 MOVES_KEYS = {"reshape", "transpose", "broadcast_in_dim", "concatenate", "slice", "squeeze", "rev",
-              "select_n", "dynamic_slice", "dynamic_update_slice", "copy", "stop_gradient",
+              "select_n", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "copy", "stop_gradient",
               "jit", "cond", "scan", "random_seed", "random_wrap", "random_unwrap",
               "random_split", "random_fold_in", "random_bits"}
 
@@ -34,6 +34,14 @@ def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray
     if name == "broadcast_in_dim":
         return {**params, "broadcast_dimensions": (*params["broadcast_dimensions"],
                                                    outs[0].ndim)}
+    if name == "gather":
+        d = params["dimension_numbers"]
+        return {**params, "slice_sizes": (*params["slice_sizes"], 2),
+                "dimension_numbers": d._replace(offset_dims=(*d.offset_dims, outs[0].ndim))}
+    if name == "scatter":
+        d = params["dimension_numbers"]
+        window = (*d.update_window_dims, ins[2].ndim)
+        return {**params, "dimension_numbers": d._replace(update_window_dims=window)}
     if name == "slice":
         strides = params["strides"]
         return {"start_indices": (*params["start_indices"], 0),

@@ -1,0 +1,231 @@
+"""Kernels written by hand as memref loops, where IREE's own code for a StableHLO op is slow or unsafe.
+
+`scatter_rows`: IREE writes scatter's rows element by element and wherever the indices point; this loop
+drops rows outside, moves a row by vectors (four times as fast at 64 columns) and keeps the order of
+the updates.  One workgroup: rows may repeat.  CPU targets only (lowering/rules/scatter.py holds the
+portable form).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.lowering import mlir
+from calque.lowering.builder import Value
+
+VECTOR_BYTES = 64
+
+_JOINS = {
+    "add": ("addf", "addi", "addi"),
+    "sub": ("subf", "subi", "subi"),
+    "mul": ("mulf", "muli", "muli"),
+    "min": ("minimumf", "minsi", "minui"),
+    "max": ("maximumf", "maxsi", "maxui"),
+}
+
+
+def _join(op: str, kind: str, type_: str) -> str:
+    """%s from the old %a and the new %b; kind is f, i or u."""
+    if op == "set":
+        return ""
+    return f"%s = arith.{_JOINS[op]['fiu'.index(kind)]} %a, %b : {type_}"
+
+
+def _inner(op: str, kind: str, element: str, rows: int, width: int, count: int, lanes: int) -> str:
+    """The loop over one row: by vectors, then what is left one by one."""
+    x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
+    result = "%b" if op == "set" else "%s"
+    parts = []
+    whole = width - width % lanes
+    for n, first, last in ((lanes, 0, whole), (1, whole, width)):
+        if first == last:
+            continue
+        if n == 1:
+            t = element
+            load, store = (
+                "memref.load %{}[%{}, %w] : {}",
+                f"memref.store {result}, %x[%r, %w] : {x}",
+            )
+        else:
+            t = f"vector<{n}x{element}>"
+            load, store = (
+                f"vector.load %{{}}[%{{}}, %w] : {{}}, {t}",
+                f"vector.store {result}, %x[%r, %w] : {x}, {t}",
+            )
+        old = f"%a = {load.format('x', 'r', x)}" if op != "set" else ""
+        parts.append(f"""
+            %f{n} = arith.constant {first} : index
+            %l{n} = arith.constant {last} : index
+            %s{n} = arith.constant {n} : index
+            scf.for %w = %f{n} to %l{n} step %s{n} {{
+              {old}
+              %b = {load.format("u", "k", u)}
+              {_join(op, kind, t)}
+              {store}
+            }}""")
+    return "".join(parts)
+
+
+def _pairs(op: str, element: str, rows: int, width: int, count: int) -> str:
+    """The loop over one row of complex numbers, each two elements."""
+    x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
+    if op == "mul":
+        body = "\n".join(
+            f"%{n} = arith.{f} {a}, {b} : {element}"
+            for n, f, a, b in (
+                ("p", "mulf", "%ar", "%br"),
+                ("q", "mulf", "%ai", "%bi"),
+                ("re", "subf", "%p", "%q"),
+                ("v", "mulf", "%ar", "%bi"),
+                ("z", "mulf", "%ai", "%br"),
+                ("im", "addf", "%v", "%z"),
+            )
+        )
+    else:  # by real part, then imaginary part; NaN stays
+        order = "olt" if op == "min" else "ogt"
+        body = f"""
+              %better = arith.cmpf {order}, %br, %ar : {element}
+              %equal = arith.cmpf oeq, %br, %ar : {element}
+              %second = arith.cmpf {order}, %bi, %ai : {element}
+              %tie = arith.andi %equal, %second : i1
+              %nan = arith.cmpf uno, %br, %bi : {element}
+              %either = arith.ori %better, %tie : i1
+              %old = arith.cmpf ord, %ar, %ai : {element}
+              %want = arith.ori %either, %nan : i1
+              %take = arith.andi %want, %old : i1
+              %re = arith.select %take, %br, %ar : {element}
+              %im = arith.select %take, %bi, %ai : {element}"""
+    return f"""
+            %two = arith.constant 2 : index
+            %one = arith.constant 1 : index
+            %last = arith.constant {width} : index
+            scf.for %w = %c0 to %last step %two {{
+              %w1 = arith.addi %w, %one : index
+              %ar = memref.load %x[%r, %w] : {x}
+              %ai = memref.load %x[%r, %w1] : {x}
+              %br = memref.load %u[%k, %w] : {u}
+              %bi = memref.load %u[%k, %w1] : {u}
+              {body}
+              memref.store %re, %x[%r, %w] : {x}
+              memref.store %im, %x[%r, %w1] : {x}
+            }}"""
+
+
+def _kernel(
+    name: str,
+    op: str,
+    kind: str,
+    element: str,
+    index: str,
+    rows: int,
+    limit: int,
+    width: int,
+    count: int,
+    lanes: int,
+    pairs: bool,
+) -> str:
+    inner = (
+        _pairs(op, element, rows, width, count)
+        if pairs
+        else _inner(op, kind, element, rows, width, count, lanes)
+    )
+    return f"""
+  stream.executable private @{name} {{
+    stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+      %c1 = arith.constant 1 : index
+      stream.return %c1, %c1, %c1 : index, index, index
+    }}
+    builtin.module {{
+      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding) attributes {{
+          translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>}} {{
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %count = arith.constant {count} : index
+        %limit = arith.constant {limit} : {index}
+        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>
+        %u = stream.binding.subspan %from[%c0] : !stream.binding -> memref<{count}x{width}x{element}>
+        %x = stream.binding.subspan %into[%c0] : !stream.binding -> memref<{rows}x{width}x{element}>
+        scf.for %k = %c0 to %count step %c1 {{
+          %id = memref.load %i[%k] : memref<{count}x{index}>
+          %inside = arith.cmpi ult, %id, %limit : {index}
+          scf.if %inside {{
+            %r = arith.index_cast %id : {index} to index
+            {inner}
+          }}
+        }}
+        return
+      }}
+    }}
+  }}"""
+
+
+def _enclosing_module() -> Any:
+    op = mlir.ir().InsertionPoint.current.block.owner
+    while op.operation.name != "builtin.module":
+        op = op.operation.parent
+    return op
+
+
+def _declare(name: str, text: str) -> None:
+    """The kernel in the module that is being written, once."""
+    ir = mlir.ir()
+    body = _enclosing_module().regions[0].blocks[0]
+    for op in body.operations:
+        if (
+            op.operation.name == "stream.executable"
+            and op.operation.attributes["sym_name"].value == name
+        ):
+            return
+    made = ir.Operation.parse(text, context=mlir.context())
+    ir.InsertionPoint.at_block_begin(body).insert(made)
+
+
+def scatter_rows(
+    x: Value,
+    ids: Value,
+    updates: Value,
+    op: str,
+    *,
+    limit: int | None = None,
+    unsigned: bool = False,
+    pairs: bool = False,
+) -> Value:
+    """x[ids[k]] = join(x[ids[k]], updates[k]) for k in order; x's memory is written.
+
+    Args:
+      x: (rows, width) of signed integers or floats of 32 or 64 bits.
+      ids: (count,) of i32 or i64; rows outside [0, limit) are left out.
+      updates: (count, width).
+      op: set, add, sub, mul, min or max.
+      limit: rows that may be written; all by default.
+      unsigned: min and max read the integers as unsigned.
+      pairs: neighbours along the width are complex numbers (mul, min, max).
+    """
+    ir = mlir.ir()
+    rows, width = x.shape
+    count = ids.shape[0]
+    limit = rows if limit is None else limit
+    element, index = mlir.element_name(x.dtype), mlir.element_name(ids.dtype)
+    kind = "f" if x.dtype.kind == "f" else ("u" if unsigned else "i")
+    lanes = VECTOR_BYTES // x.dtype.itemsize
+    while lanes > width:
+        lanes //= 2
+    name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{rows}_{limit}_{width}_{count}"
+    _declare(
+        name,
+        _kernel(name, op, kind, element, index, rows, limit, width, count, max(1, lanes), pairs),
+    )
+    call = ir.Operation.create(
+        "flow.dispatch",
+        results=[mlir.tensor_type(x.shape, x.dtype)],
+        operands=[ids.ir, updates.ir, x.ir],
+        attributes={
+            "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
+            "operandSegmentSizes": ir.Attribute.parse("array<i32: 0, 3, 0, 0>"),
+            "tied_operands": ir.Attribute.parse("[2 : index]"),
+        },
+    )
+    assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
+    return Value(x.b, call.results[0], x.shape, x.dtype)

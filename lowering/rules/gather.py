@@ -1,0 +1,167 @@
+"""gather, as rows of the operand at linear addresses.
+
+IREE's gather reads wherever its indices point, so they are clamped here in every mode; windows that
+are not inside are replaced afterwards where the mode says so.  Start reading at `addresses`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+from calque.lowering.rules.registry import Context, rule
+
+WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the windows of a gather or scatter lie in the operand seen as (rows, width)."""
+
+    ids: Value  # (*batch, *window axes that are not whole): the rows, inside the operand
+    inside: Value | None  # (*batch): whether the window was inside as it came; None: not asked
+    batch: tuple[int, ...]
+    rows: int
+    width: int
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.ids.shape)
+
+
+def clamped(b: Builder, indices: Value, limits: Sequence[int]) -> Value:
+    """Index vectors within [0, limit], in their own dtype."""
+    top = np.iinfo(indices.dtype).max
+    low = b.like(indices, 0)
+    bounds = np.array([min(n, top) for n in limits], indices.dtype)
+    high = b.broadcast(b.constant(bounds), indices.shape, (len(indices.shape) - 1,))
+    return b.minimum(b.maximum(indices, low), high)
+
+
+def addresses(
+    b: Builder,
+    indices: Value,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    targets: Sequence[int],
+    operand_batching: Sequence[int],
+    index_batching: Sequence[int],
+    ask: bool,
+) -> Addresses:
+    """The rows of windows of `sizes` at index vectors: trailing whole axes are the rows' elements.
+
+    targets: the axis of the operand for each entry of an index vector; the batching axes go together.
+    """
+    whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]
+    lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
+    rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
+    kind = np.dtype(np.int32 if rows < 2**31 else np.int64)
+    stride = {a: math.prod(shape[a + 1 : lead]) for a in range(lead)}
+    batch = indices.shape[:-1]
+    ids: Value | None = None
+    inside: Value | None = None
+    if targets:
+        safe = clamped(b, indices, [shape[a] - sizes[a] for a in targets])
+        same = indices.eq(safe) if ask else None
+        for k, axis in enumerate(targets):
+            if same is not None:
+                one = column(b, same, k)
+                inside = one if inside is None else inside & one
+            if axis < lead:
+                ids = _plus(ids, column(b, safe, k).astype(kind) * stride[axis])
+    for axis, along in zip(operand_batching, index_batching):
+        ids = _plus(ids, b.iota(batch, kind, along) * stride[axis])
+    if ids is None:
+        ids = b.splat(0, batch, kind)
+    for axis in range(lead):
+        if sizes[axis] > 1:
+            wider = (*ids.shape, sizes[axis])
+            ids = b.broadcast(ids, wider, range(len(ids.shape)))
+            ids = ids + b.iota(wider, kind, len(wider) - 1) * stride[axis]
+    return Addresses(ids, inside, batch, rows, width)
+
+
+def column(b: Builder, x: Value, k: int) -> Value:
+    """Entry k of the last axis."""
+    rank, width = len(x.shape), x.shape[-1]
+    if width > 1:
+        x = b.slice(x, [0] * (rank - 1) + [k], [*x.shape[:-1], k + 1])
+    return b.reshape(x, x.shape[:-1])
+
+
+def _plus(x: Value | None, y: Value) -> Value:
+    return y if x is None else x + y
+
+
+def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
+    """x[ids] for x (rows, width) and ids (count,) that are inside."""
+    b, width, count = ctx.b, x.shape[1], ids.shape[0]
+    real = x.dtype.kind in "iuf" and x.dtype.itemsize > 1
+    if ctx.cpu and width >= WIDE and real:
+        signed = np.dtype(f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x.dtype
+        data = x.view(signed)  # StableHLO's unsigned types do not enter linalg_ext
+        empty = mlir.ir().Operation.create(
+            "tensor.empty", results=[mlir.tensor_type((count, width), signed)]
+        )
+        target = Value(b, empty.results[0], (count, width), signed)
+        op = b.op(
+            "iree_linalg_ext.gather",
+            [data, ids, target],
+            [((count, width), signed)],
+            {"dimension_map": "array<i64: 0>", "operandSegmentSizes": "array<i32: 1, 1, 1>"},
+        )
+        return Value(b, op.results[0], (count, width), signed).view(x.dtype)
+    out = b.emit(
+        "gather",
+        [x, b.reshape(ids, (count, 1))],
+        (count, width),
+        x.dtype,
+        {
+            "dimension_numbers": "#stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], "
+            "start_index_map = [0], index_vector_dim = 1>",
+            "slice_sizes": f"array<i64: 1, {width}>",
+            "indices_are_sorted": "false",
+        },
+    )
+    return ctx.fused(out, [x, ids])
+
+
+@rule("gather")
+def _gather(
+    ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]
+) -> Value:
+    b, (x, indices) = ctx.b, xs
+    d, sizes, out = params["dimension_numbers"], params["slice_sizes"], outs[0]
+    ask = params["mode"].name == "FILL_OR_DROP"
+    at = addresses(
+        b,
+        indices,
+        x.shape,
+        sizes,
+        d.start_index_map,
+        d.operand_batching_dims,
+        d.start_indices_batching_dims,
+        ask,
+    )
+    found = take_rows(ctx, b.reshape(x, (at.rows, at.width)), b.reshape(at.ids, (at.count,)))
+    dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
+    window = tuple(s for a, s in enumerate(sizes) if a not in dropped)
+    found = b.reshape(found, (*at.batch, *window))
+    places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
+    order = [
+        len(places) + d.offset_dims.index(i) if i in d.offset_dims else places.index(i)
+        for i in range(len(out.shape))
+    ]
+    found = b.transpose(found, order)
+    if at.inside is None:
+        return found
+    fill = 0 if params["fill_value"] is None else params["fill_value"]
+    mask = b.broadcast(at.inside, out.shape, places)
+    return ctx.fused(b.select(mask, found, b.splat(fill, out.shape, out.dtype)), [found, indices])

@@ -1,0 +1,230 @@
+"""The scatter family, as rows of the operand at linear addresses (lowering/rules/gather.py).
+
+IREE's scatter writes wherever its indices point and into its operand, which may be the caller's
+array.  One window is a dynamic_slice, the join and a dynamic_update_slice; several are a loop of
+ours on the CPU (lowering/kernels.py), elsewhere a scatter whose bad rows change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+from calque.lowering.kernels import scatter_rows
+from calque.lowering.rules.gather import Addresses, addresses, clamped, column
+from calque.lowering.rules.index import emit_slice, emit_update
+from calque.lowering.rules.reduce import extreme
+from calque.lowering.rules.registry import Context, rule, rules
+
+NAMES = {
+    "scatter": "set",
+    "scatter-add": "add",
+    "scatter-sub": "sub",
+    "scatter-mul": "mul",
+    "scatter-min": "min",
+    "scatter-max": "max",
+}
+
+
+def _register(name: str, op: str) -> None:
+    @rule(name)
+    def emit(
+        ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]
+    ) -> Value:
+        x, indices, updates = xs
+        if 0 in updates.shape:
+            return x
+        out = _scatter(ctx, op, x, indices, updates, params)
+        if out not in ctx.roots:
+            ctx.roots[out] = ctx.roots_of(x) | {id(out)}
+        return out
+
+
+for _name, _op in NAMES.items():
+    _register(_name, _op)
+
+
+def _scatter(
+    ctx: Context, op: str, x: Value, indices: Value, updates: Value, params: dict[str, Any]
+) -> Value:
+    d = params["dimension_numbers"]
+    inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
+    window = iter(updates.shape[i] for i in d.update_window_dims)
+    sizes = tuple(1 if a in inserted else next(window) for a in range(len(x.shape)))
+    ask = params["mode"].name != "CLIP"
+    targets = d.scatter_dims_to_operand_dims
+    first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
+    updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
+    if math.prod(indices.shape[:-1]) == 1:
+        return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
+    at = addresses(
+        ctx.b,
+        indices,
+        x.shape,
+        sizes,
+        targets,
+        d.operand_batching_dims,
+        d.scatter_indices_batching_dims,
+        ask,
+    )
+    if at.inside is not None:
+        inside = ctx.b.broadcast(at.inside, at.ids.shape, range(len(at.batch)))
+        at = replace(at, ids=ctx.b.select(inside, at.ids, -1))
+    at = replace(at, ids=ctx.b.reshape(at.ids, (at.count,)))
+    updates = ctx.b.reshape(updates, (at.count, at.width))
+    many = _loop if ctx.cpu else _portable
+    return ctx.b.reshape(many(ctx, op, x, at, updates), x.shape)
+
+
+# ---- one window
+def _one_window(
+    ctx: Context, op: str, x: Value, indices: Value, new: Value, targets: Sequence[int], ask: bool
+) -> Value:
+    b, sizes = ctx.b, new.shape
+    vector = b.reshape(indices, indices.shape[-1:])
+    limits = [x.shape[a] - sizes[a] for a in targets]
+    kind = np.dtype(np.int32 if max(limits, default=0) < 2**31 else np.int64)
+    starts = [b.splat(0, (), kind) for _ in x.shape]
+    inside = None
+    if targets:
+        safe = clamped(b, vector, limits)
+        same = vector.eq(safe)
+        for k, axis in enumerate(targets):
+            starts[axis] = column(b, safe, k).astype(kind)
+            one = column(b, same, k)
+            inside = one if inside is None else inside & one
+    keep = ask and inside is not None
+    if op != "set" or keep:
+        old = emit_slice(b, x, starts, sizes)
+        new = new if op == "set" else rules[op](ctx, [old, new], {}, [ShapedArray(sizes, x.dtype)])
+        if keep:
+            new = b.select(inside, new, old)
+    return emit_update(ctx, x, new, starts)
+
+
+# ---- many rows, by our own loop
+def _loop(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Value:
+    """Every dtype as one that the loop knows; the operand as memory that is ours."""
+    b, dtype, rows = ctx.b, x.dtype, (at.rows, at.width)
+    if dtype.kind == "c":
+        pairs = op in ("mul", "min", "max")
+        data = _as_pairs(b, b.reshape(x, rows))
+        out = scatter_rows(data, at.ids, _as_pairs(b, updates), op, pairs=pairs)
+        return _from_pairs(b, out)
+    if _is_narrow(dtype) and op != "set":  # joined in f32, rounded once
+        data = b.reshape(x, rows).astype(np.float32)
+        return scatter_rows(data, at.ids, updates.astype(np.float32), op).astype(dtype)
+    limit = None
+    if math.prod(x.shape) == 1:  # two rows, the second one never written: memory of our own
+        x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
+        rows = (2, 1)
+    else:
+        x = ctx.owned(x)
+    data, updates = _signed(b, b.reshape(x, rows)), _signed(b, updates)
+    out = scatter_rows(data, at.ids, updates, op, limit=limit, unsigned=dtype.kind in "bu")
+    if limit is not None:
+        out = b.slice(out, (0, 0), (1, 1))
+    return out.ne(0) if dtype == np.dtype(bool) else out.view(dtype)
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Floats of 16 and 8 bits."""
+    return dtype.kind in "fV" and dtype.itemsize < 4
+
+
+def _signed(b: Builder, x: Value) -> Value:
+    """The same bits as signed integers; f32 and f64 stay, booleans become bytes."""
+    if x.dtype == np.dtype(bool):
+        return x.astype(np.int8)
+    if x.dtype.kind == "u" or _is_narrow(x.dtype):
+        return x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    return x
+
+
+def _as_pairs(b: Builder, x: Value) -> Value:
+    """Complex (n, width) as floats (n, 2 width)."""
+    n, width = x.shape
+    parts = [b.reshape(f(x), (n, width, 1)) for f in (b.real, b.imag)]
+    return b.reshape(b.concatenate(parts, 2), (n, 2 * width))
+
+
+def _from_pairs(b: Builder, x: Value) -> Value:
+    n, width = x.shape[0], x.shape[1] // 2
+    x = b.reshape(x, (n, width, 2))
+    re, im = (b.reshape(b.slice(x, (0, 0, i), (n, width, i + 1)), (n, width)) for i in (0, 1))
+    return b.complex(re, im)
+
+
+# ---- many rows, in StableHLO
+def _portable(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Value:
+    """Rows outside are joined as identities to row 0; a set sends them to one row more."""
+    b, dtype = ctx.b, x.dtype
+    if _is_narrow(dtype) and op != "set":
+        return _portable(ctx, op, x.astype(np.float32), at, updates.astype(np.float32)).astype(
+            dtype
+        )
+    if op == "sub":
+        op, updates = "add", -updates
+    if op == "set" or math.prod(x.shape) == 1:
+        data = b.reshape(x, (at.rows, at.width))
+        data = b.concatenate([data, b.splat(0, (1, at.width), dtype)], 0)
+        ids = b.select(at.ids < 0, b.like(at.ids, at.rows), at.ids)
+        out = _emit(b, op, data, ids, updates)
+        return b.slice(out, (0, 0), (at.rows, at.width))
+    data = b.reshape(ctx.owned(x), (at.rows, at.width))
+    bad = b.broadcast(at.ids < 0, updates.shape, (0,))
+    updates = b.select(bad, b.splat(_identity(op, dtype), updates.shape, dtype), updates)
+    return _emit(b, op, data, b.maximum(at.ids, 0), updates)
+
+
+def _identity(op: str, dtype: np.dtype[Any]) -> Any:
+    if op == "add":
+        return -0.0 if dtype.kind in "fc" else 0
+    if op == "mul":
+        return 1
+    real = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    return extreme(real, op == "min")
+
+
+def _emit(b: Builder, op: str, data: Value, ids: Value, updates: Value) -> Value:
+    ir = mlir.ir()
+    made = b.op(
+        "stablehlo.scatter",
+        [data, b.reshape(ids, (*ids.shape, 1)), updates],
+        [(data.shape, data.dtype)],
+        {
+            "scatter_dimension_numbers": "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], "
+            "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>",
+            "indices_are_sorted": "false",
+            "unique_indices": "false",
+        },
+        regions=1,
+    )
+    block = made.regions[0].blocks.append(*[mlir.tensor_type((), data.dtype)] * 2)
+    with ir.InsertionPoint(block):
+        old, new = (Value(b, a, (), data.dtype) for a in block.arguments)
+        ir.Operation.create("stablehlo.return", operands=[_joined(b, op, old, new).ir])
+    return Value(b, made.results[0], data.shape, data.dtype)
+
+
+def _joined(b: Builder, op: str, old: Value, new: Value) -> Value:
+    if op == "set":
+        return new
+    if op in ("add", "mul"):
+        return b.binary({"add": "add", "mul": "multiply"}[op], old, new)
+    if old.dtype == np.dtype(bool):
+        return b.binary("and" if op == "min" else "or", old, new)
+    if old.dtype.kind != "c":
+        return b.binary(f"{op}imum", old, new)
+    order = "LT" if op == "min" else "GT"
+    (r0, i0), (r1, i1) = ((b.real(v), b.imag(v)) for v in (old, new))
+    nan = b.isnan(r1) | b.isnan(i1)
+    better = b.compare(order, r1, r0) | (r1.eq(r0) & b.compare(order, i1, i0)) | nan
+    return b.select(better & ~(b.isnan(r0) | b.isnan(i0)), new, old)
