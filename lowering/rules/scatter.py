@@ -2,7 +2,7 @@
 
 IREE's scatter writes wherever its indices point and into its operand, which may be the caller's
 array.  One window is a dynamic_slice, the join and a dynamic_update_slice; several are a loop of
-ours on the CPU (lowering/kernels.py), elsewhere a scatter whose bad rows change nothing.
+ours on the CPU (lowering/scatter_loop.py), elsewhere a scatter whose bad rows change nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.kernels import scatter_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, column
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
 from calque.lowering.rules.registry import Context, rule, rules
+from calque.lowering.scatter_loop import scatter_rows
 
 NAMES = {
     "scatter": "set",
