@@ -123,8 +123,8 @@ def _init(name: str, init: Any, x: Any) -> Any:
         raise TypeError(explain(
             f"{name}: operands and initial values must have the same dtypes, got {want.name} and "
             f"{have.dtype.name}.", fix="cast the initial value."))
-    return ew.convert(init, want) if isinstance(init, Tracer) or isinstance(
-        init, Array) else np.asarray(init).astype(want)[()]
+    return ew.convert(init, want) if isinstance(init, (Tracer, Array)) else np.asarray(
+        init).astype(want)[()]
 
 
 def _is_identity(name: str, init: Any, dtype: Any) -> bool:
@@ -197,7 +197,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
             outs = [_known_reduction(name, xs[0], inits[0], axes)]
         else:
             outs = wi.general_reduce(xs, inits, f, axes)
-        return tree.unflatten([_strong(o) for o in outs])
+        weak = [aval_of(x).weak_type and aval_of(i).weak_type for x, i in zip(xs, inits)]
+        return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype, w))
+                               for o, w in zip(outs, weak)])
 
 
 def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
@@ -207,11 +209,6 @@ def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any
     if _is_identity(name, init, aval_of(x).dtype):
         return out
     return registry[name].bind(ew.match_shape(init, aval_of(out).shape), out)
-
-
-def _strong(x: Any) -> Any:
-    a = aval_of(x)
-    return unchanged(ew.convert(x, a.dtype) if a.weak_type else x)
 
 
 # ---- windows
@@ -272,9 +269,8 @@ def window_of(name: str, shape: tuple[int, ...], dimensions: Any, strides: Any, 
             raise TypeError(explain(
                 f"{name} {what} must have every element be strictly positive, got {v}."))
     if isinstance(padding, str) or not isinstance(padding, Sequence):
-        holes = [wi.dilated(n, i) for n, i in zip(shape, b)]
-        spans = [wi.dilated(n, i) for n, i in zip(k, d)]
-        pads = padtype_to_pads(holes, spans, s, padding)
+        # as JAX: from the size without holes
+        pads = padtype_to_pads(shape, [wi.dilated(n, i) for n, i in zip(k, d)], s, padding)
     else:
         pads = [(int(low), int(high)) for low, high in padding]
         if len(pads) != len(k):
@@ -330,7 +326,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
             outs = [_WINDOWED[name].bind(xs[0], **w.params())]
         else:
             outs = wi.general_window(xs, inits, f, w)
-        return tree.unflatten([_strong(o) for o in outs])
+        return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype)) for o in outs])
 
 
 def reduce_window_shape_tuple(operand_shape: Any, window_dimensions: Any, window_strides: Any,

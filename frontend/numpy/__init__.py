@@ -9,6 +9,7 @@
   special.py     hypot, logaddexp, sinc, isnan, signbit, ...
   logic.py       logical_and, where, select, isclose, array_equal, ...
   reductions.py  sum, mean, max, argmax, ...
+  cumulative.py  cumsum, cumprod, ediff1d, gradient, trapezoid
   shapes.py      reshape, transpose, squeeze, broadcast_to, ...
   arrange.py     flip, roll, rot90, tril, triu
   join.py        concatenate, stack, split, tile, repeat, diff
@@ -28,6 +29,7 @@ from calque.numpy.arrange import *  # noqa: F403
 from calque.numpy.contract import *  # noqa: F403
 from calque.numpy.convert import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
+from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
