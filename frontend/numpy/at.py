@@ -1,7 +1,8 @@
 """`x.at[index].set(v)` and its relatives: an array with some elements changed.
 
 A contiguous window is written by dynamic_update_slice; a strided one is spread by pad and chosen
-by a mask; a traced position is written where it lies inside, else nothing changes.
+by a mask; a traced position is written where it lies inside, else nothing changes; index arrays
+(calque.numpy.advanced) are scatters.
 """
 from __future__ import annotations
 
@@ -14,15 +15,17 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.primitive import Primitive
 from calque.eager import fused
+from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
 from calque.numpy import ufuncs as uf
-from calque.numpy import util
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import (
     Plan,
     Run,
     Traced,
+    is_basic,
     parse,
     read,
     traced_starts,
@@ -30,9 +33,11 @@ from calque.numpy.indexing import (
 from calque.numpy.shapes import broadcast_to
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
+from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
+from calque.primitives.gather import GatherScatterMode, default_fill
 
-_MODES = (None, "drop", "fill", "clip", "promise_in_bounds")
+_CLIPPED = (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 class At:
@@ -78,180 +83,104 @@ class Ref:
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False,
             mode: Any = None, fill_value: Any = None, out_sharding: Any = None,
             wrap_negative_indices: bool = True) -> Any:
-        """The elements x[index]; with mode 'fill' those outside the array are fill_value.
-
-        Args:
-          indices_are_sorted, unique_indices: promises; accepted for compatibility.
-          mode: 'fill', 'clip' (the default: the nearest element) or 'promise_in_bounds'.
-          fill_value: default NaN, the smallest signed, the largest unsigned integer, True.
-          out_sharding, wrap_negative_indices: accepted for compatibility.
-
-        Returns:
-          An array.
-
-        Raises:
-          IndexError: there are more indices than axes.
-          ValueError: the mode is unknown.
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.arange(3).at[5].get(mode="fill", fill_value=-1)
-          Array(-1, dtype=int32)
-        """
-        plan = parse(self.index, aval_of(self.array).shape)
-        if _mode(mode) not in ("fill", "drop"):
+        """The elements x[index]; with mode 'fill' those outside the array are fill_value."""
+        mode, shape = _mode(mode), aval_of(self.array).shape
+        if not wrap_negative_indices or not is_basic(self.index):
+            fancy = advanced.plan(self.index, shape, wrap_negative_indices)
+            return advanced.read(self.array, fancy, mode, fill_value, indices_are_sorted,
+                                 unique_indices)
+        plan = parse(self.index, shape)
+        if mode is not GatherScatterMode.FILL_OR_DROP:
             return read(self.array, plan)
         with fused("get"):
             found = read(self.array, plan)
             inside = _inside(plan)
             if inside is None:
                 return found
-            value = _fill(aval_of(found).dtype) if fill_value is None else fill_value
-            value = util.cast(util.one_array("get", value), aval_of(found).dtype)
+            dtype = aval_of(found).dtype
+            value = default_fill(dtype) if fill_value is None else fill_value
+            value = util.cast(util.one_array("get", value), dtype)
             if isinstance(inside, bool):
                 inside = np.bool_(inside)
             return ar.choose(inside, found, value)
 
     def set(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = values.
-
-        Args:
-          values: array or scalar that broadcasts to x[index].
-          **options: mode ('drop', the default, or 'clip', for indices outside x);
-            indices_are_sorted, unique_indices, out_sharding, wrap_negative_indices.
-
-        Returns:
-          An array of x's shape and dtype.
-
-        Raises:
-          TypeError: an option is unknown.
-          ValueError: the values do not broadcast, or the mode is unknown.
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.zeros(3).at[1].set(5)
-          Array([0., 5., 0.], dtype=float32)
-        """
-        return self._update("set", values, None, options)
+        """x with x[index] = values."""
+        return self._update("set", values, None, sc.scatter_p, options)
 
     def add(self, values: Any, **options: Any) -> Any:
-        """x with x[index] += values (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].add(5)
-          Array([1., 6., 6.], dtype=float32)
-        """
-        return self._update("add", values, ew.add_p.bind, options)
+        """x with x[index] += values, once for each time an element is named."""
+        return self._update("add", values, ew.add_p.bind, sc.scatter_add_p, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """x with x[index] -= values (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].subtract(5)
-          Array([ 1., -4., -4.], dtype=float32)
-        """
-        return self._update("subtract", values, ew.sub_p.bind, options)
+        """x with x[index] -= values, once for each time an element is named."""
+        return self._update("subtract", values, ew.sub_p.bind, sc.scatter_sub_p, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """x with x[index] *= values (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].multiply(5)
-          Array([1., 5., 5.], dtype=float32)
-        """
-        return self._update("multiply", values, ew.mul_p.bind, options)
+        """x with x[index] *= values, once for each time an element is named."""
+        return self._update("multiply", values, ew.mul_p.bind, sc.scatter_mul_p, options)
 
     mul = multiply
 
     def min(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = minimum(x[index], values) (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].min(0)
-          Array([1., 0., 0.], dtype=float32)
-        """
-        return self._update("min", values, ew.min_p.bind, options)
+        """x with x[index] = minimum(x[index], values)."""
+        return self._update("min", values, ew.min_p.bind, sc.scatter_min_p, options)
 
     def max(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = maximum(x[index], values) (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].max(2)
-          Array([1., 2., 2.], dtype=float32)
-        """
-        return self._update("max", values, ew.max_p.bind, options)
+        """x with x[index] = maximum(x[index], values)."""
+        return self._update("max", values, ew.max_p.bind, sc.scatter_max_p, options)
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """x with x[index] /= values (arguments as for `set`); integers become floats.
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].divide(2)
-          Array([1. , 0.5, 0.5], dtype=float32)
-        """
+        """x with x[index] /= values; integers become floats."""
         with fused("divide"):
-            ones = Ref(_ones(self.array, values), self.index).set(values, **options)
+            ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
             return uf.divide(self.array, ones)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """x with x[index] **= values (arguments as for `set`).
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.asarray([2.0, 3.0]).at[1:].power(2)
-          Array([2., 9.], dtype=float32)
-        """
+        """x with x[index] **= values."""
         with fused("power"):
-            ones = Ref(_ones(self.array, values), self.index).set(values, **options)
+            ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
             return ar.power(self.array, ones)
 
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
               unique_indices: bool = False, mode: Any = None,
               wrap_negative_indices: bool = True) -> Any:
-        """x with x[index] = func(x[index]).
-
-        Args:
-          func: function of the indexed elements that keeps their shape.
-          indices_are_sorted, unique_indices, wrap_negative_indices: accepted for compatibility.
-          mode: 'drop' (the default) or 'clip', for indices outside x.
-
-        Returns:
-          An array of x's shape and dtype.
-
-        Raises:
-          ValueError: the mode is unknown.
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.ones(3).at[1:].apply(jnp.negative)
-          Array([ 1., -1., -1.], dtype=float32)
-        """
+        """x with x[index] = func(x[index]), once for each time an element is named."""
+        mode, shape = _mode(mode), aval_of(self.array).shape
         with fused("apply"):
-            plan = parse(self.index, aval_of(self.array).shape)
-            return write(self.array, plan, func(read(self.array, plan)), None, _mode(mode))
+            if not wrap_negative_indices or not is_basic(self.index):
+                fancy = advanced.plan(self.index, shape, wrap_negative_indices)
+                return advanced.apply(self.array, fancy, func, mode, indices_are_sorted,
+                                      unique_indices)
+            plan = parse(self.index, shape)
+            return write(self.array, plan, func(read(self.array, plan)), None, mode)
 
-    def _update(self, name: str, values: Any, join: Any, options: dict[str, Any]) -> Any:
+    def _update(self, name: str, values: Any, join: Any, p: Primitive,
+                options: dict[str, Any]) -> Any:
         for option in options:
-            if option not in ("indices_are_sorted", "unique_indices", "mode", "out_sharding",
-                              "wrap_negative_indices"):
+            if option not in _OPTIONS:
                 raise TypeError(explain(f"{name}() got an unexpected keyword argument "
                                         f"{option!r}"))
-        mode = _mode(options.get("mode"))
-        plan = parse(self.index, aval_of(self.array).shape)
+        mode, x = _mode(options.get("mode")), self.array
+        wrap = options.get("wrap_negative_indices", True)
+        if wrap and is_basic(self.index):
+            plan = parse(self.index, aval_of(x).shape)
+            with fused(name):
+                return write(x, plan, asarray(values), join, mode)
+        fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         with fused(name):
-            return write(self.array, plan, asarray(values), join, mode)
+            target = broadcast_to(_cast_update(asarray(values), aval_of(x)), fancy.shape)
+            return advanced.update(x, fancy, target, p, mode,
+                                   bool(options.get("indices_are_sorted", False)),
+                                   bool(options.get("unique_indices", False)))
+
+
+_OPTIONS = ("indices_are_sorted", "unique_indices", "mode", "out_sharding", "wrap_negative_indices")
 
 
 def _mode(mode: Any) -> Any:
-    if mode not in _MODES:
-        raise ValueError(explain(f'Unknown gather mode "{mode}"',
-                                 fix="use 'drop', 'fill', 'clip' or 'promise_in_bounds'."))
-    return mode
+    """None or a GatherScatterMode."""
+    return None if mode is None else GatherScatterMode.from_any(mode)
 
 
 def _ones(x: Any, values: Any) -> Any:
@@ -263,16 +192,6 @@ def _ones(x: Any, values: Any) -> Any:
     made = sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
                                       broadcast_dimensions=(), sharding=None)
     return util.cast(made, dtype, aval_of(x).weak_type and dtype == aval_of(x).dtype)
-
-
-def _fill(dtype: Any) -> Any:
-    """What mode 'fill' puts in: NaN, the smallest signed, the largest unsigned integer, True."""
-    if dtypes.is_inexact(dtype):
-        return dtype.type(np.nan)
-    if dtype == dtypes.bool_:
-        return np.True_
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.max if dtype.kind == "u" else limits.min)
 
 
 def _inside(plan: Plan) -> Any:
@@ -298,7 +217,7 @@ def _is_traced(plan: Plan) -> bool:
 def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
     """x with the window of a Plan replaced by values, or by join(window, values)."""
     aval = aval_of(x)
-    inside = None if mode in ("clip", "promise_in_bounds") else _inside(plan)
+    inside = None if mode in _CLIPPED else _inside(plan)
     values = _cast_update(values, aval)
     target = broadcast_to(values, plan.shape)
     if inside is False or 0 in plan.window:

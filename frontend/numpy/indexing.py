@@ -1,8 +1,8 @@
-"""Basic indexing `x[...]`: ints, slices with any static step, Ellipsis, None, traced int scalars.
+"""Indexing `x[...]`.  Here: ints, slices with any static step, Ellipsis, None, traced int scalars;
+arrays of integers and booleans: calque.numpy.advanced.
 
 `parse` turns an index into a Plan: per axis of the operand a Run (first, count, step) or a traced
 position, and the shape of the result.  `take` reads, calque.numpy.at writes, both from the Plan.
-Integer and boolean arrays as indices need gather, which is not there yet.
 """
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import numpy as np
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import aval_of
-from calque.core.errors import NonConcreteBooleanIndexError, explain
+from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.eager import fused
 from calque.lax.index import wrap_negative
+from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import shape as sh
@@ -76,11 +77,8 @@ class Plan:
         return all(isinstance(a, Traced) or a.step in (1, -1) for a in self.axes)
 
 
-_LATER = "Arrays of integers or booleans as indices are not available yet (they need gather)"
-
-
-def _refuse(item: Any) -> Exception:
-    """The error for an index that is not basic."""
+def refusal(item: Any) -> Exception:
+    """The error for what is no index."""
     if isinstance(item, str):
         return TypeError(explain(f"JAX does not support string indexing; got idx={item!r}",
                                  fix="index with integers and slices."))
@@ -88,32 +86,28 @@ def _refuse(item: Any) -> Exception:
         return TypeError(explain(
             "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
             "`arr[array(seq)]` instead of `arr[seq]`.", fix="convert it with jnp.asarray."))
-    if isinstance(item, (bool, np.bool_)):
-        return NotImplementedError(explain(
-            f"Indexing with the boolean {item} is not available yet.",
-            fix="use x[None] for True, or jnp.where to choose by a condition."))
-    if hasattr(item, "dtype") or isinstance(item, (int, float, complex)):
+    if hasattr(item, "dtype") or isinstance(item, (float, complex)):
         dtype = item.dtype if hasattr(item, "dtype") else np.dtype(type(item))
-        if dtype == dtypes.bool_:
-            if isinstance(item, Tracer) and item.concrete() is None:
-                return NonConcreteBooleanIndexError(explain(
-                    f"Array boolean indices must be concrete; got {aval_of(item).short()}",
-                    fix="use jnp.where(mask, x, 0), whose shape does not depend on the mask."))
-            return NotImplementedError(explain(
-                f"{_LATER}: got a boolean mask.", fix="use jnp.where(mask, x, 0)."))
-        if dtypes.is_integer(dtype):
-            return NotImplementedError(explain(
-                f"{_LATER}: got an index of shape {np.shape(item)}.",
-                fix="index with one integer at a time, or with slices."))
         return TypeError(explain(
             f"Indexer must have integer or boolean type, got indexer with type {dtype.name} at "
             f"value {item}.", fix="convert the index with .astype(int) or int(...)."))
-    return TypeError(explain(
-        f"JAX does not support indexing with an object of type {type(item).__name__}; got "
-        f"idx={item!r}.", fix="index with integers and slices."))
+    return IndexError(explain(
+        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean "
+        f"arrays are valid indices. Got {item!r}", fix="index with integers, slices or arrays."))
 
 
-def _integer(item: Any) -> Any:
+_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def is_basic(index: Any) -> bool:
+    """Whether an index has no arrays of integers or booleans (scalars may be traced)."""
+    if isinstance(index, list):
+        raise refusal(index)
+    items = index if isinstance(index, tuple) else (index,)
+    return all(type(i) in _BASIC or integer(i) is not None or isinstance(i, slice) for i in items)
+
+
+def integer(item: Any) -> Any:
     """An int when the position is known, the array when it comes later, None for other indices."""
     if isinstance(item, (bool, np.bool_)):
         return None
@@ -129,7 +123,7 @@ def _integer(item: Any) -> Any:
             return int(item._numpy())
         return item
     if hasattr(item, "__jax_array__"):
-        return _integer(item.__jax_array__())
+        return integer(item.__jax_array__())
     if hasattr(item, "__index__"):
         return operator.index(item)
     return None
@@ -154,16 +148,10 @@ def _bound(value: Any, whole: Any, position: int) -> int | None:
 def parse(index: Any, shape: Sequence[int]) -> Plan:
     """The Plan of an index into an array of a shape; TypeError, IndexError for what is none."""
     items = index if isinstance(index, tuple) else (index,)
-    if isinstance(index, list):
-        raise _refuse(index)
     ellipses = sum(item is Ellipsis for item in items)
     if ellipses > 1:
         raise IndexError(explain("an index can only have a single ellipsis ('...')"))
     used = sum(item is not None and item is not Ellipsis for item in items)
-    basic = [item for item in items if item is not None and item is not Ellipsis]
-    for item in basic:
-        if not isinstance(item, slice) and _integer(item) is None:
-            raise _refuse(item)
     if used > len(shape):
         raise IndexError(explain(
             f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"))
@@ -186,16 +174,21 @@ def parse(index: Any, shape: Sequence[int]) -> Plan:
     return Plan(tuple(axes), tuple(result), tuple(kept))
 
 
+def run_of(item: slice, size: int, position: int) -> Run:
+    """The positions of a slice."""
+    bounds = [_bound(b, item, position) for b in (item.start, item.stop, item.step)]
+    if bounds[2] == 0:
+        raise ValueError(explain("slice step cannot be zero"))
+    first, stop, step = slice(*bounds).indices(size)
+    return Run(first, len(range(first, stop, step)), step)
+
+
 def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
     if isinstance(item, slice):
-        bounds = [_bound(b, item, position) for b in (item.start, item.stop, item.step)]
-        if bounds[2] == 0:
-            raise ValueError(explain("slice step cannot be zero"))
-        first, stop, step = slice(*bounds).indices(size)
-        return Run(first, len(range(first, stop, step)), step)
+        return run_of(item, size, position)
     if not size:
         raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0"))
-    i = _integer(item)
+    i = integer(item)
     if not isinstance(i, int):
         return Traced(i, size)
     wrapped = i + size if i < 0 else i
@@ -206,7 +199,11 @@ def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
 # ---- reading
 def take(x: Any, index: Any) -> Any:
     """x[index]."""
-    return read(x, parse(index, aval_of(x).shape))
+    shape = aval_of(x).shape
+    if is_basic(index):
+        return read(x, parse(index, shape))
+    from calque.numpy import advanced
+    return advanced.read(x, advanced.plan(index, shape))
 
 
 def read(x: Any, plan: Plan) -> Any:
@@ -293,4 +290,5 @@ def shaped(window: Any, plan: Plan) -> Any:
                                       sharding=None)
 
 
-__all__ = ["Plan", "Run", "Traced", "parse", "read", "take"]
+__all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "parse", "read", "refusal", "run_of",
+           "take", "unchanged", "widened"]

@@ -1,0 +1,330 @@
+"""Indexing with arrays of integers or booleans, mixed with ints, slices, None and Ellipsis.
+
+`plan` turns such an index into a Fancy: a Plan of the slices and an index array for each of the
+other axes; `read` and `update` then are one gather or scatter.  The axes of the index arrays lie
+where the first one is if they are neighbours, else in front (NumPy's rule).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array, from_numpy
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import NonConcreteBooleanIndexError, explain
+from calque.core.primitive import Primitive
+from calque.core.trace import Tracer, at_bottom
+from calque.eager import fused
+from calque.lax.gather import parse_mode, python_fill
+from calque.lax.index import wrap_negative
+from calque.lax.scatter import scatter_apply
+from calque.numpy import indexing as ix
+from calque.primitives import elementwise as ew
+from calque.primitives import gather as ga
+from calque.primitives import scatter as sc
+from calque.primitives import shape as sh
+from calque.primitives.gather import GatherScatterMode
+
+HOST_BYTES = 1 << 18  # results up to here are picked by NumPy, where all is at hand: no compiling
+
+
+@dataclass(frozen=True, slots=True)
+class Fancy:
+    """What an index with arrays asks for."""
+
+    base: ix.Plan  # the slices; axes with index arrays are whole, new axes are left out
+    axes: tuple[int, ...]  # that have an index array
+    arrays: tuple[Any, ...]  # one for each of them: NumPy's, or known later
+    batch: tuple[int, ...]  # the arrays' common shape
+    place: int  # of the batch axes in the result without new axes
+    shape: tuple[int, ...]  # of the result
+    kept: tuple[int, ...]  # places in the result of the axes that are not new
+
+    @property
+    def rest(self) -> tuple[int, ...]:
+        """Sizes of the axes without index arrays."""
+        return tuple(n for i, n in enumerate(self.base.shape) if i not in self.axes)
+
+    @property
+    def plain(self) -> tuple[int, ...]:
+        """The result's shape without new axes."""
+        return (*self.rest[:self.place], *self.batch, *self.rest[self.place:])
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """Places of the rest axes in the result without new axes."""
+        batch = range(self.place, self.place + len(self.batch))
+        return tuple(i for i in range(len(self.rest) + len(self.batch)) if i not in batch)
+
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(1 if i in self.axes else n for i, n in enumerate(self.base.shape))
+
+    @property
+    def on_host(self) -> bool:
+        return all(isinstance(a, np.ndarray) for a in self.arrays)
+
+
+# ---- from an index to a Fancy
+def as_index(item: Any) -> Any:
+    """An index array: NumPy's where its values are at hand; masks always are."""
+    if isinstance(item, (list, tuple)):
+        item = _from_list(item)
+    if hasattr(item, "__jax_array__"):
+        item = item.__jax_array__()
+    if isinstance(item, (bool, int, float, complex)):
+        item = np.asarray(item)
+    if isinstance(item, Tracer):
+        known = item.concrete()
+        if known is not None and not isinstance(known, Tracer):
+            item = known
+    if not hasattr(item, "dtype"):
+        raise ix.refusal(item)
+    if item.dtype == dtypes.bool_:
+        if isinstance(item, Tracer):
+            raise NonConcreteBooleanIndexError(explain(
+                f"Array boolean indices must be concrete; got {aval_of(item).short()}",
+                fix="use jnp.where(mask, x, 0), whose shape does not depend on the mask."))
+        return np.asarray(item)
+    if dtypes.is_key(item.dtype) or not dtypes.is_integer(item.dtype):
+        raise ix.refusal(item)
+    if type(item) is Array and (item._pending is not None or not item.is_ready()):
+        return item
+    return item if isinstance(item, Tracer) else np.asarray(item)
+
+
+def _from_list(item: Any) -> Any:
+    if not len(item):
+        return np.zeros((0,), np.int32)
+    try:
+        if not any(isinstance(v, (Array, Tracer)) for v in item):
+            return np.asarray(item)
+    except ValueError:
+        raise ix.refusal(item) from None
+    from calque.numpy.creation import asarray
+    return asarray(item)
+
+
+def _entries(items: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
+    """Slices, None and index arrays, one for each axis; a mask of several axes gives several."""
+    used = 0
+    found: list[Any] = []
+    for item in items:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            found.append(item)
+            used += isinstance(item, slice)
+            continue
+        value = ix.integer(item)
+        value = as_index(item) if value is None else (
+            np.asarray(value) if isinstance(value, int) else value)
+        found.append(value)
+        used += value.ndim if value.dtype == dtypes.bool_ else 1
+    ellipses = [i for i, v in enumerate(found) if v is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError(explain("an index can only have a single ellipsis ('...')"))
+    if used > len(shape):
+        raise IndexError(explain(
+            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"))
+    at = ellipses[0] if ellipses else len(found)
+    return [*found[:at], *[slice(None)] * (len(shape) - used), *found[at + len(ellipses):]]
+
+
+def _mask_positions(mask: Any, shape: tuple[int, ...], axis: int, position: int) -> list[Any]:
+    expected = shape[axis:axis + mask.ndim]
+    if mask.shape != expected:
+        raise IndexError(explain(
+            f"boolean index did not match shape of indexed array in index {position}: got "
+            f"{mask.shape}, expected {list(expected)}"))
+    return list(np.nonzero(mask))
+
+
+def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
+    """The Fancy of an index into an array of a shape; wrap: negatives count from the end."""
+    items = index if isinstance(index, tuple) else (index,)
+    entries = _entries(items, shape)
+    runs: list[ix.Run] = []
+    axes: list[int] = []
+    arrays: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    order: list[str] = []  # of the result: new, rest, array
+    for position, item in enumerate(entries):
+        axis = len(runs)
+        if item is None:
+            order.append("new")
+        elif isinstance(item, slice):
+            runs.append(ix.run_of(item, shape[axis], position))
+            order.append("rest")
+        else:
+            columns = [item]
+            if item.dtype == dtypes.bool_:
+                columns = _mask_positions(item, shape, axis, position) if item.ndim else []
+                shapes.append((int(item),) if not item.ndim else ())
+            for column in columns:
+                if not shape[len(runs)] and aval_of(column).size:
+                    raise IndexError(explain(
+                        f"index is out of bounds for axis {len(runs)} with size 0"))
+                axes.append(len(runs))
+                arrays.append(_counted(column, shape[len(runs)], wrap))
+                shapes.append(aval_of(column).shape)
+                runs.append(ix.Run(0, shape[len(runs)]))
+            order.append("array")
+    batch = _common(shapes)
+    return _placed(runs, axes, arrays, batch, order)
+
+
+def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple[int, ...],
+            order: list[str]) -> Fancy:
+    places = [i for i, kind in enumerate(order) if kind == "array"]
+    together = places == list(range(places[0], places[0] + len(places)))
+    first = places[0] if together else 0
+    place = order[:first].count("rest")
+    shape: list[int] = []
+    kept: list[int] = []
+    rest = iter(r.count for i, r in enumerate(runs) if i not in axes)
+
+    def add(sizes: Sequence[int], new: bool = False) -> None:
+        if not new:
+            kept.extend(range(len(shape), len(shape) + len(sizes)))
+        shape.extend(sizes)
+
+    for i, kind in enumerate(order):
+        if i == first:
+            add(batch)
+        if kind != "array":
+            add((1,) if kind == "new" else (next(rest),), kind == "new")
+    window = tuple(r.count for r in runs)
+    base = ix.Plan(tuple(runs), window, tuple(range(len(window))))
+    return Fancy(base, tuple(axes), tuple(arrays), batch, place, tuple(shape), tuple(kept))
+
+
+def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        shown = [s for s in shapes]
+        raise ValueError(explain(
+            f"Incompatible shapes for broadcasting: shapes={shown}",
+            fix="index arrays broadcast against each other; jnp.ix_ makes an outer index.")
+        ) from None
+
+
+def _counted(column: Any, size: int, wrap: bool) -> Any:
+    """Positions counted from the front; on the host those outside become -1 or size."""
+    if isinstance(column, np.ndarray):
+        if wrap and column.dtype.kind == "i":
+            column = np.where(column < 0, column.astype(np.int64) + size, column)
+        return np.clip(column, -1 if column.dtype.kind == "i" else 0, size).astype(np.int32)
+    column = ix.widened(column)
+    return wrap_negative(column, size) if wrap and aval_of(column).dtype.kind != "u" else column
+
+
+def vectors(fancy: Fancy) -> Any:
+    """The index vectors: (*batch, number of axes)."""
+    batch = fancy.batch
+    if fancy.on_host:
+        columns = [np.broadcast_to(a, batch) for a in fancy.arrays]
+        return np.stack(columns, -1) if columns else np.zeros((*batch, 0), np.int32)
+    kind = dtypes.promote([(aval_of(a).dtype, False) for a in fancy.arrays])[0]
+    made = []
+    for a in fancy.arrays:
+        a = ew.convert(a, kind) if aval_of(a).dtype != kind else a
+        rank = aval_of(a).ndim
+        dims = tuple(range(len(batch) - rank, len(batch)))
+        made.append(sh.broadcast_in_dim(a, (*batch, 1), dims))
+    return made[0] if len(made) == 1 else sh.concatenate(made, len(batch))
+
+
+# ---- reading
+def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sorted: bool = False,
+         unique: bool = False) -> Any:
+    """The elements that a Fancy asks for."""
+    parsed = parse_mode("gather", mode, GatherScatterMode.PROMISE_IN_BOUNDS)
+    aval = aval_of(x)
+    if 0 in fancy.batch:
+        from calque.core.zeros import zeros
+        if dtypes.is_key(aval.dtype):
+            return sh.reshape(sh.slice_(sh.reshape(x, (aval.size,)), (0,), (0,)), fancy.shape)
+        return zeros(aval.update(shape=fancy.shape))
+    fills = parsed is GatherScatterMode.FILL_OR_DROP
+    picked = None if fills else _picked(x, fancy)
+    if picked is not None:
+        return picked
+    numbers = ga.GatherDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
+    with fused("getitem"):
+        part = ix.read(x, fancy.base)
+        out = ga.gather(part, vectors(fancy), numbers, fancy.sizes(), mode=parsed,
+                        fill_value=python_fill(fill_value, aval.dtype) if fills else None,
+                        indices_are_sorted=are_sorted, unique_indices=unique)
+        return _with_new_axes(out, fancy)
+
+
+def _with_new_axes(out: Any, fancy: Fancy) -> Any:
+    if len(fancy.kept) == len(fancy.shape):
+        return out
+    return sh.broadcast_in_dim(out, fancy.shape, fancy.kept)
+
+
+def _picked(x: Any, fancy: Fancy) -> Any:
+    """The elements by NumPy, if everything is at hand and they are few."""
+    if not (type(x) is Array and at_bottom() and fancy.on_host) or x._pending is not None:
+        return None
+    if dtypes.is_key(x.dtype) or np.prod(fancy.shape) * x.itemsize > HOST_BYTES:
+        return None
+    buffer = x._buffer
+    if not (buffer.device.is_host and buffer.is_ready()):
+        return None
+    value = buffer.numpy()[tuple(slice(a.first, _stop(a), a.step) for a in fancy.base.axes)]
+    rest = [i for i in range(value.ndim) if i not in fancy.axes]
+    inside = [np.clip(a, 0, value.shape[axis] - 1) for a, axis in zip(fancy.arrays, fancy.axes)]
+    found = value.transpose([*fancy.axes, *rest])[tuple(np.broadcast_to(a, fancy.batch)
+                                                        for a in inside)]
+    if not inside:
+        found = np.broadcast_to(value, (*fancy.batch, *value.shape))
+    n = len(fancy.batch)
+    found = np.moveaxis(found, range(n), range(fancy.place, fancy.place + n))
+    return from_numpy(np.array(found).reshape(fancy.shape), x.weak_type)
+
+
+def _stop(a: ix.Run) -> int | None:
+    end = a.first + a.count * a.step
+    return None if end < 0 else end
+
+
+# ---- writing
+def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
+           are_sorted: bool = False, unique: bool = False) -> Any:
+    """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
+    from calque.numpy.at import write
+    parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
+    if 0 in fancy.shape:
+        return ix.unchanged(x)
+    if len(fancy.kept) < len(fancy.shape):
+        values = sh.reshape(values, fancy.plain)
+    part = ix.read(x, fancy.base)
+    made = sc.scatter(p, part, vectors(fancy), values, _scatter_numbers(fancy), mode=parsed,
+                      indices_are_sorted=are_sorted, unique_indices=unique)
+    whole = fancy.base.window == aval_of(x).shape and not fancy.base.reversed
+    return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
+
+
+def _scatter_numbers(fancy: Fancy) -> sc.ScatterDimensionNumbers:
+    return sc.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
+
+
+def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
+    """x with func applied to the elements of a Fancy, once for each time they are named."""
+    from calque.numpy.at import write
+    if 0 in fancy.shape:
+        return ix.unchanged(x)
+    part = ix.read(x, fancy.base)
+    made = scatter_apply(part, vectors(fancy), func, _scatter_numbers(fancy),
+                         update_shape=fancy.plain, indices_are_sorted=are_sorted,
+                         unique_indices=unique, mode=mode)
+    whole = fancy.base.window == aval_of(x).shape and not fancy.base.reversed
+    return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
+
+
+__all__ = ["Fancy", "apply", "plan", "read", "update", "vectors"]
