@@ -18,6 +18,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     call as _call,
     contract as _contract,
     control as _control,
+    conv as _conv,
     cumulative as _cumulative,
     elementwise as _elementwise,
     gather as _gather,

@@ -581,5 +581,6 @@ def interpret(program: Any, args: Sequence[Any]) -> list[Array]:
     return [read(o) for o in program.outputs]
 
 
+import oracle_conv  # noqa: E402,F401
 import oracle_gather  # noqa: E402,F401
 import oracle_window  # noqa: E402,F401

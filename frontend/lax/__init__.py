@@ -12,6 +12,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   gather.py       gather, index_take, GatherDimensionNumbers, GatherScatterMode
   scatter.py      scatter, scatter_add ... scatter_apply
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
+  conv.py         conv_general_dilated, conv, conv_transpose, patches, local
   contract.py     dot_general, dot, batch_matmul, Precision
   (control flow)  calque.control
 """
@@ -24,6 +25,7 @@ from calque.control import switch as switch
 from calque.loops import fori_loop as fori_loop
 from calque.loops import while_loop as while_loop
 from calque.lax.contract import *  # noqa: F403
+from calque.lax.conv import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403
 from calque.lax.cut import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403

@@ -358,7 +358,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
         if x is not None:
             step = util.array(step)
-            at = axis if len(util.shape_of(step)) > 1 else 0
+            more = len(util.shape_of(step))  # axes are aligned at the end
+            at = axis - rank + more if more > 1 else 0
             step = ew.sub(pairs(step, 1, at), pairs(step, 0, at))
             if len(util.shape_of(step)) == 1:
                 step = sh.reshape(step, [util.shape_of(step)[0] if i == axis else 1

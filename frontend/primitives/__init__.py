@@ -9,6 +9,7 @@
   gather.py       gather
   scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general
+  conv.py         conv_general_dilated
   random.py       threefry keys and bits
   call.py         jit (calls of inner Programs)
   control.py      cond, scan

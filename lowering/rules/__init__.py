@@ -8,6 +8,7 @@ from calque.lowering.rules import (  # noqa: F401
     call,
     contract,
     control,
+    conv,
     cumulative,
     elementwise,
     gather,
