@@ -108,13 +108,20 @@ def gather(
     )
 
 
+def _modulo(index: Any, size: int) -> Any:
+    """index mod size, at least 0."""
+    kind = aval_of(index).dtype
+    rest = ew.rem_p.bind(index, kind.type(max(1, min(size, np.iinfo(kind).max))))
+    return rest if kind.kind == "u" else wrap_negative(rest, size)
+
+
 def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     """Elements of src at one index array for each of some axes: src[..., i, ..., j, ...].
 
     Args:
       src: any array.
-      idxs: integer vectors of one length (a sequence, or an array with one row for each axis); negative
-        ones count from the end.
+      idxs: integer vectors of one length (a sequence, or an array with one row for each axis),
+        taken modulo the size of their axis.
       axes: the axis for each index vector.
 
     Returns:
@@ -135,8 +142,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     with fused("index_take"):
         columns = []
         for i, axis in zip(idxs, axes, strict=True):
-            index = as_operand("index_take", i, 1)
-            index = index if aval_of(index).dtype.kind == "u" else wrap_negative(index, shape[axis])
+            index = _modulo(as_operand("index_take", i, 1), shape[axis])
             columns.append(
                 sh.broadcast_in_dim(index, (*aval_of(index).shape, 1), range(aval_of(index).ndim))
             )
@@ -148,7 +154,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
         numbers = GatherDimensionNumbers(
             tuple(range(1, len(shape) - len(taken) + 1)), taken, tuple(int(a) for a in axes)
         )
-        return gather(x, vectors, numbers, sizes, mode="clip")
+        return gather(x, vectors, numbers, sizes, mode="promise_in_bounds")
 
 
 __all__ = [

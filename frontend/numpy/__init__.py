@@ -17,6 +17,9 @@
   contract.py    dot, matmul, tensordot, ...
   exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
+  advanced.py    x[...] with arrays of integers or booleans
+  picking.py     take, put, choose, compress, piecewise, ...
+  positions.py   nonzero, argwhere, ix_, tril_indices, unravel_index, ...
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
 """
@@ -33,6 +36,8 @@ from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
+from calque.numpy.picking import *  # noqa: F403
+from calque.numpy.positions import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403

@@ -57,19 +57,22 @@ def logical_not(x: Any, /) -> Any:
 # ---- choosing
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
           fill_value: Any = None) -> Any:
-    """x where condition holds, y elsewhere.
+    """x where condition holds, y elsewhere; alone: the positions where condition holds (nonzero).
 
     Args:
       condition: array; values other than 0 hold.
       x: array or scalar.
       y: array or scalar; dtypes are promoted, shapes broadcast.
+      size: for where(condition): the number of positions to return, as in nonzero.
+      fill_value: for where(condition): what missing positions are, as in nonzero.
 
     Returns:
-      An array of the broadcast shape and the promoted dtype.
+      An array of the broadcast shape and the promoted dtype; a tuple of positions for condition
+      alone.
 
     Raises:
       TypeError: an argument is not an array.
-      ValueError: x or y is missing.
+      ValueError: size or fill_value is given along with x and y.
 
     Example:
       >>> import calque.numpy as jnp
@@ -77,9 +80,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
       Array([1., 2.], dtype=float32, weak_type=True)
     """
     if x is None and y is None:
-        raise NotImplementedError(explain(
-            "where(condition) with one argument (the positions of nonzero values) is not "
-            "available yet.", fix="pass the values to choose from: where(condition, x, y)."))
+        from calque.numpy.positions import nonzero
+        (condition,) = util.check_arrays("where", condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
     condition, x, y = util.check_arrays("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError(explain("size and fill_value arguments cannot be used in three-term "

@@ -13,7 +13,16 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.numpy import arithmetic as ar
-from calque.numpy import arrange, convert, reductions, shapes, ufuncs, util
+from calque.numpy import (
+    arrange,
+    convert,
+    picking,
+    positions,
+    reductions,
+    shapes,
+    ufuncs,
+    util,
+)
 from calque.numpy import contract as ct
 from calque.numpy.at import At
 from calque.numpy.creation import array as make_array
@@ -218,6 +227,12 @@ def _property(f: Function, sentence: str, example: str, result: str) -> property
         f"{sentence}\n\nExample:\n  >>> import calque.numpy as jnp\n  >>> {example}\n  {result}\n"))
 
 
+def _compress(self: Any, condition: Any, axis: Any = None, *, out: None = None,
+              size: int | None = None, fill_value: Any = 0) -> Any:
+    """The slices along an axis where condition holds."""
+    return picking.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
+
+
 METHODS: dict[str, Any] = {
     "__neg__": lambda self: ufuncs.negative(self), "__pos__": lambda self: ar.positive(self),
     "__abs__": lambda self: ar.absolute(self), "__invert__": lambda self: ufuncs.invert(self),
@@ -242,6 +257,8 @@ METHODS: dict[str, Any] = {
     "transpose": _transpose, "view": convert.view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
     "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,
     "round": ar.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
+    "take": picking.take, "choose": picking.choose, "compress": _compress,
+    "nonzero": positions.nonzero,
     **{name: getattr(reductions, name) for name in (
         "sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "all", "any",
         "ptp")},

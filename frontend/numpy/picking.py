@@ -1,0 +1,552 @@
+"""Elements of an array by position or condition, and arrays changed there: take, put, choose,
+compress, piecewise and their kin.  Start reading at `take`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import ConcretizationTypeError, explain
+from calque.core.trace import Tracer, concretization_error
+from calque.eager import fused
+from calque.lax.gather import parse_mode, python_fill
+from calque.lax.index import wrap_negative
+from calque.lax.operands import canonical_axis
+from calque.numpy import advanced, util
+from calque.numpy import arithmetic as ar
+from calque.numpy.at import At
+from calque.numpy.creation import asarray
+from calque.numpy.indexing import widened
+from calque.numpy.logic import as_truth
+from calque.numpy.shapes import ravel
+from calque.primitives import elementwise as ew
+from calque.primitives import gather as ga
+from calque.primitives import shape as sh
+from calque.primitives.gather import GatherScatterMode
+from calque.transforms.vmap import move_axis, vmap_flat
+
+
+def known(x: Any) -> np.ndarray[Any, Any] | None:
+    """The value of an array where it is not traced."""
+    if isinstance(x, Tracer):
+        value = x.concrete()
+        return None if value is None or isinstance(value, Tracer) else np.asarray(value)
+    return np.asarray(x)
+
+
+def needed(name: str, x: Any, what: str, fix: str) -> np.ndarray[Any, Any]:
+    """The value of an array, or the ConcretizationTypeError that says why it is needed."""
+    value = known(x)
+    if value is None:
+        raise concretization_error(
+            x, f"Abstract tracer value encountered where concrete value is expected: {name}: "
+            f"{what}", fix, ConcretizationTypeError)
+    return value
+
+
+def refuse_in_place(name: str, inplace: bool) -> None:
+    if inplace:
+        raise ValueError(explain(
+            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable. "
+            "Pass inplace=False to instead return an updated array."))
+
+
+def check_integer(x: Any) -> None:
+    if not dtypes.is_integer(util.dtype_of(x)):
+        raise ValueError(explain("indices must have an integer type",
+                                 fix="convert them with .astype(int)."))
+
+
+def _wrapped(index: Any, size: int) -> Any:
+    """Positions modulo a size."""
+    host = known(index) if not isinstance(index, Array) else None
+    return np.mod(host, size) if host is not None else ar.remainder(widened(index), size)
+
+
+def _clamped(index: Any, size: int) -> Any:
+    return ar.clip(widened(asarray(index)), 0, size - 1)
+
+
+# ---- take
+def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = None,
+         unique_indices: bool = False, indices_are_sorted: bool = False,
+         fill_value: Any = None) -> Any:
+    """The elements of a at indices along an axis.
+
+    Args:
+      a: array.
+      indices: integer array or scalar; negative ones count from the end (not with 'clip').
+      axis: the axis; None takes from the raveled array.
+      out: must be None.
+      mode: 'fill' (the default: positions outside give fill_value), 'wrap' or 'clip'.
+      unique_indices: a promise that no index occurs twice.
+      indices_are_sorted: a promise that the indices are ascending.
+      fill_value: by default NaN, the smallest signed or the largest unsigned integer, or True.
+
+    Returns:
+      An array of a's dtype: a's shape with the axis replaced by the indices' shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: the indices are no integers, or the mode is unknown.
+      IndexError: something is taken from an axis of size 0.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.take(jnp.array([10, 20, 30]), jnp.array([2, 0]))
+      Array([30, 10], dtype=int32)
+    """
+    util.refuse_out("take", out)
+    x, i = util.check_arrays("take", a, indices)
+    check_integer(i)
+    with fused("take"):
+        x = asarray(x)
+        x, axis = (ravel(x), 0) if axis is None else (x, axis)
+        shape = util.shape_of(x)
+        axis = canonical_axis(axis, len(shape)) if shape else 0
+        if not shape:
+            x, shape = sh.reshape(x, (1,)), (1,)
+        if not shape[axis] and aval_of(i).size:
+            raise IndexError(explain("Cannot do a non-empty jnp.take() from an empty axis."))
+        parsed = GatherScatterMode.FILL_OR_DROP
+        if mode == "raise":
+            raise NotImplementedError(explain("The 'raise' mode to jnp.take is not supported.",
+                                              fix="use mode='fill' and look for NaN."))
+        if mode in ("wrap", "clip"):
+            i = (_wrapped if mode == "wrap" else _clamped)(i, shape[axis])
+            parsed = GatherScatterMode.CLIP
+        elif mode not in (None, "fill"):
+            raise ValueError(explain(f"Invalid mode {mode!r} for np.take",
+                                     fix="use 'fill', 'wrap' or 'clip'."))
+        fancy = advanced.plan((*[slice(None)] * axis, advanced.as_index(i)), shape)
+        return advanced.read(x, fancy, parsed, fill_value, indices_are_sorted, unique_indices)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
+                    fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
+    """Elements of arr along an axis at indices that go with the other axes (as argsort's do).
+
+    Args:
+      arr: array.
+      indices: integer array of arr's rank; its other axes equal arr's or broadcast.
+      axis: the axis; None takes from the raveled array.
+      mode: 'fill' (the default), 'clip' or 'promise_in_bounds'.
+      fill_value: what positions outside give; see take.
+      wrap_negative_indices: whether negative indices count from the end (by default they do).
+
+    Returns:
+      An array of arr's dtype and the broadcast shape.
+
+    Raises:
+      TypeError: the indices are no integers.
+      ValueError: the ranks differ or the shapes do not broadcast.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.take_along_axis(jnp.array([[3, 1], [2, 5]]), jnp.array([[1], [0]]), axis=1)
+      Array([[1],
+             [2]], dtype=int32)
+    """
+    x, i = util.check_arrays("take_along_axis", arr, indices)
+    if not dtypes.is_integer(util.dtype_of(i)):
+        raise TypeError(explain("take_along_axis indices must be of integer type, got "
+                                f"{util.dtype_of(i).name}", fix="use .astype(int)."))
+    parsed = parse_mode("take_along_axis", mode, GatherScatterMode.FILL_OR_DROP)
+    with fused("take_along_axis"):
+        x, i = asarray(x), asarray(i)
+        if axis is None:
+            if aval_of(i).ndim != 1:
+                raise ValueError(explain("take_along_axis indices must be 1D if axis=None, got "
+                                         f"shape {aval_of(i).shape}"))
+            x, axis = ravel(x), 0
+        n, rank = aval_of(x).ndim, aval_of(i).ndim
+        if n != rank:
+            raise ValueError(explain("indices and arr must have the same number of dimensions; "
+                                     f"{rank} vs. {n}"))
+        axis = canonical_axis(axis, n)
+        if wrap_negative_indices is not False and aval_of(i).dtype.kind != "u":
+            i = wrap_negative(widened(i), aval_of(x).shape[axis])
+        return _along(x, i, axis, parsed, fill_value)
+
+
+def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) -> Any:
+    """One gather: equal axes go together, axes of size 1 of either side are spread."""
+    shape, sizes = aval_of(x).shape, aval_of(i).shape
+    spread = [d for d, (a, b) in enumerate(zip(shape, sizes)) if d != axis and a == 1 != b]
+    windows = [d for d, b in enumerate(sizes) if d != axis and b == 1]
+    for d, (a, b) in enumerate(zip(shape, sizes)):
+        if d != axis and a != b and d not in spread and d not in windows:
+            others = tuple(1 if k == axis else n for k, n in enumerate(shape))
+            raise ValueError(explain(
+                f"Incompatible shapes for broadcasting: shapes={[sizes, others]}",
+                fix="the other axes of indices and arr must be equal or 1."))
+    result = tuple(n if d in windows else sizes[d] for d, n in enumerate(shape))
+    if 0 in result:
+        return sh.broadcast_in_dim(aval_of(x).dtype.type(0), result, ()) if not dtypes.is_key(
+            aval_of(x).dtype) else sh.reshape(x, result)
+    together = [d for d in range(len(shape)) if d not in (axis, *spread, *windows)]
+    x = sh.squeeze(x, tuple(spread)) if spread else x
+    left = [d for d in range(len(shape)) if d not in spread]  # axes of the operand now
+    i = sh.reshape(i, (*[n for d, n in enumerate(sizes) if d not in windows], 1))
+    batch = [d for d in range(len(shape)) if d not in windows]  # axes of the indices now
+    place = left.index(axis)
+    numbers = ga.GatherDimensionNumbers(
+        tuple(windows), (place,), (place,), tuple(left.index(d) for d in together),
+        tuple(batch.index(d) for d in together))
+    window = [shape[d] if d in windows else 1 for d in left]
+    fill = python_fill(fill_value, aval_of(x).dtype) if (
+        mode is GatherScatterMode.FILL_OR_DROP) else None
+    return ga.gather(x, i, numbers, window, mode=mode, fill_value=fill)
+
+
+# ---- put
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, inplace: bool = True, *,
+                   mode: Any = None) -> Any:
+    """arr with elements along an axis, at indices that go with the other axes, set to values.
+
+    Args:
+      arr: array.
+      indices: integer array of arr's rank; its other axes equal arr's or broadcast.
+      values: array or scalar that broadcasts to the indices.
+      axis: the axis; None counts in the raveled array.
+      inplace: must be False, since arrays are immutable.
+      mode: 'drop' (the default: positions outside change nothing), 'clip' or 'promise_in_bounds'.
+
+    Returns:
+      An array of arr's shape and dtype.
+
+    Raises:
+      ValueError: inplace is True.
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.put_along_axis(jnp.zeros((2, 2), int), jnp.array([[1], [0]]), 7, 1, inplace=False)
+      Array([[0, 7],
+             [7, 0]], dtype=int32)
+    """
+    refuse_in_place("put_along_axis", inplace)
+    x, i, v = util.check_arrays("put_along_axis", arr, indices, values)
+    with fused("put_along_axis"):
+        x = asarray(x)
+        shape = util.shape_of(x)
+        if axis is None:
+            changed = At(ravel(x))[advanced.as_index(i)].set(v, mode=mode)
+            return sh.reshape(changed, shape)
+        n = len(shape)
+        axis = canonical_axis(axis, n)
+        index = tuple(advanced.as_index(i) if d == axis else np.arange(size).reshape(
+            [-1 if k == d else 1 for k in range(n)]) for d, size in enumerate(shape))
+        return At(x)[index].set(v, mode=mode)
+
+
+def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> Any:
+    """a with elements, counted in the raveled array, set to v (repeated as often as needed).
+
+    Args:
+      a: array.
+      ind: integer array.
+      v: array or scalar.
+      mode: None (negative positions count from the end, those outside are clipped), 'clip' or
+        'wrap'.
+      inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of a's shape and dtype.
+
+    Raises:
+      ValueError: inplace is True, or the mode is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.put(jnp.zeros(4, int), jnp.array([0, 2]), 9, inplace=False)
+      Array([9, 0, 9, 0], dtype=int32)
+    """
+    refuse_in_place("put", inplace)
+    x, i, v = util.check_arrays("put", a, ind, v)
+    with fused("put"):
+        x, i, v = asarray(x), ravel(asarray(i)), ravel(asarray(v))
+        count, given, size = (aval_of(w).size for w in (i, v, x))
+        if mode == "raise":
+            raise NotImplementedError(explain("The 'raise' mode to jnp.put is not supported."))
+        if mode not in (None, "clip", "wrap"):
+            raise ValueError(explain(f"mode should be one of 'wrap' or 'clip'; got mode={mode!r}"))
+        if not count or not given or not size:
+            return x
+        if mode is not None:
+            i = (_wrapped if mode == "wrap" else _clamped)(i, size)
+        if count > given:
+            from calque.numpy.join import tile
+            v = tile(v, -(-count // given))
+        v = sh.slice_(v, (0,), (count,))
+        return sh.reshape(At(ravel(x))[i].set(v, mode="clip"), util.shape_of(x))
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """arr with the elements where mask holds set to vals in order (repeated as often as needed).
+
+    Args:
+      arr: array.
+      mask: array of as many elements.
+      vals: array with at least one element.
+      inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of arr's shape and dtype.
+
+    Raises:
+      ValueError: inplace is True, sizes differ, or vals is empty.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(4)
+      >>> jnp.place(x, x > 1, jnp.array([7]), inplace=False)
+      Array([0, 1, 7, 7], dtype=int32)
+    """
+    from calque.lax.cumulative import cumsum
+    refuse_in_place("place", inplace)
+    x, m, v = util.check_arrays("place", arr, mask, vals)
+    with fused("place"):
+        x, m, v = asarray(x), asarray(m), ravel(asarray(v))
+        if aval_of(x).size != aval_of(m).size:
+            raise ValueError(explain("place: arr and mask must be the same size"))
+        if not aval_of(v).size:
+            raise ValueError(explain("Cannot place values from an empty array"))
+        if not aval_of(x).size:
+            return x
+        flat = ravel(as_truth(m))
+        number = ew.sub_p.bind(cumsum(ew.convert(flat, np.dtype("int32"))), np.int32(1))
+        fancy = advanced.plan(_wrapped(number, aval_of(v).size), util.shape_of(v))
+        picked = util.cast(advanced.read(v, fancy), aval_of(x).dtype)
+        made = ew.select_n_p.bind(flat, ravel(x), picked)
+        return sh.reshape(made, util.shape_of(x))
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+    """a with its main diagonal set to val.
+
+    Args:
+      a: array of 2 or more axes (of equal size if more than 2).
+      val: scalar, or values along the diagonal (repeated as often as needed).
+      wrap: must be False.
+      inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of a's shape and dtype.
+
+    Raises:
+      ValueError: inplace is True, or the shape has no diagonal.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fill_diagonal(jnp.zeros((2, 2), int), 5, inplace=False)
+      Array([[5, 0],
+             [0, 5]], dtype=int32)
+    """
+    refuse_in_place("fill_diagonal", inplace)
+    if wrap:
+        raise NotImplementedError(explain("wrap=True is not implemented, must use wrap=False"))
+    x, v = util.check_arrays("fill_diagonal", a, val)
+    with fused("fill_diagonal"):
+        x, v = asarray(x), ravel(asarray(v))
+        shape = util.shape_of(x)
+        if len(shape) < 2:
+            raise ValueError(explain("array must be at least 2-d"))
+        if len(shape) > 2 and len(set(shape)) > 1:
+            raise ValueError(explain("All dimensions of input must be of equal length"))
+        n, given = min(shape), aval_of(v).size
+        if not n or not given:
+            return x
+        if given > 1:
+            v = advanced.read(v, advanced.plan(np.arange(n) % given, (given,)))
+        return At(x)[(np.arange(n),) * len(shape)].set(v, unique_indices=True)
+
+
+# ---- choices
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """The element of the a-th choice, elementwise.
+
+    Args:
+      a: integer array: which choice.
+      choices: arrays (or one array, along its first axis); shapes broadcast, dtypes are promoted.
+      out: must be None.
+      mode: 'raise' (an entry outside is an error; not under jit), 'wrap' or 'clip'.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      ValueError: an entry is outside, the mode is unknown, or a is no integer array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.choose(jnp.array([0, 1]), [jnp.array([1, 2]), jnp.array([3, 4])])
+      Array([1, 4], dtype=int32)
+    """
+    util.refuse_out("choose", out)
+    (which,) = util.check_arrays("choose", a)
+    if not dtypes.is_integer(util.dtype_of(which)):
+        raise ValueError(explain("`a` array must be integer typed"))
+    with fused("choose"):
+        cases = list(choices) if isinstance(choices, (list, tuple)) else [
+            choices[k] for k in range(len(choices))]
+        cases = util.promote("choose", *cases)
+        count = len(cases)
+        shapes = [util.shape_of(v) for v in (which, *cases)]
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise ValueError(explain(
+                f"Incompatible shapes for broadcasting: shapes={shapes}")) from None
+        if mode == "raise":
+            value = needed("choose", which, "The error occurred because jnp.choose was "
+                           "jit-compiled with mode='raise'.",
+                           "use mode='wrap' or mode='clip' instead.")
+            if ((value < 0) | (value >= count)).any():
+                raise ValueError(explain("invalid entry in choice array"))
+        elif mode in ("wrap", "clip"):
+            which = (_wrapped if mode == "wrap" else _clamped)(which, count)
+        else:
+            raise ValueError(explain(
+                f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'"))
+        columns = [util.spread(asarray(c), shape) for c in cases]
+        stacked = sh.concatenate([sh.reshape(c, (1, *shape)) for c in columns], 0)
+        index = sh.reshape(util.spread(asarray(which), shape), (1, *shape))
+        picked = _along(stacked, widened(index), 0, GatherScatterMode.CLIP, None)
+        return sh.reshape(picked, shape)
+
+
+def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = None,
+             fill_value: Any = 0, out: None = None) -> Any:
+    """The slices of a along an axis where condition holds.
+
+    Args:
+      condition: vector, not longer than the axis but for zeros.
+      a: array.
+      axis: the axis; None takes elements of the raveled array.
+      size: the number of slices to return (static; needed under jit); the rest is fill_value.
+      fill_value: scalar.
+      out: must be None.
+
+    Returns:
+      An array of a's dtype.
+
+    Raises:
+      ValueError: condition is no vector, or holds beyond the axis.
+      NonConcreteBooleanIndexError: condition is traced and size is not given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.compress(jnp.array([False, True, True]), jnp.array([5, 6, 7]))
+      Array([6, 7], dtype=int32)
+    """
+    from calque.numpy.positions import flatnonzero
+    util.refuse_out("compress", out)
+    c, x = util.check_arrays("compress", condition, a)
+    if len(util.shape_of(c)) != 1:
+        raise ValueError(explain("condition must be a 1D array",
+                                 fix="jnp.extract takes a condition of a's shape."))
+    x = asarray(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, aval_of(x).ndim))
+    n = aval_of(x).shape[axis]
+    value = known(c)
+    if value is not None and (value[n:] != 0).any():
+        raise ValueError(explain("condition contains entries that are out of bounds"))
+    mask = as_truth(asarray(c)[:n])
+    if size is None:
+        value = np.zeros(n, bool)
+        given = advanced.as_index(mask)
+        value[:len(given)] = given
+        return asarray(x)[(slice(None),) * axis + (value,)]
+    with fused("compress"):
+        where = flatnonzero(mask, size=size, fill_value=n)
+        return take(x, where, axis=axis, mode="fill", fill_value=fill_value)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of arr where condition holds, in order.
+
+    Args:
+      condition: array, read raveled.
+      arr: array, read raveled.
+      size: the number of elements to return (static; needed under jit); the rest is fill_value.
+      fill_value: scalar.
+
+    Returns:
+      A vector of arr's dtype.
+
+    Raises:
+      ValueError: condition holds beyond arr.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(4)
+      >>> jnp.extract(x > 1, x)
+      Array([2, 3], dtype=int32)
+    """
+    c, x = util.check_arrays("extract", condition, arr)
+    return compress(ravel(asarray(c)), ravel(asarray(x)), size=size, fill_value=fill_value)
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """A function given by pieces: the function (or number) of the last condition that holds.
+
+    Args:
+      x: array.
+      condlist: bool arrays (or one array, along its first axis).
+      funclist: as many functions of a scalar or numbers; one more is the value elsewhere (else 0).
+      args: passed on to the functions.
+      kw: passed on to the functions.
+
+    Returns:
+      An array of x's shape and dtype.
+
+    Raises:
+      ValueError: the numbers of conditions and functions do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(4)
+      >>> jnp.piecewise(x, [x < 1, x > 2], [-1, lambda v: v * 10, 7])
+      Array([-1,  7,  7, 30], dtype=int32)
+    """
+    (x,) = util.check_arrays("piecewise", x)
+    if isinstance(condlist, (list, tuple)) and any(
+            hasattr(c, "dtype") or isinstance(c, (list, tuple)) for c in condlist):
+        conditions = [asarray(c) for c in condlist]
+    else:
+        condlist = asarray(condlist)
+        conditions = [condlist[k] for k in range(len(condlist))] if condlist.ndim else [condlist]
+    n, given = len(conditions), len(funclist)
+    if given not in (n, n + 1):
+        raise ValueError(explain(f"with {n} condition(s), either {n} or {n + 1} functions are "
+                                 f"expected; got {given}"))
+    cases = [funclist[-1] if given == n + 1 else 0, *funclist[:n]]
+    with fused("piecewise"):
+        x = asarray(x)
+        shape, dtype = util.shape_of(x), util.dtype_of(x)
+        values = [_each(f, x, args, kw) if callable(f) else
+                  util.cast(util.one_array("piecewise", f), dtype) for f in cases]
+        out = util.spread(asarray(util.cast(values[0], dtype)), shape)
+        for c, v in zip(conditions, values[1:]):
+            out = ar.choose(util.spread(as_truth(c), shape), util.cast(v, dtype), out)
+        return out
+
+
+def _each(f: Callable[..., Any], x: Any, args: Sequence[Any], kw: dict[str, Any]) -> Any:
+    """f of every element."""
+    aval = aval_of(x)
+    (out,), (axis,) = vmap_flat(lambda v: [asarray(f(v, *args, **kw))], aval.size,
+                                [sh.reshape(x, (aval.size,))], [0])
+    if axis is None:
+        return out
+    return sh.reshape(move_axis(out, axis, 0), aval.shape)
+
+
+__all__ = ["choose", "compress", "extract", "fill_diagonal", "piecewise", "place", "put",
+           "put_along_axis", "take", "take_along_axis"]
