@@ -7,6 +7,7 @@ left out (mode='clip' moves them inside).  Start reading at `_bind`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -259,6 +260,8 @@ def _rounds_are_one(x: Any, indices: Any, unique: bool, size: int) -> bool:
         return True
     if isinstance(indices, Tracer) or hasattr(indices, "aval"):
         return False
+    if not np.shape(indices)[-1]:
+        return math.prod(np.shape(indices)[:-1]) <= 1
     vectors = np.asarray(indices).reshape(-1, np.shape(indices)[-1])
     return len(np.unique(vectors, axis=0)) == len(vectors) == size and bool((vectors >= 0).all())
 

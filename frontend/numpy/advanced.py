@@ -129,12 +129,15 @@ def _entries(items: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
         raise IndexError(explain(
             f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"))
     at = ellipses[0] if ellipses else len(found)
-    return [*found[:at], *[slice(None)] * (len(shape) - used), *found[at + len(ellipses):]]
+    fill = [slice(None)] * (len(shape) - used)
+    if ellipses and not fill:
+        return found  # an Ellipsis of no axes still parts index arrays
+    return [*found[:at], *fill, *found[at + len(ellipses):]]
 
 
 def _mask_positions(mask: Any, shape: tuple[int, ...], axis: int, position: int) -> list[Any]:
     expected = shape[axis:axis + mask.ndim]
-    if mask.shape != expected:
+    if any(m not in (0, n) for m, n in zip(mask.shape, expected)):  # empty masks fit, as in JAX
         raise IndexError(explain(
             f"boolean index did not match shape of indexed array in index {position}: got "
             f"{mask.shape}, expected {list(expected)}"))
@@ -149,11 +152,13 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
     axes: list[int] = []
     arrays: list[Any] = []
     shapes: list[tuple[int, ...]] = []
-    order: list[str] = []  # of the result: new, rest, array
+    order: list[str] = []  # of the result: new, rest, array, gap
     for position, item in enumerate(entries):
         axis = len(runs)
         if item is None:
             order.append("new")
+        elif item is Ellipsis:
+            order.append("gap")
         elif isinstance(item, slice):
             runs.append(ix.run_of(item, shape[axis], position))
             order.append("rest")
@@ -163,7 +168,7 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
                 columns = _mask_positions(item, shape, axis, position) if item.ndim else []
                 shapes.append((int(item),) if not item.ndim else ())
             for column in columns:
-                if not shape[len(runs)] and aval_of(column).size:
+                if not shape[len(runs)] and column is item and not item.shape:
                     raise IndexError(explain(
                         f"index is out of bounds for axis {len(runs)} with size 0"))
                 axes.append(len(runs))
@@ -193,7 +198,7 @@ def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple
     for i, kind in enumerate(order):
         if i == first:
             add(batch)
-        if kind != "array":
+        if kind in ("new", "rest"):
             add((1,) if kind == "new" else (next(rest),), kind == "new")
     window = tuple(r.count for r in runs)
     base = ix.Plan(tuple(runs), window, tuple(range(len(window))))
@@ -271,6 +276,8 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     """The elements by NumPy, if everything is at hand and they are few."""
     if not (type(x) is Array and at_bottom() and fancy.on_host) or x._pending is not None:
         return None
+    if 0 in x.shape:
+        return None
     if dtypes.is_key(x.dtype) or np.prod(fancy.shape) * x.itemsize > HOST_BYTES:
         return None
     buffer = x._buffer
@@ -299,7 +306,7 @@ def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
     from calque.numpy.at import write
     parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
-    if 0 in fancy.shape:
+    if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
     if len(fancy.kept) < len(fancy.shape):
         values = sh.reshape(values, fancy.plain)
@@ -317,7 +324,7 @@ def _scatter_numbers(fancy: Fancy) -> sc.ScatterDimensionNumbers:
 def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
     """x with func applied to the elements of a Fancy, once for each time they are named."""
     from calque.numpy.at import write
-    if 0 in fancy.shape:
+    if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
     part = ix.read(x, fancy.base)
     made = scatter_apply(part, vectors(fancy), func, _scatter_numbers(fancy),

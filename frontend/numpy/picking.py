@@ -135,7 +135,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
       arr: array.
       indices: integer array of arr's rank; its other axes equal arr's or broadcast.
       axis: the axis; None takes from the raveled array.
-      mode: 'fill' (the default), 'clip' or 'promise_in_bounds'.
+      mode: 'fill' (the default), 'clip', 'promise_in_bounds' or 'one_hot' (outside gives 0).
       fill_value: what positions outside give; see take.
       wrap_negative_indices: whether negative indices count from the end (by default they do).
 
@@ -156,6 +156,8 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
     if not dtypes.is_integer(util.dtype_of(i)):
         raise TypeError(explain("take_along_axis indices must be of integer type, got "
                                 f"{util.dtype_of(i).name}", fix="use .astype(int)."))
+    if mode is not None and GatherScatterMode.from_any(mode) is GatherScatterMode.ONE_HOT:
+        mode, fill_value = GatherScatterMode.FILL_OR_DROP, 0
     parsed = parse_mode("take_along_axis", mode, GatherScatterMode.FILL_OR_DROP)
     with fused("take_along_axis"):
         x, i = asarray(x), asarray(i)
