@@ -14,6 +14,7 @@
   arrange.py     flip, roll, rot90, tril, triu
   join.py        concatenate, stack, split, tile, repeat, diff
   convert.py     astype, view
+  convolve.py    convolve, correlate
   contract.py    dot, matmul, tensordot, ...
   exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
@@ -31,6 +32,7 @@ from calque.numpy.arithmetic import *  # noqa: F403
 from calque.numpy.arrange import *  # noqa: F403
 from calque.numpy.contract import *  # noqa: F403
 from calque.numpy.convert import *  # noqa: F403
+from calque.numpy.convolve import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
 from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403

@@ -1,8 +1,8 @@
 """conv_general_dilated: convolution (correlation) over any number of spatial axes in any layout.
 
-The layout is a ConvDimensionNumbers: for lhs and result the axes (batch, feature, spatial...), for
-rhs (output feature, input feature, spatial...).  With feature groups, group g of the output features
-sees group g of the input features; with batch groups, it sees group g of the batch.  Both
+The layout is a ConvDimensionNumbers: the axes of lhs and of the result (batch, feature, spatial...)
+and of rhs (output feature, input feature, spatial...).  With feature groups, group g of the output
+features sees group g of the input features; with batch groups, it sees group g of the batch.  Both
 transposes are convolutions again.  Start reading at `_transpose`.
 """
 from __future__ import annotations

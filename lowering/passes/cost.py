@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from calque.core.program import Equation, Program
+from calque.lowering.passes import loops
 
 SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
 CHEAP_WORK = 16_384
+KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
@@ -46,6 +48,10 @@ def equation_work(e: Equation) -> int:
         return out * max(1, int(math.prod(e.inputs[0].aval.shape[i] for i in xc)))
     if e.primitive.name == "gather":  # it reads no more of its operand than it returns
         return out
+    if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
+        kernel = e.inputs[1].aval
+        features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
+        return out * max(1, int(kernel.size) // max(1, int(features)))
     size: int = max([out, *[a.aval.size for a in e.inputs]])
     return size * _HEAVY.get(e.primitive.name, 1)
 
@@ -70,11 +76,31 @@ def is_unrolled(params: dict[str, Any]) -> bool:
     return size <= UNROLL_EQUATIONS or length <= params["unroll"]
 
 
+def is_kernel(e: Equation) -> bool:
+    """Whether a loop becomes a kernel of ours on CPU targets: its body has a form there, and a step
+    is no work for several cores."""
+    if not loops.enabled:
+        return False
+    if e.primitive.name == "scan":
+        if is_unrolled(e.params):
+            return False
+        body = e.params["jaxpr"]
+    elif e.primitive.name == "while":
+        body = e.params["body_jaxpr"]
+    else:
+        return False
+    if loops.lanes(e) is not None:
+        return True
+    return work(body) <= KERNEL_WORK and loops.is_known(e)
+
+
 def loop_steps(p: Program) -> int:
     """Iterations of host loops: each costs microseconds whatever it does."""
     steps = 0
     for e in p.equations:
         for inner, n in _inner(e):
+            if is_kernel(e):
+                continue
             own = n if e.primitive.name == "while" or (
                 e.primitive.name == "scan" and not is_unrolled(e.params)) else 0
             steps += own + n * loop_steps(inner)
@@ -86,18 +112,23 @@ def is_small(p: Program) -> bool:
     return work(p) < SMALL_WORK and loop_steps(p) <= 2 * WHILE_STEPS
 
 
-def is_inline(p: Program, looped: bool = False) -> bool:
-    """Whether it holds a loop within a loop whose end the data decides: on local-task IREE frees its
-    memory before it was committed ("transient buffer"), on local-sync all is well.  Such a program
-    keeps its caller waiting anyway."""
+def is_inline(p: Program) -> bool:
+    """Whether it holds several host loops, in or beside each other: on local-task IREE frees memory
+    of one too early ("transient buffer has not been committed", or another loop's values), on
+    local-sync all is well.  Such a program keeps its caller waiting anyway."""
+    return host_loops(p) > 1
+
+
+def host_loops(p: Program) -> int:
+    """Loops that IREE steps through from the host."""
+    found = 0
     for e in p.equations:
-        ends = e.primitive.name == "while"
-        if ends and looped:
-            return True
-        loop = ends or (e.primitive.name == "scan" and not is_unrolled(e.params))
-        if any(is_inline(q, looped or loop) for q, _ in _inner(e)):
-            return True
-    return False
+        if is_kernel(e):
+            continue
+        found += e.primitive.name == "while" or (
+            e.primitive.name == "scan" and not is_unrolled(e.params))
+        found += sum(host_loops(q) for q, _ in _inner(e))
+    return found
 
 
 def is_cheap(p: Program) -> bool:

@@ -2,8 +2,9 @@
 padding and holes are filled in before, and groups become a feature group form.
 
 Kernel gradients are convolutions with few results and large windows: one matrix product for each
-result position, in the layout the operands have.  The same holds without spatial axes.
-Start reading at `_conv`.
+result position, in the layout the operands have.  The same holds without spatial axes.  Operands
+with holes (input gradients of strided convolutions) are convolved in phases: each result sees only
+every second (third, ...) tap.  Start reading at `_conv`; times: benchmarks/run.py.
 """
 from __future__ import annotations
 
@@ -21,6 +22,9 @@ from calque.lowering.rules.reduce import NARROW
 from calque.lowering.rules.registry import Context, rule
 from calque.lowering.rules.window import pad
 
+NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
+SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
+NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
 FEW = 64  # at most so many result positions, and fewer than the window has: one product for each
 
 
@@ -70,6 +74,8 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
               dtype: Dtype) -> Value:
     """Convolution of operands of one dtype that accumulates in it."""
     dn = p["dimension_numbers"]
+    if 0 not in shape and _has_phases(p):
+        return _by_phase(b, x, y, p, shape, dtype)
     config = [(0, 0, 0)] * len(x.shape)
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
@@ -86,6 +92,61 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
     return _channels_last(b, x, y, p, shape, dtype)
 
 
+# ---- operands with holes
+def _has_phases(p: dict[str, Any]) -> bool:
+    """Whether an axis has holes and every one that has is stepped through one by one."""
+    holes = [(s, d) for h, s, d in zip(p["lhs_dilation"], p["window_strides"],
+                                       p["rhs_dilation"]) if h > 1]
+    return bool(holes) and all(v == (1, 1) for v in holes) and int(
+        np.prod(p["lhs_dilation"])) <= FEW
+
+
+def _by_phase(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+              dtype: Dtype) -> Value:
+    """Results q * h + r see the taps t = t0 + h u that meet no hole: a convolution for each r."""
+    dn, holes = p["dimension_numbers"], p["lhs_dilation"]
+    taps, rank = dn.rhs_spec[2:], len(holes)
+    result = [shape[i] for i in dn.out_spec[2:]]
+    counts = [-(-n // h) for n, h in zip(result, holes)]
+    part_shape = list(shape)
+    for axis, m in zip(dn.out_spec[2:], counts):
+        part_shape[axis] = m
+    parts = []
+    for phase in itertools.product(*map(range, holes)):
+        start, limit, step = [0] * len(y.shape), list(y.shape), [1] * len(y.shape)
+        padding: list[tuple[int, int]] = []
+        for axis, tap, r, h, m, (low, high) in zip(dn.lhs_spec[2:], taps, phase, holes, counts,
+                                                   p["padding"]):
+            if h == 1:
+                padding.append((low, high))
+                continue
+            first = (low - r) % h
+            start[tap], step[tap] = min(first, y.shape[tap]), h
+            size, before = -(-(y.shape[tap] - start[tap]) // h), (low - r - first) // h
+            padding.append((before, m + size - 1 - x.shape[axis] - before))
+        kernel = b.slice(y, start, limit, step)
+        if 0 in kernel.shape:
+            parts.append(b.splat(0, tuple(part_shape), dtype))
+            continue
+        (kernel,) = b.barrier(kernel)  # fused, the convolution has no fast code
+        parts.append(emit_conv(b, x, kernel, {**p, "padding": padding, "lhs_dilation": (1,) * rank},
+                               tuple(part_shape), dtype))
+    # interleaved: the phase of an axis is the minor part of its index
+    spread = [n for i, n in enumerate(part_shape)]
+    whole = b.concatenate([b.reshape(v, (1, *spread)) for v in parts], 0)
+    whole = b.reshape(whole, (*holes, *spread))
+    order, sizes = [], []
+    for axis in range(len(shape)):
+        order.append(rank + axis)
+        sizes.append(part_shape[axis])
+        if axis in dn.out_spec[2:]:
+            place = dn.out_spec[2:].index(axis)
+            order.append(place)
+            sizes[-1] *= holes[place]
+    whole = b.reshape(b.transpose(whole, order), tuple(sizes))
+    return b.slice(whole, [0] * len(shape), shape)
+
+
 # ---- few results: a product for each
 def _by_position(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
                  dtype: Dtype) -> Value:
@@ -98,24 +159,31 @@ def _by_position(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple
     result = [shape[a] for a in dn.out_spec[2:]]
     grouped, split_y = c if groups > 1 else n, _grouped(b, y, o, count)
 
-    parts = []
+    pieces = []
     for at in itertools.product(*map(range, result)):
         start, limit, step = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
         for a, place, s, k, d in zip(space, at, p["window_strides"], kernel, p["rhs_dilation"]):
             start[a], step[a] = place * s, d
             limit[a] = place * s + (k - 1) * d + 1
-        piece = _grouped(b, b.slice(x, start, limit, step), grouped, count)
+        pieces.append(_grouped(b, b.slice(x, start, limit, step), grouped, count))
 
-        def inner(axis: int, by: int) -> int:  # behind the axis of groups
-            return axis + (axis >= by) if count > 1 else axis
+    def inner(axis: int, by: int) -> int:  # behind the axis of groups
+        return axis + (axis >= by) if count > 1 else axis
 
-        left = [inner(c, grouped), *[inner(a, grouped) for a in space]]
-        right = [inner(i, o), *[inner(t, o) for t in taps]]
-        batch = (([grouped], [o]) if count > 1 else ([], []))
-        dims = ((left, right), batch)
-        free_x, free_y = piece.shape[inner(n, grouped)], split_y.shape[inner(o, o)]
-        lead = (count,) if count > 1 else ()
-        parts.append(emit_dot(b, piece, split_y, dims, (*lead, free_x, free_y), dtype))
+    left = [inner(c, grouped), *[inner(a, grouped) for a in space]]
+    right = [inner(i, o), *[inner(t, o) for t in taps]]
+    dims = ((left, right), ([grouped], [o]) if count > 1 else ([], []))
+    free_x, free_y = pieces[0].shape[inner(n, grouped)], split_y.shape[inner(o, o)]
+    if count == 1 and len(pieces) > 1 and free_x <= NARROW_BATCH:  # one product of all
+        (every,) = b.barrier(b.concatenate(pieces, n))
+        product = emit_dot(b, every, split_y, dims, (len(pieces) * free_x, free_y), dtype)
+        whole = b.reshape(product, (*result, free_x, free_y))
+        rank = len(result)
+        whole = b.transpose(whole, (rank, *range(rank), rank + 1))
+        return _laid_out(b, whole, dn.out_spec)
+    lead = (count,) if count > 1 else ()
+    parts = [emit_dot(b, piece, split_y, dims, (*lead, free_x, free_y), dtype)
+             for piece in pieces]
     # each: (groups,) batch, output feature
     flat = []
     for part in parts:
@@ -159,16 +227,76 @@ def _channels_last(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tup
         rank = len(apart.shape)
         apart = b.transpose(apart, (*range(1, rank - 1), 0, rank - 1))
         last_x, groups = b.reshape(apart, (size // batches, *rest, batches * features)), batches
+    # IREE folds a transposed operand into the convolution, and then has no fast code for it
     if last_x is not x:
         (last_x,) = b.barrier(last_x)
+    if last_y is not y:
+        (last_y,) = b.barrier(last_y)
     rank = len(space)
     result = tuple(shape[a] for a in dn.out_spec)
     full = (result[0], *result[2:], result[1])
-    out = _convolution(b, last_x, last_y, full, p["window_strides"], p["rhs_dilation"], groups,
-                       rank, dtype)
+    out = _grouped_convolution(b, last_x, last_y, full, p["window_strides"], p["rhs_dilation"],
+                               groups, dtype)
     if any(a != e for a, e in zip(dn.out_spec, (0, rank + 1, *range(1, rank + 1)))):
         (out,) = b.barrier(out)
     return _laid_out(b, out, dn.out_spec)
+
+
+def _grouped_convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...],
+                         strides: Sequence[int], dilation: Sequence[int], groups: int,
+                         dtype: Dtype) -> Value:
+    """Channels last, in the form that is fastest for its groups and features."""
+    rank, features = len(strides), y.shape[-2]
+    if 1 < groups <= SPLIT_GROUPS and features > 1:
+        size = shape[-1] // groups
+        parts = []
+        for g in range(groups):
+            part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
+                    for v, k in ((x, features), (y, size))]
+            parts.append(_convolution(b, *b.barrier(*part), (*shape[:-1], size), strides,
+                                      dilation, 1, rank, dtype))
+        return b.concatenate(parts, rank + 1)
+    if groups == 1 and features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW:
+        return _gathered(b, x, y, shape, strides, dilation, dtype)
+    long = [k for k in y.shape[:-2] if k > 1]
+    if groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
+        return _by_tap(b, x, y, shape, strides, dilation, dtype)
+    return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
+
+
+def _by_tap(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+            dilation: Sequence[int], dtype: Dtype) -> Value:
+    """The sum of a product for each tap."""
+    total, taps, rank = None, y.shape[:-2], len(strides)
+    for tap in itertools.product(*map(range, taps)):
+        start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
+        limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
+            start[1:-1], shape[1:-1], strides)], x.shape[-1]]
+        seen = b.slice(x, start, limit, [1, *strides, 1])
+        kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
+        part = emit_dot(b, seen, b.reshape(kernel, y.shape[-2:]),
+                        (((rank + 1,), (0,)), ((), ())), shape, dtype)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _gathered(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+              dilation: Sequence[int], dtype: Dtype) -> Value:
+    """The elements under all taps side by side, then one product."""
+    taps = y.shape[:-2]
+    pieces = []
+    for tap in itertools.product(*map(range, taps)):
+        start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
+        limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
+            start[1:-1], shape[1:-1], strides)], x.shape[-1]]
+        pieces.append(b.slice(x, start, limit, [1, *strides, 1]))
+    (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
+    rows = int(np.prod(shape[:-1]))
+    flat = b.reshape(every, (rows, every.shape[-1]))
+    kernel = b.reshape(y, (every.shape[-1], y.shape[-1]))
+    out = emit_dot(b, flat, kernel, (((1,), (0,)), ((), ())), (rows, shape[-1]), dtype)
+    return b.reshape(out, shape)
 
 
 def _convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
