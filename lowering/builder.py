@@ -322,7 +322,7 @@ class Builder:
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 
     def barrier(self, *xs: Value) -> list[Value]:
-        """Each of xs, written to memory: IREE fuses nothing across, and the call stays asynchronous.
+        """Each of xs, written to memory: IREE fuses nothing across, the call stays asynchronous.
 
         (optimization_barrier does the first, but IREE then waits for the work inside the call.)
         """

@@ -22,6 +22,7 @@ from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.passes import cost, keys
+from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.targets import Target
 
@@ -70,7 +71,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
-    p = eliminate_dead_code(program)
+    p = hoist(eliminate_dead_code(program))
     baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if bake_consts else program.const_vars
@@ -146,6 +147,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
             emitter = _Emitter(target, locations)
+            emitter.ctx.module = module
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
@@ -250,6 +252,7 @@ class _Emitter:
                 f"{e.primitive.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
+        self.ctx.equation = e
         out = rule(self.ctx, values, params, avals)
         outs: list[Value] = out if isinstance(out, list) else [out]
         self.ctx.note(e.primitive.name, values, outs)

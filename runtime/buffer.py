@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import time
 import weakref
 from typing import Any
@@ -369,9 +370,12 @@ def _unfinished(semaphores: list[Any]) -> list[Any]:
     return pending
 
 
+_YIELDING_S = 2e-4  # so long a waiting thread only gives way: a sleep takes 60 us at least
+
+
 def _pause(waited: float) -> float:
     """How long to sleep when `waited` s have gone: each waking costs the workers some 10 us."""
-    return min(max(waited / 8, 5e-6), max(1e-4, waited / 64), 1e-3)
+    return min(waited / 8, max(1e-4, waited / 64), 1e-3)
 
 
 def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
@@ -388,7 +392,10 @@ def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
             now = time.perf_counter()
             if now >= deadline:
                 raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
-            time.sleep(min(_pause(now - start), deadline - now))
+            if now - start < _YIELDING_S:
+                os.sched_yield()
+            else:
+                time.sleep(min(_pause(now - start), deadline - now))
     except RuntimeError as error:
         raise device_error(error, where) from error
 

@@ -10,6 +10,17 @@ import pytest  # noqa: E402
 
 
 @pytest.fixture
+def host_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loops in their portable form: no kernels."""
+    import calque
+    from calque.lowering.passes import loops
+    calque.clear_caches()
+    monkeypatch.setattr(loops, "enabled", False)
+    yield
+    calque.clear_caches()
+
+
+@pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit dtypes are kept."""
     import calque

@@ -63,10 +63,14 @@ class BodyBuilder(Builder):
     def __init__(self, f64_ok: bool, relaxed: bool = False) -> None:
         super().__init__(f64_ok, bodies=False, relaxed=relaxed)
 
+    def type_of(self, dtype: Dtype) -> Any:
+        """The MLIR type of a value of this dtype."""
+        return scalar_type(dtype)
+
     def _make(self, name: str, operands: Sequence[Value], dtype: Dtype,
               attributes: dict[str, Any] | None = None) -> Value:
         op = mlir.ir().Operation.create(
-            name, results=[scalar_type(dtype)], operands=[v.ir for v in operands],
+            name, results=[self.type_of(dtype)], operands=[v.ir for v in operands],
             attributes=attributes)
         return Value(self, op.results[0], (), dtype)
 
@@ -82,7 +86,7 @@ class BodyBuilder(Builder):
         if dtype.kind == "b":
             text = "true" if a else "false"
         else:
-            text = f"0x{bits:X} : {scalar_type(dtype)}"
+            text = f"0x{bits:X} : {self.type_of(dtype)}"
         return self._make("arith.constant", [], dtype, {"value": ir.Attribute.parse(text)})
 
     def compare(self, direction: str, x: Value | Any, y: Value | Any) -> Value:

@@ -15,7 +15,8 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.passes.cost import is_cheap, is_unrolled, writes_in_place
+from calque.lowering.kernels import emit_kernel
+from calque.lowering.passes.cost import is_cheap, is_kernel, is_unrolled, writes_in_place
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Context, physical, rule
@@ -75,6 +76,8 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
     consts, carry, stacked = xs[:n_consts], xs[n_consts:n_consts + n_carry], \
         xs[n_consts + n_carry:]
     length = params["length"]
+    if ctx.cpu and is_kernel(ctx.equation):
+        return emit_kernel(ctx, ctx.equation, xs, outs)
     ctx.shared.update(consts)
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
     if is_unrolled(params):
@@ -197,6 +200,8 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
     condition reads and the body does not (IREE_NOTES 1)."""
+    if ctx.cpu and is_kernel(ctx.equation):
+        return emit_kernel(ctx, ctx.equation, xs, outs)
     b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]
     k = params["cond_nconsts"]
     n = k + params["body_nconsts"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.program import Literal, Program
+from calque.core.program import Equation, Literal, Program
 from calque.lowering.builder import Builder, Value
 
 Rule = Callable[["Context", list[Value], dict[str, Any], list[ShapedArray]], Any]
@@ -58,10 +58,14 @@ class Context:
         self.roots: dict[Value, frozenset[int]] = {}
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
+        self.kernels = 0  # of our own, in this module
+        self.module: Any = None
+        self.equation: Equation  # the one whose rule runs
         self.carries: set[Value] = set()  # what steps of loops that write in place start from
         self.shared: set[Value] = set()  # used more than once
         self.constants: set[Value] = set()
         self.strided: set[Value] = set()  # slices with steps
+        self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
         self.emit_program: Callable[[Program, Sequence[Value]], list[Value]]

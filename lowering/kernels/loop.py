@@ -1,0 +1,283 @@
+"""scan and while as one dispatch of a kernel written here, in a `stream.executable` of the module.
+
+A loop whose elements are independent runs in registers, spread over workgroups (kernels/lanes); any
+other runs in one workgroup over memory (kernels/tensors).  Start reading at `emit_kernel`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.program import Equation, Program
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.kernels import lanes, memory
+from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.tensors import Emitter, Entry
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes import loops
+from calque.lowering.rules.registry import Context
+
+STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
+GROUPS = 64  # workgroups that a loop over elements is spread over at most
+
+
+def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
+                ) -> list[Value]:
+    """The results of a loop that loops.lanes or loops.known allows."""
+    shell = _Shell(ctx, xs, outs)
+    shape = loops.lanes(e)
+    with shell.inside():
+        if shape is not None:
+            _in_lanes(shell, e, loops.elements(shape))
+        else:
+            _over_memory(shell, e)
+    return shell.dispatch(xs)
+
+
+class _Shell:
+    """One executable with one function: operands, results and scratch as bindings."""
+
+    def __init__(self, ctx: Context, xs: Sequence[Value], outs: Sequence[ShapedArray]) -> None:
+        ir = mlir.ir()
+        self.ctx, self.outs = ctx, [(o.shape, o.dtype) for o in outs]
+        ctx.kernels += 1
+        self.name = f"loop_{ctx.kernels}"
+        self.groups = 1
+        with ir.InsertionPoint.at_block_begin(ctx.module.body):
+            self.executable = ir.Operation.parse(
+                f"stream.executable private @{self.name} {{ builtin.module {{ }} }}")
+            ir.InsertionPoint.current.insert(self.executable)
+        self.exports = self.executable.regions[0].blocks[0]
+        self.module = self.exports.operations[0]
+        self.binding = ir.Type.parse("!stream.binding", mlir.context())
+        count = len(xs) + len(self.outs)
+        with ir.InsertionPoint(self.module.regions[0].blocks[0]):
+            self.function = ir.Operation.create("func.func", regions=1, attributes={
+                "sym_name": ir.StringAttr.get(self.name), "function_type": self.type_of(count)})
+        self.block = self.function.regions[0].blocks.append(
+            *[self.binding] * count, arg_locs=[ir.Location.unknown()] * count)
+        self.stack, self.scratch, self.scratch_binding = 0, 0, None
+        with ir.InsertionPoint(self.block):
+            self.mark = memory.operation("arith.constant", [memory.index_type()], [], {
+                "value": ir.Attribute.parse("0 : index")})
+        self.operands = [self.bound(i, x.shape, x.dtype) for i, x in enumerate(xs)]
+        self.results = [self.bound(len(xs) + i, s, d) for i, (s, d) in enumerate(self.outs)]
+
+    def type_of(self, count: int) -> Any:
+        ir = mlir.ir()
+        return ir.TypeAttr.get(ir.FunctionType.get([self.binding] * count, []))
+
+    def inside(self) -> Any:
+        return mlir.ir().InsertionPoint(self.block)
+
+    def subspan(self, binding: Any, offset: int, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+        ir, size = mlir.ir(), max(1, int(np.prod(shape, dtype=np.int64)))
+        with ir.InsertionPoint(self.mark):
+            ref = memory.operation(
+                "stream.binding.subspan", [memory.memref_type(size, dtype)],
+                [binding, memory.index(offset)]).results[0]
+        return Memory(ref, 0, shape, memory.row_major(shape), dtype)
+
+    def bound(self, i: int, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+        return self.subspan(self.block.arguments[i], 0, shape, dtype)
+
+    def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+        """Scratch: on the stack while that lasts, where LLVM can turn it into registers."""
+        ir, size = mlir.ir(), max(1, int(np.prod(shape, dtype=np.int64)))
+        nbytes = -(-size * dtype.itemsize // 64) * 64
+        if self.stack + nbytes <= STACK:
+            self.stack += nbytes
+            with ir.InsertionPoint(self.mark):
+                ref = memory.operation("memref.alloca", [memory.memref_type(size, dtype)], [], {
+                    "operandSegmentSizes": ir.Attribute.parse("array<i32: 0, 0>"),
+                    "alignment": ir.Attribute.parse("64 : i64")}).results[0]
+            return Memory(ref, 0, shape, memory.row_major(shape), dtype)
+        if self.scratch_binding is None:
+            self.scratch_binding = self.block.add_argument(self.binding, ir.Location.unknown())
+        made = self.subspan(self.scratch_binding, self.scratch, shape, dtype)
+        self.scratch += nbytes
+        return made
+
+    def dispatch(self, xs: Sequence[Value]) -> list[Value]:
+        """Close the function and call it from the program."""
+        ir = mlir.ir()
+        with self.inside():
+            memory.operation("func.return", [], [])
+        specs = [*self.outs, *([((self.scratch,), np.dtype("i1"))] if self.scratch else [])]
+        self.function.attributes["function_type"] = self.type_of(len(xs) + len(specs))
+        with ir.InsertionPoint.at_block_begin(self.exports):
+            export = ir.Operation.create("stream.executable.export", regions=1, attributes={
+                "sym_name": ir.StringAttr.get(self.name),
+                "sym_visibility": ir.StringAttr.get("public"),
+                "function_ref": ir.FlatSymbolRefAttr.get(self.name)})
+            with ir.InsertionPoint(export.regions[0].blocks.append()):
+                sizes = [memory.index(self.groups), memory.index(1), memory.index(1)]
+                memory.operation("stream.return", [], sizes)
+        b = self.ctx.b
+        op = b.op("flow.dispatch", [_signed(b, x) for x in xs],
+                  [(s, _signed_dtype(d)) for s, d in specs], {
+                      "entry_points": f"[@{self.name}::@{self.name}]",
+                      "operandSegmentSizes": f"array<i32: 0, {len(xs)}, 0, 0>",
+                      "tied_operands": f"[{', '.join(['-1 : index'] * len(specs))}]"})
+        return [b.bitcast(Value(b, r, s, _signed_dtype(d)), d)
+                for r, (s, d) in zip(op.results, self.outs)]
+
+
+def _signed_dtype(dtype: Dtype) -> Dtype:
+    return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype
+
+
+def _signed(b: Builder, x: Value) -> Value:
+    """flow.dispatch takes no unsigned tensors; memory has no sign."""
+    return b.bitcast(x, _signed_dtype(x.dtype))
+
+
+# ---- one loop per element
+def _in_lanes(shell: _Shell, e: Equation, count: int) -> None:
+    width = 32 if all(m.dtype.itemsize <= 4 for m in (*shell.operands, *shell.results)) else 16
+    while width > count:
+        width //= 2
+    b = SCALAR if width == 1 else KernelBuilder(width)
+    blocks = -(-count // width)
+    shell.groups = min(GROUPS, max(1, blocks // 4))
+    each = -(-blocks // shell.groups) * width
+    k = 0 if e.primitive.name == "while" else e.params["num_consts"] + e.params["num_carry"]
+    last = len(shell.operands) if e.primitive.name == "while" else k
+    n = len(shell.results) if e.primitive.name == "while" else e.params["num_carry"]
+
+    def flat(m: Memory, stacked: bool) -> Memory:
+        """One row of elements (stacked: one per step); what is one number has stride 0."""
+        lead = m.shape[:1] if stacked else ()
+        rest = m.shape[1:] if stacked else m.shape
+        size = count if rest else 1
+        return m.view((*lead, count), (*([size] if stacked else []), 1 if rest else 0))
+
+    sources = [flat(m, i >= last) for i, m in enumerate(shell.operands)]
+    results = [flat(m, i >= n) for i, m in enumerate(shell.results)]
+
+    def part(at: Index) -> list[Any]:
+        if count % width:  # the last vector begins earlier, over elements that are done twice
+            at = memory.operation("arith.minsi", [memory.index_type()], [
+                memory.index(at), memory.index(count - width)]).results[0]
+        lanes.step_through(b, e, sources, results[:n], results[n:], at)
+        return []
+
+    if shell.groups == 1:
+        memory.loop(blocks * width, part, step=width)
+        return
+    group = memory.operation("stream.dispatch.workgroup.id", [memory.index_type()], [], {
+        "dimension": mlir.ir().Attribute.parse("0 : index")}).results[0]
+    first = memory.times(group, each)
+    end = memory.operation("arith.minsi", [memory.index_type()], [
+        memory.add(first, each), memory.index(blocks * width)]).results[0]
+    memory.loop(end, part, start=first, step=width)
+
+
+# ---- over memory
+def _over_memory(shell: _Shell, e: Equation) -> None:
+    emitter = Emitter(shell.allocate, emit_loop)
+    entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
+    outs = emit_loop(emitter, e, entries, shell.results)
+    for out, m in zip(outs, shell.results):
+        if isinstance(out, Value):
+            memory.store(SCALAR, out, m, [])
+
+
+def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
+              results: Sequence[Memory] | None) -> list[Entry]:
+    """A loop in a kernel, outermost (results given) or within another."""
+    if results is None:
+        results = [emitter.allocate(v.aval.shape, v.aval.dtype) for v in e.outputs]
+    form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
+    return form(emitter, e.params, list(args), list(results))
+
+
+class _Carry:
+    """The carry of a loop: rank-0 members in registers, arrays in memory of their own."""
+
+    def __init__(self, emitter: Emitter, init: Sequence[Entry], homes: Sequence[Memory]) -> None:
+        self.emitter = emitter
+        self.homes: list[Memory | None] = [
+            None if isinstance(x, Value) else m for x, m in zip(init, homes)]
+        self.dtypes = [x.dtype for x in init]
+        self.start = [x.ir for x in init if isinstance(x, Value)]
+        for x, m in zip(init, self.homes):
+            if m is not None and x is not m:
+                emitter.copy(x, m)
+
+    def entries(self, raw: Sequence[Any]) -> list[Entry]:
+        scalars = iter(raw)
+        return [Value(SCALAR, next(scalars), (), d) if m is None else m
+                for m, d in zip(self.homes, self.dtypes)]
+
+    def update(self, outs: Sequence[Entry]) -> list[Any]:
+        """Write the new arrays home; the new registers."""
+        refs = [m.ref for m in self.homes if m is not None]
+        moving: list[tuple[Entry, Memory]] = []
+        for out, m in zip(outs, self.homes):
+            if m is None or out is m:
+                continue
+            if isinstance(out, Memory) and any(out.ref is r for r in refs):
+                out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
+            moving.append((out, m))
+        for out, m in moving:
+            self.emitter.copy(out, m)
+        return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]
+
+
+def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
+          ) -> list[Entry]:
+    body: Program = p["jaxpr"]
+    n, k, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
+    consts, xs = args[:n], args[k:]
+    carry = _Carry(emitter, args[n:k], results)
+    ys = results[p["num_carry"]:]
+
+    def step(i: Index, *raw: Any) -> list[Any]:
+        t = i if not p["reverse"] else lanes.back(length, i)
+        rows = [_row(x, t) for x in xs]
+        where = [m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0])) for m in ys]
+        wanted: dict[Any, list[Memory]] = {}
+        outputs = body.outputs[p["num_carry"]:]
+        for o, m in zip(outputs, where):
+            if m.shape and o not in body.inputs and not hasattr(o, "value"):
+                wanted.setdefault(o, []).append(m)
+        outs = emitter.run(body, [*consts, *carry.entries(raw), *rows], wanted)
+        for o, y, m in zip(outputs, outs[p["num_carry"]:], where):
+            if o not in wanted:
+                emitter.copy(y, m)
+        return carry.update(outs[:p["num_carry"]])
+
+    final = memory.loop(length, step, carry.start)
+    return [*carry.entries(final), *ys]
+
+
+def _row(x: Entry, t: Index) -> Entry:
+    assert isinstance(x, Memory)
+    row = x.view(x.shape[1:], x.strides[1:], memory.times(t, x.strides[0]))
+    return row if row.shape else memory.load(SCALAR, row, [])
+
+
+def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
+           ) -> list[Entry]:
+    ir = mlir.ir()
+    k = p["cond_nconsts"]
+    n = k + p["body_nconsts"]
+    carry = _Carry(emitter, args[n:], results)
+    types = [r.type for r in carry.start]
+    op = memory.operation("scf.while", types, carry.start, regions=2)
+    places = [ir.Location.current] * len(types)
+    before = op.regions[0].blocks.append(*types, arg_locs=places)
+    with ir.InsertionPoint(before):
+        (pred,) = emitter.run(p["cond_jaxpr"], [*args[:k], *carry.entries(before.arguments)])
+        assert isinstance(pred, Value)
+        memory.operation("scf.condition", [], [pred.ir, *before.arguments])
+    after = op.regions[1].blocks.append(*types, arg_locs=places)
+    with ir.InsertionPoint(after):
+        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)])
+        memory.operation("scf.yield", [], carry.update(outs))
+    return carry.entries(list(op.results))

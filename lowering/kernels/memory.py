@@ -1,0 +1,195 @@
+"""Flat memory in a kernel: `Memory` is a strided view of a 1-D memref; `load`, `store` and loops.
+
+Indices are MLIR values of type index; `at` adds up base and strides, folding what is known.
+bool is a byte in memory.  Start reading at `Memory`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from calque.lowering import mlir
+from calque.lowering.builder import Dtype, Value
+from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
+
+BOOL = np.dtype(bool)
+Index = Any  # int, or an MLIR value of type index
+
+
+def operation(name: str, results: Sequence[Any], operands: Sequence[Any], attributes: Any = None,
+              regions: int = 0) -> Any:
+    return mlir.ir().Operation.create(name, results=list(results), operands=list(operands),
+                                      attributes=attributes, regions=regions)
+
+
+def index_type() -> Any:
+    return mlir.ir().Type.parse("index", mlir.context())
+
+
+def index(i: Index) -> Any:
+    """An MLIR value of type index."""
+    if not isinstance(i, int):
+        return i
+    value = mlir.ir().Attribute.parse(f"{i} : index")
+    return operation("arith.constant", [index_type()], [], {"value": value}).results[0]
+
+
+def add(a: Index, b: Index) -> Index:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if isinstance(a, int) and a == 0:
+        return b
+    if isinstance(b, int) and b == 0:
+        return a
+    return operation("arith.addi", [index_type()], [index(a), index(b)]).results[0]
+
+
+def times(a: Index, k: int) -> Index:
+    if isinstance(a, int):
+        return a * k
+    if k == 1:
+        return a
+    return 0 if k == 0 else operation(
+        "arith.muli", [index_type()], [a, index(k)]).results[0]
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """A view: element [i, j] lies at base + i * strides[0] + j * strides[1] of a flat memref."""
+
+    ref: Any
+    base: Index
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Dtype
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def is_dense(self) -> bool:
+        return all(s == w or n == 1
+                   for s, w, n in zip(self.strides, row_major(self.shape), self.shape))
+
+    def at(self, indices: Sequence[Index]) -> Index:
+        out: Index = 0
+        for i, s in zip(indices, self.strides):
+            out = add(out, times(i, s))
+        return add(self.base, out)
+
+    def view(self, shape: Sequence[int], strides: Sequence[int], base: Index = 0) -> Memory:
+        return replace(self, base=add(self.base, base), shape=tuple(shape), strides=tuple(strides))
+
+    def reshaped(self, shape: tuple[int, ...]) -> Memory | None:
+        """The same elements in another shape, where no copy is needed."""
+        if self.is_dense():
+            return self.view(shape, row_major(shape))
+        if [n for n in self.shape if n != 1] == [n for n in shape if n != 1]:  # units come and go
+            kept = iter([s for n, s in zip(self.shape, self.strides) if n != 1])
+            return self.view(shape, [0 if n == 1 else next(kept) for n in shape])
+        return None
+
+
+def memref_type(size: int, dtype: Dtype) -> Any:
+    element = "i8" if dtype == BOOL else scalar_text(dtype)
+    return mlir.ir().Type.parse(f"memref<{size}x{element}>", mlir.context())
+
+
+def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
+    """The element at `where`, or as many as b has lanes along the last axis."""
+    at = m.at(where)
+    stride = m.strides[-1] if m.strides else 0
+    if b.lanes == 1 or stride == 0:
+        one = _load(SCALAR, m, at)
+        return b.spread(one) if b.lanes > 1 else one
+    if stride == 1:
+        return _load(b, m, at)
+    parts = [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)]
+    vector = operation("vector.from_elements", [b.type_of(_kept(m.dtype))], parts).results[0]
+    return _as_value(b, vector, m.dtype)
+
+
+def _kept(dtype: Dtype) -> Dtype:
+    return np.dtype(np.int8) if dtype == BOOL else dtype
+
+
+def _raw(b: KernelBuilder, m: Memory, at: Index) -> Any:
+    name = "memref.load" if b.lanes == 1 else "vector.load"
+    return operation(name, [b.type_of(_kept(m.dtype))], [m.ref, index(at)]).results[0]
+
+
+def _load(b: KernelBuilder, m: Memory, at: Index) -> Value:
+    return _as_value(b, _raw(b, m, at), m.dtype)
+
+
+def _as_value(b: KernelBuilder, raw: Any, dtype: Dtype) -> Value:
+    value = Value(b, raw, (), _kept(dtype))
+    return value.ne(0) if dtype == BOOL else value
+
+
+def store(b: KernelBuilder, x: Value, m: Memory, where: Sequence[Index]) -> None:
+    """Write the lanes of x along m's last axis, whose stride is 1 (or one lane anywhere)."""
+    assert b.lanes == 1 or m.strides[-1] == 1, m
+    if x.dtype == BOOL:
+        x = b.convert(x, np.dtype(np.int8))
+    name = "memref.store" if b.lanes == 1 else "vector.store"
+    operation(name, [], [x.ir, m.ref, index(m.at(where))])
+
+
+# ---- loops
+def loop(count: Index, body: Callable[..., Sequence[Any]], carry: Sequence[Any] = (),
+         start: Index = 0, step: int = 1) -> list[Any]:
+    """scf.for from start to count; body(i, *carried MLIR values) -> the next ones."""
+    ir = mlir.ir()
+    if isinstance(count, int) and isinstance(start, int) and start + step >= count:
+        return list(carry if start >= count else body(start, *carry))
+    types = [c.type for c in carry]
+    op = operation("scf.for", types, [index(start), index(count), index(step), *carry], regions=1)
+    block = op.regions[0].blocks.append(index_type(), *types,
+                                        arg_locs=[ir.Location.current] * (1 + len(types)))
+    with ir.InsertionPoint(block):
+        outs = body(block.arguments[0], *list(block.arguments)[1:])
+        operation("scf.yield", [], list(outs))
+    return list(op.results)
+
+
+def nest(shape: Sequence[int], body: Callable[[list[Index]], None],
+         outer: Sequence[Index] = ()) -> None:
+    """Loops over all indices of a shape."""
+    if not shape:
+        body(list(outer))
+        return
+
+    def inner(i: Index) -> list[Any]:
+        nest(shape[1:], body, [*outer, i])
+        return []
+
+    loop(shape[0], inner)
+
+
+def strip(n: int, widest: int, body: Callable[[KernelBuilder, Index], None]) -> None:
+    """body(builder, i) over 0..n by the builder's lanes: vectors first, then what is left."""
+    start, lanes = 0, widest
+    while start < n:
+        while lanes > n - start:
+            lanes //= 2
+        builder = SCALAR if lanes == 1 else KernelBuilder(lanes)
+        stop = start + (n - start) // lanes * lanes
+
+        def run(i: Index, builder: KernelBuilder = builder) -> list[Any]:
+            body(builder, i)
+            return []
+
+        loop(stop, run, start=start, step=lanes)
+        start = stop

@@ -1,0 +1,416 @@
+"""The equations of a Program over memory: rank-0 values are registers, arrays are `Memory`.
+
+Shape operations are views; elementwise equations of one shape share one loop nest, whose results
+are stored where something else reads them.  The forms of elementwise primitives are those of
+lowering/rules, run under a KernelBuilder.  Start reading at `Emitter.run`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.builder import Dtype, Value
+from calque.lowering.kernels import memory
+from calque.lowering.kernels.contract import dot_general
+from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes.loops import ELEMENTWISE, VIEWS
+from calque.lowering.rules.registry import Context, rules
+
+Entry = Value | Memory
+FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),
+         "reduce_max": ("maximum", "max", None), "reduce_min": ("minimum", "min", None),
+         "reduce_and": ("and", "and", -1), "reduce_or": ("or", "or", 0)}
+def widest(dtype: Dtype) -> int:
+    """Lanes of one vector: 64 bytes."""
+    return max(2, 64 // max(4, dtype.itemsize))
+
+
+class Emitter:
+    """Emits Programs into a kernel; `allocate` gives scratch memory for the whole kernel."""
+
+    def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
+                 emit_loop: Callable[..., list[Entry]]) -> None:
+        self.allocate, self.emit_loop = allocate, emit_loop
+
+    def run(self, p: Program, args: Sequence[Entry],
+            destinations: dict[Var, list[Memory]] | None = None) -> list[Entry]:
+        """The outputs of p; a var with destinations is written there as well."""
+        return _Run(self, p, args, destinations or {}).outputs()
+
+    def scalar(self, value: Any, dtype: Dtype) -> Value:
+        return SCALAR.splat(value, (), dtype)
+
+    def copy(self, source: Entry, target: Memory) -> None:
+        """Write source (a scalar: everywhere) into target."""
+        elementwise(target.shape, [target], [source], lambda b, xs: xs)
+
+    def temporary(self, source: Memory) -> Memory:
+        target = self.allocate(source.shape, source.dtype)
+        self.copy(source, target)
+        return target
+
+
+def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], sources: Sequence[Entry],
+                body: Callable[[KernelBuilder, list[Value]], Sequence[Value]]) -> None:
+    """targets = body(sources) at every index of shape."""
+    arrays = [s for s in (*sources, *targets) if isinstance(s, Memory)]
+    if all(a.is_dense() for a in arrays):
+        size = int(np.prod(shape, dtype=np.int64))
+        shape = (size,)
+        flat = {id(a): a.view((size,), (1,)) for a in arrays}
+        sources = [flat[id(s)] if isinstance(s, Memory) else s for s in sources]
+        targets = [flat[id(t)] for t in targets]
+    dtypes = [a.dtype for a in arrays] or [np.dtype("f4")]
+    lanes = min(widest(d) for d in dtypes)
+    if any(t.strides and t.strides[-1] != 1 and t.shape[-1] > 1 for t in targets):
+        lanes = 1
+    if not shape:
+        shape, targets = (1,), [t.view((1,), (1,)) for t in targets]
+        sources = [s.view((1,), (1,)) if isinstance(s, Memory) else s for s in sources]
+
+    def row(outer: list[Index]) -> None:
+        def step(b: KernelBuilder, i: Index) -> None:
+            where = [*outer, i]
+            values = [memory.load(b, s, where) if isinstance(s, Memory) else
+                      (b.spread(s) if b.lanes > 1 else s) for s in sources]
+            for t, v in zip(targets, body(b, values), strict=True):
+                memory.store(b, v, t, where)
+        memory.strip(shape[-1], lanes, step)
+
+    memory.nest(shape[:-1], row)
+
+
+class _Run:
+    """One Program being emitted."""
+
+    def __init__(self, emitter: Emitter, p: Program, args: Sequence[Entry],
+                 destinations: dict[Var, list[Memory]]) -> None:
+        self.emitter, self.p, self.destinations = emitter, p, destinations
+        self.env: dict[Var, Entry] = dict(zip(p.inputs, args, strict=True))
+        self.group: list[Equation] = []
+        self.written: set[Var] = set()  # vars whose destinations were served
+        self.uses: dict[Var, list[int]] = {}
+        for i, e in enumerate(p.equations):
+            for a in e.inputs:
+                if isinstance(a, Var):
+                    self.uses.setdefault(a, []).append(i)
+        for o in p.outputs:
+            if isinstance(o, Var) and o not in destinations:
+                self.uses.setdefault(o, []).append(len(p.equations))
+        self.position = {id(e): i for i, e in enumerate(p.equations)}
+
+    def outputs(self) -> list[Entry]:
+        for e in self.p.equations:
+            self.equation(e)
+        self.flush()
+        outs = [self.env[o] if isinstance(o, Var) and o in self.env else
+                self.read(o) if not (isinstance(o, Var) and o in self.written) else
+                self.destinations[o][0] for o in self.p.outputs]
+        for v, targets in self.destinations.items():
+            if v not in self.written:
+                for t in targets:
+                    self.emitter.copy(self.read(v), t)
+        return outs
+
+    def read(self, a: Atom) -> Entry:
+        if isinstance(a, Literal):
+            return self.emitter.scalar(a.value, a.aval.dtype)
+        if a not in self.env:
+            self.flush()
+        return self.env[a]
+
+    # ---- equations
+    def equation(self, e: Equation) -> None:
+        name = e.primitive.name
+        if name in ELEMENTWISE:
+            if e.outputs[0].aval.shape:
+                self.join(e)
+            else:
+                values = [self.scalar_of(self.read(a)) for a in e.inputs]
+                self.env[e.outputs[0]] = apply(SCALAR, e, values)
+            return
+        if name in VIEWS:
+            self.env[e.outputs[0]] = self.view(e)
+        elif name in FOLDS:
+            self.env[e.outputs[0]] = self.fold(e)
+        else:
+            outs = getattr(self, f"_{name}")(e, [self.read(a) for a in e.inputs])
+            self.env.update(zip(e.outputs, outs, strict=True))
+
+    def scalar_of(self, x: Entry) -> Value:
+        return memory.load(SCALAR, x, [0] * len(x.shape)) if isinstance(x, Memory) else x
+
+    # ---- elementwise groups
+    def join(self, e: Equation) -> None:
+        if self.group and self.group[-1].outputs[0].aval.shape != e.outputs[0].aval.shape:
+            self.flush()
+        self.group.append(e)
+
+    def flush(self) -> None:
+        """Emit the group as one loop nest."""
+        if not self.group:
+            return
+        group, self.group = self.group, []
+        inside = {e.outputs[0] for e in group}
+        last = self.position[id(group[-1])]
+        sources: dict[Atom, Entry] = {}
+        for e in group:
+            for a in e.inputs:
+                if a not in inside and a not in sources:
+                    sources[a] = self.read(a)
+        members = {self.position[id(e)] for e in group}
+        stored: list[tuple[Var, Memory]] = []
+        for e in group:
+            v = e.outputs[0]
+            wanted = [t for t in self.destinations.get(v, ()) if t.is_dense()]
+            if len(wanted) == len(self.destinations.get(v, ())) and wanted:
+                self.written.add(v)
+                stored += [(v, t) for t in wanted]
+            if any(u not in members for u in self.uses.get(v, ())) or (
+                    v in self.destinations and v not in self.written):
+                made = self.emitter.allocate(v.aval.shape, v.aval.dtype)
+                self.env[v] = made
+                stored.append((v, made))
+        assert last is not None
+        if not stored:
+            return
+
+        def body(b: KernelBuilder, values: list[Value]) -> list[Value]:
+            env: dict[Atom, Value] = dict(zip(sources, values))
+            for e in group:
+                env[e.outputs[0]] = apply(b, e, [env[a] for a in e.inputs])
+            return [env[v] for v, _ in stored]
+
+        shape = group[0].outputs[0].aval.shape
+        elementwise(shape, [t for _, t in stored], [
+            _aligned(s, shape) for s in sources.values()], body)
+
+    # ---- views
+    def view(self, e: Equation) -> Entry:
+        name, p, shape = e.primitive.name, e.params, e.outputs[0].aval.shape
+        x = self.read(e.inputs[0])
+        if isinstance(x, Value):  # a scalar: in registers until somebody stores it
+            if not shape:
+                return x
+            spread = self.emitter.allocate((1,), x.dtype)
+            memory.store(SCALAR, x, spread, [0])
+            return spread.view(shape, [0] * len(shape))
+        if name == "broadcast_in_dim":
+            strides = [0] * len(shape)
+            for axis, n, s in zip(p["broadcast_dimensions"], x.shape, x.strides):
+                strides[axis] = 0 if n == 1 else s
+            return self.loaded(x.view(shape, strides))
+        if name in ("reshape", "squeeze", "expand_dims"):
+            made = x.reshaped(shape)
+            return self.loaded(made if made is not None
+                               else self.emitter.temporary(x).view(shape, memory.row_major(shape)))
+        if name == "transpose":
+            return x.view(shape, [x.strides[i] for i in p["permutation"]])
+        if name == "slice":
+            steps = p["strides"] or [1] * len(shape)
+            base = sum(a * s for a, s in zip(p["start_indices"], x.strides))
+            return x.view(shape, [s * k for s, k in zip(x.strides, steps)], base)
+        if name == "rev":
+            axes = p["dimensions"]
+            base = sum((x.shape[i] - 1) * x.strides[i] for i in axes)
+            return x.view(shape, [-s if i in axes else s for i, s in enumerate(x.strides)], base)
+        return x.view(shape, x.strides, self.offset(x, shape, e.inputs[1:]))
+
+    def loaded(self, m: Memory) -> Entry:
+        return m if m.shape else memory.load(SCALAR, m, [])
+
+    def offset(self, x: Memory, sizes: Sequence[int], starts: Sequence[Atom]) -> Index:
+        """Where a window at (clamped) starts begins."""
+        base: Index = 0
+        for atom, n, k, stride in zip(starts, x.shape, sizes, x.strides):
+            if n == k:
+                continue
+            s = self.scalar_of(self.read(atom))
+            if s.dtype.kind == "i":
+                s = SCALAR.maximum(s, 0)
+            s = SCALAR.minimum(s, min(n - k, np.iinfo(s.dtype).max))
+            cast = memory.operation("arith.index_cast" if s.dtype.kind == "i" else
+                                    "arith.index_castui", [memory.index_type()], [s.ir])
+            base = memory.add(base, memory.times(cast.results[0], stride))
+        return base
+
+    # ---- the rest
+    def fold(self, e: Equation) -> Entry:
+        x, axes = self.read(e.inputs[0]), tuple(e.params["axes"])
+        assert isinstance(x, Memory)
+        how, kind, start = FOLDS[e.primitive.name]
+        if x.dtype == memory.BOOL:
+            start = how == "and"
+        elif start is None:
+            from calque.lowering.rules.reduce import extreme
+            start = extreme(x.dtype, how == "minimum")
+        return self.loaded(reduce(self.emitter, x, axes, how, kind, start))
+
+    def _dot_general(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        x, y = args
+        out = e.outputs[0].aval
+        assert isinstance(x, Memory) and isinstance(y, Memory)
+        made = self.emitter.allocate(out.shape, out.dtype)
+        dot_general(x, y, made, e.params["dimension_numbers"])
+        return [self.loaded(made)]
+
+    def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        x, update = args[:2]
+        assert isinstance(x, Memory)
+        made = self.emitter.temporary(x)
+        shape = e.inputs[1].aval.shape
+        window = made.view(shape, made.strides, self.offset(made, shape, e.inputs[2:]))
+        self.emitter.copy(update, window)
+        return [made]
+
+    def _concatenate(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        axis, out = e.params["dimension"], e.outputs[0].aval
+        made = self.emitter.allocate(out.shape, out.dtype)
+        at = 0
+        for a, part in zip(e.inputs, args):
+            self.emitter.copy(part, made.view(a.aval.shape, made.strides, at * made.strides[axis]))
+            at += a.aval.shape[axis]
+        return [made]
+
+    def _iota(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        axis, out = e.params["dimension"], e.outputs[0].aval
+        made = self.emitter.allocate(out.shape, out.dtype)
+        whole = np.dtype("i4")
+
+        def put(where: list[Index]) -> None:
+            i = memory.operation("arith.index_cast", [SCALAR.type_of(whole)],
+                                 [memory.index(where[axis])]).results[0]
+            value = rules["convert_element_type"](
+                _context(SCALAR), [Value(SCALAR, i, (), whole)], {}, [ShapedArray((), out.dtype)])
+            memory.store(SCALAR, value, made, where)
+
+        memory.nest(out.shape, put)
+        return [made]
+
+    def _jit(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        return self.emitter.run(e.params["jaxpr"], args)
+
+    def _scan(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        return self.emitter.emit_loop(self.emitter, e, args, None)
+
+    _while = _scan
+
+    def _cond(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        """Branches write into memory of their own; the first whose number is reached runs."""
+        which, *operands = args
+        made = [self.emitter.allocate(v.aval.shape or (1,), v.aval.dtype) for v in e.outputs]
+
+        def branch(p: Program) -> None:
+            for out, target in zip(self.emitter.run(p, operands), made):
+                self.emitter.copy(out, target)
+
+        branches = e.params["branches"]
+        index = self.scalar_of(which)
+        self.choose(index, list(branches), 0, branch)
+        return [memory.load(SCALAR, m, [0]) if not v.aval.shape else m
+                for v, m in zip(e.outputs, made)]
+
+    def choose(self, index: Value, branches: list[Program], at: int,
+               branch: Callable[[Program], None]) -> None:
+        if len(branches) == 1:
+            branch(branches[0])
+            return
+        from calque.lowering import mlir
+        ir = mlir.ir()
+        op = memory.operation("scf.if", [], [(index <= at).ir], regions=2)
+        for region, part in zip(op.regions, (branches[:1], branches[1:])):
+            with ir.InsertionPoint(region.blocks.append()):
+                self.choose(index, part, at + 1, branch)
+                memory.operation("scf.yield", [], [])
+
+
+def _aligned(s: Entry, shape: tuple[int, ...]) -> Entry:
+    """Rank-0 operands among arrays are scalars."""
+    if isinstance(s, Memory) and s.shape != shape:
+        return memory.load(SCALAR, s, [0] * len(s.shape))
+    return s
+
+
+def _context(b: KernelBuilder) -> Context:
+    return Context(b)
+
+
+def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
+    """An elementwise equation on registers, by the rule of its primitive."""
+    ctx = _context(b)
+    for a, v in zip(e.inputs, values):
+        if isinstance(a, Literal):
+            ctx.literals[v] = a
+    out: Value = rules[e.primitive.name](ctx, list(values), e.params,
+                                         [ShapedArray((), e.outputs[0].aval.dtype)])
+    return out
+
+
+def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str,
+           start: Any) -> Memory:
+    """x folded over axes: lanes run along the last axis, which is kept or folded at the end."""
+    kept = [i for i in range(len(x.shape)) if i not in axes]
+    out = emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
+    last = len(x.shape) - 1
+    along = bool(kept) and kept[-1] == last
+    inner = [i for i in axes if along or i != last]
+    lanes = widest(x.dtype) if x.strides[last] in (0, 1) else 1
+
+    def source(outer: Sequence[Index], folded: Sequence[Index], i: Index) -> list[Index]:
+        where: list[Index] = [0] * len(x.shape)
+        for axis, k in (*zip(kept, outer), *zip(inner, folded)):
+            where[axis] = k
+        where[last] = i
+        return where
+
+    def folds(b: KernelBuilder, outer: Sequence[Index], i: Index, acc: Value) -> Value:
+        """acc with x folded in over the inner axes."""
+        def level(axes: list[int], folded: list[Index], ir: Any) -> Any:
+            if not axes:
+                value = memory.load(b, x, source(outer, folded, i))
+                return b.binary(how, Value(b, ir, (), x.dtype), value).ir
+            return memory.loop(x.shape[axes[0]], lambda k, a: [
+                level(axes[1:], [*folded, k], a)], [ir])[0]
+        return Value(b, level(list(inner), [], acc.ir), (), x.dtype)
+
+    if along:
+        def row(outer: list[Index]) -> None:
+            def step(b: KernelBuilder, i: Index) -> None:
+                memory.store(b, folds(b, [*outer, i], i, b.splat(start, (), x.dtype)), out,
+                             [*outer, i])
+            memory.strip(x.shape[last], lanes, step)
+        memory.nest([x.shape[i] for i in kept[:-1]], row)
+        return out
+
+    def cell(outer: list[Index]) -> None:
+        total = SCALAR.splat(start, (), x.dtype)
+        at, width, n = 0, lanes, x.shape[last]
+        while at < n:
+            while width > n - at:
+                width //= 2
+            b = SCALAR if width == 1 else KernelBuilder(width)
+            stop = at + (n - at) // width * width
+            (acc,) = memory.loop(stop, lambda i, a, b=b: [
+                folds(b, outer, i, Value(b, a, (), x.dtype)).ir],
+                [b.splat(start, (), x.dtype).ir], start=at, step=width)
+            part = b.horizontal(_kind(kind, x.dtype), Value(b, acc, (), x.dtype))
+            total = SCALAR.binary(how, total, Value(SCALAR, part.ir, (), x.dtype))
+            at = stop
+        memory.store(SCALAR, total, out, outer)
+
+    memory.nest(out.shape, cell)
+    return out
+
+
+def _kind(kind: str, dtype: Dtype) -> str:
+    """vector.reduction's name of a fold."""
+    if kind not in ("max", "min"):
+        return kind
+    if dtype.kind == "f":
+        return f"{kind}imumf"
+    return f"{kind}ui" if dtype.kind in "ub" else f"{kind}si"

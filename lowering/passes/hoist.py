@@ -1,0 +1,92 @@
+"""What a loop computes anew in every step from its consts alone is computed before it.
+
+A spread scalar stays: it costs a register in the loop and memory before it.  Start at `hoist`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core.program import Atom, Equation, Literal, Program, Var
+
+LARGEST = 1 << 24  # elements of a value that is worth keeping
+
+
+def hoist(p: Program) -> Program:
+    """p with the invariant equations of its loops, at any depth, moved out of them."""
+    return p.derived("hoist", lambda: _hoist(p))  # type: ignore[no-any-return]
+
+
+def _hoist(p: Program) -> Program:
+    equations: list[Equation] = []
+    for e in p.equations:
+        e = _inner_hoisted(e)
+        if e.primitive.name == "scan":
+            equations += _outside(e, {"jaxpr": (0, e.params["num_consts"], "num_consts")})
+        elif e.primitive.name == "while":
+            k, n = e.params["cond_nconsts"], e.params["body_nconsts"]
+            equations += _outside(e, {"cond_jaxpr": (0, k, "cond_nconsts"),
+                                      "body_jaxpr": (k, k + n, "body_nconsts")})
+        else:
+            equations.append(e)
+    if all(a is b for a, b in zip(equations, p.equations)) and len(equations) == len(p.equations):
+        return p
+    return Program(p.inputs, equations, p.outputs, p.const_vars, p.consts, p.name)
+
+
+def _inner_hoisted(e: Equation) -> Equation:
+    params = {k: tuple(hoist(q) if isinstance(q, Program) else q for q in v)
+              if isinstance(v, tuple) else hoist(v) if isinstance(v, Program) else v
+              for k, v in e.params.items()}
+    if all(_same(v, e.params[k]) for k, v in params.items()):
+        return e
+    return e.replace(params=params)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+    return a is b
+
+
+def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equation]:
+    """The equations moved out of e, and e without them."""
+    before: list[Equation] = []
+    inputs, params, shift = list(e.inputs), dict(e.params), 0
+    for name, (first, last, count) in bodies.items():
+        body: Program = e.params[name]
+        moved = _invariant(body, body.inputs[:last - first])
+        if not moved:
+            continue
+        env: dict[Var, Atom] = dict(zip(body.inputs, e.inputs[first:last]))
+        for m in moved:
+            fresh = tuple(Var(v.aval) for v in m.outputs)
+            before.append(m.replace(outputs=fresh, inputs=tuple(
+                a if isinstance(a, Literal) else env[a] for a in m.inputs)))
+            env.update(zip(m.outputs, fresh))
+        gone = {id(m) for m in moved}
+        kept = [q for q in body.equations if id(q) not in gone]
+        read = {a for q in kept for a in q.inputs} | set(body.outputs)
+        n = last - first
+        consts = [v for v in (*body.inputs[:n], *[v for m in moved for v in m.outputs]) if v in read]
+        params[name] = Program([*consts, *body.inputs[n:]], kept, body.outputs, name=body.name)
+        params[count] = len(consts)
+        inputs[first + shift:last + shift] = [env[v] for v in consts]
+        shift += len(consts) - n
+    return [*before, e.replace(inputs=tuple(inputs), params=params) if before else e]
+
+
+def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
+    known: set[Atom] = set(consts)
+    found = []
+    for e in body.equations:
+        if e.primitive.has_effects(e.params) or not any(isinstance(a, Var) for a in e.inputs) or (
+                not all(isinstance(a, Literal) or a in known for a in e.inputs)):
+            continue
+        if e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:
+            continue
+        if any(v.aval.size > LARGEST for v in e.outputs):
+            continue
+        found.append(e)
+        known.update(e.outputs)
+    return found

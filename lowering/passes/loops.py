@@ -1,0 +1,115 @@
+"""Which loops can be kernels of ours: what their bodies may consist of.
+
+`known` says whether every equation has a form over memory (kernels/tensors); `lanes` whether each
+element of an array runs its own loop in registers (kernels/lanes).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from calque.core.program import Atom, Equation, Program
+
+ELEMENTWISE = frozenset((
+    "add", "add_any", "sub", "mul", "neg", "square", "integer_pow", "div", "rem", "max", "min",
+    "abs", "sign", "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos",
+    "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "logistic", "erf", "erfc", "erf_inv", "floor", "ceil", "round", "is_finite", "clamp",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "pow", "eq", "ne", "lt", "le",
+    "gt", "ge", "and", "or", "xor", "not", "convert_element_type", "select_n", "copy",
+    "stop_gradient"))
+VIEWS = frozenset(("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice",
+                   "rev", "dynamic_slice"))
+FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and",
+                   "reduce_or"))
+LOOPS = frozenset(("scan", "while"))
+OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
+                    "jit", "cond"))
+enabled = True  # tests switch kernels off to see the portable form
+DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
+                                         "f4", "f8"))
+
+
+def inner(e: Equation) -> Iterator[Program]:
+    """The Programs an equation holds."""
+    for v in e.params.values():
+        for q in v if isinstance(v, tuple) else (v,):
+            if isinstance(q, Program):
+                yield q
+
+
+def _plain(e: Equation) -> bool:
+    return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
+
+
+def known(p: Program) -> bool:
+    """Whether every equation has a form over memory."""
+    return all(is_known(e) for e in p.equations)
+
+
+def is_known(e: Equation) -> bool:
+    """Whether an equation has a form over memory."""
+    name = e.primitive.name
+    if name not in ELEMENTWISE | VIEWS | OTHERS or not _plain(e):
+        return False
+    if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
+        return False
+    if name == "dot_general":
+        dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
+        return len(dtypes) == 1 and np.dtype(bool) not in dtypes
+    return all(known(q) for q in inner(e))
+
+
+def lanes(e: Equation) -> tuple[int, ...] | None:
+    """The shape over which a loop falls into one loop per element; None if it does not."""
+    if e.primitive.name not in LOOPS or not _plain(e):
+        return None
+    shapes = {_per_step(a.aval.shape, part) for a, part in _parts(e)} - {()}
+    if len(shapes) != 1:
+        return None
+    (shape,) = shapes
+    return shape if all(_in_lanes(q, shape) for q in inner(e)) else None
+
+
+def _parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
+    """(operand or result, whether its leading axis counts the steps)."""
+    if e.primitive.name == "while":
+        yield from ((a, False) for a in (*e.inputs, *e.outputs))
+        return
+    k = e.params["num_consts"] + e.params["num_carry"]
+    yield from ((a, i >= k) for i, a in enumerate(e.inputs))
+    yield from ((a, i >= e.params["num_carry"]) for i, a in enumerate(e.outputs))
+
+
+def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
+    return shape[1:] if stacked else shape
+
+
+def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
+    for e in p.equations:
+        name = e.primitive.name
+        if not _plain(e):
+            return False
+        if name in LOOPS:
+            parts = list(_parts(e))
+            if any(stacked or a.aval.shape not in ((), shape) for a, stacked in parts) or not all(
+                    _in_lanes(q, shape) for q in inner(e)):
+                return False
+        elif name == "jit":
+            if not all(_in_lanes(q, shape) for q in inner(e)):
+                return False
+        elif name == "broadcast_in_dim":
+            if e.inputs[0].aval.shape not in ((), shape):
+                return False
+        elif name not in ELEMENTWISE:
+            return False
+        if name not in LOOPS and any(a.aval.shape not in ((), shape)
+                                     for a in (*e.inputs, *e.outputs)):
+            return False
+    return all(o.aval.shape in ((), shape) for o in (*p.inputs, *p.outputs))
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
