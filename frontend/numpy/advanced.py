@@ -166,7 +166,8 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
             columns = [item]
             if item.dtype == dtypes.bool_:
                 columns = _mask_positions(item, shape, axis, position) if item.ndim else []
-                shapes.append((int(item),) if not item.ndim else ())
+                if not item.ndim:  # True is one more axis of size 1, False one of size 0
+                    shapes.append((int(item),))
             for column in columns:
                 if not shape[len(runs)] and column is item and not item.shape:
                     raise IndexError(explain(
@@ -209,9 +210,8 @@ def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        shown = [s for s in shapes]
         raise ValueError(explain(
-            f"Incompatible shapes for broadcasting: shapes={shown}",
+            f"Incompatible shapes for broadcasting: shapes={shapes}",
             fix="index arrays broadcast against each other; jnp.ix_ makes an outer index.")
         ) from None
 

@@ -36,17 +36,27 @@ class Addresses:
         return math.prod(self.ids.shape)
 
 
-def clamped(b: Builder, indices: Value, limits: Sequence[int]) -> Value:
-    """Index vectors within [0, limit], in their own dtype."""
-    top = np.iinfo(indices.dtype).max
-    low = b.like(indices, 0)
-    bounds = np.array([min(n, top) for n in limits], indices.dtype)
-    high = b.broadcast(b.constant(bounds), indices.shape, (len(indices.shape) - 1,))
-    return b.minimum(b.maximum(indices, low), high)
+def columns(ctx: Context, indices: Value) -> list[Value]:
+    """The entries of index vectors, one value of the batch's shape for each."""
+    b, batch = ctx.b, indices.shape[:-1]
+    parts = ctx.columns.get(indices)
+    if parts is None:
+        parts = [_column(b, indices, k) for k in range(indices.shape[-1])]
+    return [b.reshape(p, batch) for p in parts]
+
+
+def _column(b: Builder, x: Value, k: int) -> Value:
+    first = [0] * (len(x.shape) - 1)
+    return b.slice(x, [*first, k], [*x.shape[:-1], k + 1]) if x.shape[-1] > 1 else x
+
+
+def clamped(b: Builder, index: Value, limit: int) -> Value:
+    """Positions within [0, limit], in their own dtype."""
+    return b.minimum(b.maximum(index, 0), min(limit, np.iinfo(index.dtype).max))
 
 
 def addresses(
-    b: Builder,
+    ctx: Context,
     indices: Value,
     shape: Sequence[int],
     sizes: Sequence[int],
@@ -59,6 +69,7 @@ def addresses(
 
     targets: the axis of the operand for each entry of an index vector; the batching axes go together.
     """
+    b = ctx.b
     whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]
     lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
     rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
@@ -67,15 +78,12 @@ def addresses(
     batch = indices.shape[:-1]
     ids: Value | None = None
     inside: Value | None = None
-    if targets:
-        safe = clamped(b, indices, [shape[a] - sizes[a] for a in targets])
-        same = indices.eq(safe) if ask else None
-        for k, axis in enumerate(targets):
-            if same is not None:
-                one = column(b, same, k)
-                inside = one if inside is None else inside & one
-            if axis < lead:
-                ids = _plus(ids, column(b, safe, k).astype(kind) * stride[axis])
+    for index, axis in zip(columns(ctx, indices), targets):
+        safe = clamped(b, index, shape[axis] - sizes[axis])
+        if ask:
+            inside = _and(inside, index.eq(safe))
+        if axis < lead:
+            ids = _plus(ids, safe.astype(kind) * stride[axis])
     for axis, along in zip(operand_batching, index_batching):
         ids = _plus(ids, b.iota(batch, kind, along) * stride[axis])
     if ids is None:
@@ -88,16 +96,12 @@ def addresses(
     return Addresses(ids, inside, batch, rows, width)
 
 
-def column(b: Builder, x: Value, k: int) -> Value:
-    """Entry k of the last axis."""
-    rank, width = len(x.shape), x.shape[-1]
-    if width > 1:
-        x = b.slice(x, [0] * (rank - 1) + [k], [*x.shape[:-1], k + 1])
-    return b.reshape(x, x.shape[:-1])
-
-
 def _plus(x: Value | None, y: Value) -> Value:
     return y if x is None else x + y
+
+
+def _and(x: Value | None, y: Value) -> Value:
+    return y if x is None else x & y
 
 
 def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
@@ -141,7 +145,7 @@ def _gather(
     d, sizes, out = params["dimension_numbers"], params["slice_sizes"], outs[0]
     ask = params["mode"].name == "FILL_OR_DROP"
     at = addresses(
-        b,
+        ctx,
         indices,
         x.shape,
         sizes,

@@ -64,7 +64,7 @@ class Context:
         self.carries: set[Value] = set()  # what steps of loops that write in place start from
         self.shared: set[Value] = set()  # used more than once
         self.constants: set[Value] = set()
-        self.strided: set[Value] = set()  # slices with steps
+        self.slices: set[Value] = set()
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program

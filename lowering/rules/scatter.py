@@ -17,7 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.rules.gather import Addresses, addresses, clamped, column
+from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
 from calque.lowering.rules.registry import Context, rule, rules
@@ -65,7 +65,7 @@ def _scatter(
     if math.prod(indices.shape[:-1]) == 1:
         return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     at = addresses(
-        ctx.b,
+        ctx,
         indices,
         x.shape,
         sizes,
@@ -88,23 +88,20 @@ def _one_window(
     ctx: Context, op: str, x: Value, indices: Value, new: Value, targets: Sequence[int], ask: bool
 ) -> Value:
     b, sizes = ctx.b, new.shape
-    vector = b.reshape(indices, indices.shape[-1:])
     limits = [x.shape[a] - sizes[a] for a in targets]
     kind = np.dtype(np.int32 if max(limits, default=0) < 2**31 else np.int64)
     starts = [b.splat(0, (), kind) for _ in x.shape]
-    inside = None
-    if targets:
-        safe = clamped(b, vector, limits)
-        same = vector.eq(safe)
-        for k, axis in enumerate(targets):
-            starts[axis] = column(b, safe, k).astype(kind)
-            one = column(b, same, k)
-            inside = one if inside is None else inside & one
-    keep = ask and inside is not None
-    if op != "set" or keep:
+    inside: Value | None = None
+    for index, axis, limit in zip(columns(ctx, indices), targets, limits):
+        index = b.reshape(index, ())
+        safe = clamped(b, index, limit)
+        one = index.eq(safe)
+        starts[axis] = safe.astype(kind)
+        inside = one if inside is None else inside & one
+    if op != "set" or (ask and inside is not None):
         old = emit_slice(b, x, starts, sizes)
         new = new if op == "set" else rules[op](ctx, [old, new], {}, [ShapedArray(sizes, x.dtype)])
-        if keep:
+        if ask and inside is not None:
             new = b.select(inside, new, old)
     return emit_update(ctx, x, new, starts)
 

@@ -35,15 +35,18 @@ def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:
     axis = params["dimension"]
     parts = [x for x in xs if x.shape[axis]]
-    return parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
+    out = parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
+    if out.dtype.kind in "iu" and axis == len(out.shape) - 1 and all(
+            x.shape[axis] == 1 for x in parts):
+        ctx.columns[out] = parts
+    return out
 
 
 @rule("slice")
 def _slice(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> Value:
     out = ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
-    if params["strides"] is not None:
-        ctx.strided.add(out)
+    ctx.slices.add(out)
     return out
 
 
@@ -81,7 +84,7 @@ def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     if not params["dimensions"]:
         return xs[0]
     (x,) = xs
-    if x in ctx.strided:  # IREE does not compile the reversal of a slice with steps
+    if x in ctx.slices:  # IREE does not compile the reversal of many (with steps, of last axes)
         (x,) = ctx.b.barrier(x)
     if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
         x = x.view(np.dtype(f"i{x.dtype.itemsize}"))
