@@ -27,6 +27,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     reduce as _reduce,
     scatter as _scatter,
     shape as _shape,
+    special as _special,
     while_loop as _while_loop,
     window as _window,
 )

@@ -583,4 +583,5 @@ def interpret(program: Any, args: Sequence[Any]) -> list[Array]:
 
 import oracle_conv  # noqa: E402,F401
 import oracle_gather  # noqa: E402,F401
+import oracle_special  # noqa: E402,F401
 import oracle_window  # noqa: E402,F401

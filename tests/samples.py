@@ -80,6 +80,7 @@ class Row:
     linear: tuple[int, ...] = ()  # operands it is linear in, each alone
     specials: tuple[Sample, ...] = ()
     normwise: bool = False  # errors are measured against the largest result
+    fixed: tuple[int, ...] = ()  # operands by which there is no derivative
     factor: float = 1.0  # on the tolerance of oracle.TOLERANCES
 
     @property
@@ -519,6 +520,7 @@ row("while", INEXACT, (
 # ---- families with files of their own
 import samples_conv  # noqa: E402,F401
 import samples_gather  # noqa: E402,F401
+import samples_special  # noqa: E402,F401
 import samples_window  # noqa: E402,F401
 
 # Functions of one variable share their rules of batching and differ in one line of their

@@ -3,6 +3,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
 
   operands.py     what is an operand, an axis, a shape; docstrings of table rows
   elementwise.py  arithmetic, exp to erf, comparison, bits, complex, convert, select, clamp
+  special.py      lgamma to betainc, bessel_i0e, mulhi
   make.py         full, iota, ...
   shape.py        reshape, transpose, broadcast, squeeze, ...; stop_gradient
   cut.py          concatenate, slice, pad, rev, split, tile
@@ -42,4 +43,5 @@ __all__ = sorted(n for n, v in globals().items()
 
 def __dir__() -> list[str]:
     return __all__
+from calque.lax.special import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403

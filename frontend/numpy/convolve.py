@@ -41,8 +41,6 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
             padding = (0, 0)
         elif mode == "same":
             padding = (k // 2, k - k // 2 - 1)
-            if name == "correlate" and flipped:
-                padding = padding[::-1]
         elif mode == "full":
             padding = (k - 1, k - 1)
         else:

@@ -1,6 +1,7 @@
 """Primitives, one section each: abstract rule, jvp, transpose, batching.  Map:
 
   elementwise.py  arithmetic, comparison, logic, shifts, transcendental, select, convert, bitcast
+  special.py      lgamma, digamma, zeta, igamma, betainc, Bessel functions, mulhi
   reduce.py       sums, products, extrema, logical reductions, argmax and argmin
   shape.py        reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota
   window.py       reductions over windows, reduction with any function, reduce_precision

@@ -13,6 +13,9 @@ at the builder's insertion point; f16 and bf16 are computed in f32 and rounded o
     hyperbolic.py  sinh cosh tanh asinh acosh atanh
     power.py       sqrt rsqrt cbrt pow pow_const integer_pow integer_power
     special.py     erf erfc erf_inv
+    gamma.py       lgamma digamma polygamma zeta
+    incomplete.py  igamma igammac igamma_grad_a random_gamma_grad betainc
+    bessel.py      bessel_i0e bessel_i1e
     complex_.py, complex_inverse.py   the same functions of complex64 and complex128
     basic.py       floor ceil round sign rem maximum minimum clamp nextafter is_finite
     convert.py     conversions between all dtypes

@@ -17,6 +17,7 @@ from calque.lowering.rules import (  # noqa: F401
     reduce,
     scatter,
     shape,
+    special,
     window,
 )
 from calque.lowering.rules.registry import Context, physical, rules

@@ -40,7 +40,8 @@ class Setting:
         self.row, self.params = row, sample.parameters(dtype)
         self.name = f"{row.name} [{sample.label}] {dtype}"
         self.arrays = row.arrays(sample, dtype)
-        self.places = [i for i, x in enumerate(self.arrays) if x.dtype.kind in "fc"]
+        self.places = [i for i, x in enumerate(self.arrays)
+                       if x.dtype.kind in "fc" and i not in row.fixed]
         self.prim = function(row, sample, self.params)
         rng = np.random.default_rng(7)
         self.x = [self.arrays[i] for i in self.places]

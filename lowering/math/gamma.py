@@ -1,0 +1,219 @@
+"""lgamma, digamma, polygamma, zeta.
+
+f32 and narrower are computed in f64 where the target has it: then short series give every digit.
+lgamma and digamma come from polynomials around 2 and around digamma's zero, recurrences to reach
+them, Stirling's series beyond, and reflection for negative x; zeta is the Euler-Maclaurin sum with
+ten terms.  Near lgamma's zeros at negative x digits are lost (in XLA, too): the terms cancel.
+The polynomials are interpolations at Chebyshev points (mpmath.chebyfit).
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from calque.lowering.builder import Builder, Value
+from calque.lowering.math import exp_log, power, trig
+from calque.lowering.math.common import BF16, F16, F32, F64, horner, round_small
+from calque.lowering.math.region import BodyBuilder, elementwise
+
+# lgamma(2 + z) / z on |z| <= 1/2, error 2^-63.6
+_LGAMMA = (
+    6.379047507619774e-08, -1.3412819758517287e-07, 2.0304806751615227e-07, -4.303558760359961e-07,
+    9.578663334114758e-07, -2.0449201467015115e-06, 4.374374916915131e-06, -9.438458716242811e-06,
+    2.050726741605779e-05, -4.4926351103833334e-05, 9.945750909889392e-05, -0.00022315475074520367,
+    0.0005096695248853096, -0.0011927539120010226, 0.002890510330738737, -0.0073855510286681535,
+    0.02058080842778457, -0.06735230105319814, 0.3224670334241132, 0.42278433509846713)
+# digamma(3/2 + u) / (3/2 + u - root) on |u| <= 1/2, error 2^-55.5
+_DIGAMMA = (
+    -0.00017312261802727394, 0.00025968482126430747, -0.00015148586836773365,
+    0.0002272331660987376, -0.0004821990530566789, 0.0007233266279287554, -0.0010376374098418604,
+    0.0015566317474486838, -0.002345267632540769, 0.003519006401502276, -0.005279964873257405,
+    0.007926944646403797, -0.011908218001568644, 0.0179072524394512, -0.02697579675613825,
+    0.04076083381242074, -0.061922133273064534, 0.09498872445494122, -0.14840492305390884,
+    0.2405424842407742, -0.4236274212814605, 0.951055876031833)
+_ROOT = (1.4616321449683622, 9.549995429965697e-17)  # digamma's positive zero
+# B_2k / (2k (2k - 1)) and B_2k / 2k, highest first: Stirling's series in 1 / x^2
+_STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360,
+             1 / 12)
+_STIRLING_SLOPE = (-3617 / 8160, 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120,
+                   1 / 12)
+# B_2k / (2k)!
+_EULER_MACLAURIN = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+    1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000)
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_TERMS = 10
+
+
+def widened(body: Callable[..., Value]) -> Callable[..., Value]:
+    """Public form of a body: in f64 where there is one, rounded once (halves by way of f32)."""
+
+    @functools.wraps(body)
+    def public(b: Builder, *xs: Value) -> Value:
+        dtype = xs[0].dtype
+        wide = F64 if b.f64_ok or dtype == F64 else F32
+
+        def run(inner: Builder, *vs: Value) -> Value:
+            out = body(inner, *[v.astype(wide) for v in vs])
+            return out.astype(F32).astype(dtype) if dtype in (F16, BF16) else out.astype(dtype)
+
+        return elementwise(b, run, xs, [dtype])[0]
+
+    return public
+
+
+def iterate(b: Builder, go: Callable[..., Value], step: Callable[..., Sequence[Value]],
+            start: Sequence[Value], rounds: int) -> list[Value]:
+    """step the values while go(*values), at most `rounds` times (without bodies: 60, written out).
+    """
+    if isinstance(b, BodyBuilder):
+        first = b.splat(0, (), np.int32)
+
+        def more(n: Value, *vs: Value) -> Value:
+            return b.binary("and", n < rounds, go(*vs))
+
+        return b.loop(more, lambda n, *vs: [n + 1, *step(*vs)], [first, *start])[1:]
+    values = list(start)
+    for _ in range(60):
+        running = go(*values)
+        values = [b.select(running, new, old) for new, old in zip(step(*values), values)]
+    return values
+
+
+def away_from_integer(x: Value) -> Value:
+    """x minus the nearest integer, exactly."""
+    b = x.b
+    small = abs(x) < 2.0**21 if x.dtype == F32 else abs(x) < 2.0**50
+    return b.select(small, x - round_small(b.select(small, x, 0.0)), 0.0 * x)
+
+
+def stirling_rest(y: Value) -> Value:
+    """lgamma(y) - ((y - 1/2) log y - y + log(2 pi) / 2) for y >= 8."""
+    return horner(1.0 / (y * y), _STIRLING) / y
+
+
+def lgamma_positive(y: Value) -> Value:
+    """lgamma of y >= 0."""
+    b = y.b
+    low, first, shifted, far = y < 0.5, y < 1.5, y >= 2.5, y >= 8.0
+    t, product = b.select(far, 3.0, y), b.like(y, 1.0)
+    for _ in range(6):
+        above = t >= 2.5
+        t = b.select(above, t - 1.0, t)
+        product = b.select(above, product * t, product)
+    z = b.select(low, y, b.select(first, y - 1.0, t - 2.0))
+    poly = z * horner(z, _LGAMMA)
+    near_one = exp_log.log1p(b, b.select(first, z, 0.0))
+    argument = b.select(far, y, b.select(low, y, product))
+    logarithm = exp_log.log(b, argument)
+    value = poly + b.select(shifted, logarithm, b.select(low, -logarithm, 0.0))
+    value = b.select(first, value - near_one, value)
+    safe = b.select(far, y, 8.0)
+    # (y - 1/2) log y - y: written so that it overflows only where the result does
+    stirling = (safe - 0.5) * (logarithm - 1.0) + (_HALF_LOG_TWO_PI - 0.5 + stirling_rest(safe))
+    stirling = b.select(y.eq(np.inf), np.inf, stirling)
+    return b.select(far, stirling, b.select(y.ne(y), y, value))
+
+
+def lgamma_body(b: Builder, x: Value) -> Value:
+    reflected = x < 0.0
+    y = lgamma_positive(b.select(reflected, 1.0 - x, x))
+    r = away_from_integer(x)
+    sine = abs(trig.sin(b, r * math.pi))
+    mirrored = exp_log.log(b, math.pi / sine) - y
+    mirrored = b.select(sine > 0.0, mirrored, np.inf)
+    return b.select(reflected, mirrored, y)
+
+
+@widened
+def lgamma(b: Builder, x: Value) -> Value:
+    """log |Gamma(x)|; infinite at 0 and negative integers."""
+    return lgamma_body(b, x)
+
+
+def digamma_positive(y: Value) -> Value:
+    """digamma of y > 0."""
+    b = y.b
+    low, far = y < 1.0, y >= 10.0
+    t, total = b.select(far, 2.0, b.select(low, y + 1.0, y)), b.select(low, -1.0 / y, 0.0)
+    for _ in range(8):
+        above = t > 2.0
+        t = b.select(above, t - 1.0, t)
+        total = b.select(above, total + 1.0 / t, total)
+    value = total + ((t - _ROOT[0]) - _ROOT[1]) * horner(t - 1.5, _DIGAMMA)
+    safe = b.select(far, y, 10.0)
+    inverse = 1.0 / safe
+    square = inverse * inverse
+    series = exp_log.log(b, safe) - (0.5 * inverse + square * horner(square, _STIRLING_SLOPE))
+    return b.select(far, series, b.select(y.ne(y), y, value))
+
+
+def digamma_body(b: Builder, x: Value) -> Value:
+    reflected = x < 0.0
+    y = digamma_positive(b.select(reflected, 1.0 - x, x))
+    r = away_from_integer(x)
+    mirrored = y - math.pi / trig.tan(b, r * math.pi)
+    value = b.select(reflected, mirrored, y)
+    pole = b.binary("and", x <= 0.0, r.eq(0.0))
+    return b.select(b.binary("or", pole, x.eq(-np.inf)), np.nan, value)
+
+
+@widened
+def digamma(b: Builder, x: Value) -> Value:
+    """The derivative of lgamma; NaN at 0 and negative integers."""
+    return digamma_body(b, x)
+
+
+def is_odd(x: Value) -> Value:
+    """Whether an integral x is odd (large ones are even)."""
+    half = x * 0.5
+    return half.ne(x.b.floor(half))
+
+
+def zeta_body(b: Builder, x: Value, q: Value) -> Value:
+    whole = x.eq(b.floor(x))
+    odd = is_odd(x)
+    total = b.like(x, 0.0)
+    for i in range(_TERMS + 1):
+        v = q + float(i)
+        size = abs(v)
+        if i == 0:
+            term = power.pow(b, size, -x)
+        else:
+            term = exp_log.exp(b, -x * exp_log.log(b, size))
+        flipped = b.select(b.binary("and", v < 0.0, odd), -term, term)
+        term = b.select(b.binary("and", v < 0.0, ~whole), np.nan, flipped)
+        if i < _TERMS:
+            total = total + term
+    tail, factor = v / (x - 1.0) + 0.5, x
+    inverse = 1.0 / v
+    for j, c in enumerate(_EULER_MACLAURIN):
+        factor = factor * inverse
+        tail = tail + factor * c
+        factor = factor * (x + float(2 * j + 1)) * ((x + float(2 * j + 2)) * inverse)
+    total = b.select(term.eq(0.0), total, total + term * tail)
+    pole = b.binary("and", q <= 0.0, q.eq(b.floor(q)))
+    even = b.binary("and", whole, ~odd)
+    total = b.select(x < 1.0, np.nan, total)
+    total = b.select(pole, b.select(even, np.inf, b.like(x, np.nan)), total)
+    return b.select(x.eq(1.0), np.inf, total)
+
+
+@widened
+def zeta(b: Builder, x: Value, q: Value) -> Value:
+    """Hurwitz' zeta: the sum over k >= 0 of (q + k)^-x, x > 1."""
+    return zeta_body(b, x, q)
+
+
+@widened
+def polygamma(b: Builder, m: Value, x: Value) -> Value:
+    """The m-th derivative of digamma."""
+    known = b.binary("and", m.eq(b.floor(m)), m >= 0.0)
+    order = b.select(known, m, 1.0)
+    size = exp_log.exp(b, lgamma_positive(order + 1.0)) * zeta_body(b, order + 1.0, x)
+    value = b.select(is_odd(order), size, -size)
+    value = b.select(m.eq(0.0), digamma_body(b, x), value)
+    return b.select(b.binary("and", known, abs(m) < np.inf), value, np.nan)

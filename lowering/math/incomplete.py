@@ -1,0 +1,242 @@
+"""Incomplete gamma and beta functions: igamma, igammac, their derivative by a, betainc.
+
+igamma(a, x) is a power series for x <= max(1, a) and one minus a continued fraction (Legendre's)
+beyond, as in Cephes (Moshier 1989); the derivative by a carries the derivatives of the terms along.
+betainc is the continued fraction of Didonato & Morris (1992), mirrored where it converges faster.
+The loops are loops of each element: it stops when its own terms no longer count.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calque.lowering.builder import Builder, Value
+from calque.lowering.math import exp_log, power
+from calque.lowering.math.common import F32, horner
+from calque.lowering.math.gamma import (
+    digamma_positive,
+    iterate,
+    lgamma_positive,
+    stirling_rest,
+    widened,
+)
+
+_ROUNDS = 10000  # about sqrt(a) are needed where x is near a
+
+
+def _epsilon(x: Value) -> float:
+    return 2.0**-24 if x.dtype == F32 else 2.0**-53
+
+
+def log1p_minus(t: Value) -> Value:
+    """log(1 + t) - t without cancellation near 0."""
+    b = t.b
+    near = b.binary("and", t > -0.29, t < 0.41)
+    u = b.select(near, t, 0.0)
+    s = u / (u + 2.0)
+    close = s * s * s * horner(s * s, exp_log.LOG[t.dtype]) - u * s
+    return b.select(near, close, exp_log.log1p(b, t) - t)
+
+
+def _weight(b: Builder, a: Value, x: Value) -> Value:
+    """x^a e^-x / Gamma(a)."""
+    large = a >= 8.0
+    safe = b.select(large, a, 8.0)
+    bump = exp_log.exp(b, safe * log1p_minus((x - safe) / safe) - stirling_rest(safe))
+    bump = bump * power.sqrt(b, safe * (1 / (2 * math.pi)))
+    small = b.select(large, 1.0, a)
+    plain = exp_log.exp(b, small * exp_log.log(b, x) - x - lgamma_positive(small))
+    return b.select(large, bump, plain)
+
+
+def _series(b: Builder, a: Value, x: Value, slope: bool) -> list[Value]:
+    """The sum over n of x^n / ((a + 1) ... (a + n)), and its derivative by a."""
+    eps = _epsilon(x)
+    one, zero = b.like(x, 1.0), b.like(x, 0.0)
+
+    def go(r: Value, c: Value, s: Value, *d: Value) -> Value:
+        more = c > s * eps
+        return b.binary("or", more, abs(d[0]) > abs(d[1]) * eps) if slope else more
+
+    def step(r: Value, c: Value, s: Value, *d: Value) -> list[Value]:
+        r = r + 1.0
+        q = x / r
+        new = c * q
+        if not slope:
+            return [r, new, s + new]
+        dc = (d[0] - c / r) * q
+        return [r, new, s + new, dc, d[1] + dc]
+
+    out = iterate(b, go, step, [a, one, one, *([zero, zero] if slope else [])], _ROUNDS)
+    return [out[2], out[4]] if slope else [out[2]]
+
+
+def _fraction(b: Builder, a: Value, x: Value, slope: bool) -> list[Value]:
+    """Gamma(a, x) e^x / x^a by its continued fraction, and its derivative by a."""
+    eps = _epsilon(x)
+    big = 2.0**50 if x.dtype == F32 else 2.0**300
+    y, z = 1.0 - a, x - a + 2.0
+    one, zero = b.like(x, 1.0), b.like(x, 0.0)
+    p1, q1 = x + 1.0, z * x
+    values = [zero, y, z, one, x, p1, q1, p1 / q1, one]
+    if slope:  # of p2, q2, p1, q1, the value, and its last change
+        dq1 = -x
+        values += [zero, zero, zero, dq1, -(p1 / q1) * dq1 / q1, one]
+
+    def go(*v: Value) -> Value:
+        return b.binary("or", v[8] > eps, v[14] > eps) if slope else v[8] > eps
+
+    def step(*v: Value) -> list[Value]:
+        c, y, z, p2, q2, p1, q1, value, _ = v[:9]
+        c, y, z = c + 1.0, y + 1.0, z + 2.0
+        yc = y * c
+        p, q = p1 * z - p2 * yc, q1 * z - q2 * yc
+        ratio = p / q
+        change = abs((value - ratio) / ratio)
+        shrink = b.select(b.binary("or", abs(p) > big, abs(q) > big), 1 / big, one)
+        new = [c, y, z, p1 * shrink, q1 * shrink, p * shrink, q * shrink, ratio, change]
+        if slope:
+            dp2, dq2, dp1, dq1, dvalue, _ = v[9:]
+            dp = dp1 * z - p1 - dp2 * yc + p2 * c
+            dq = dq1 * z - q1 - dq2 * yc + q2 * c
+            dratio = (dp - ratio * dq) / q
+            size = abs(dratio)
+            moved = abs(dratio - dvalue) / b.select(size > 0.0, size, one)
+            new += [dp1 * shrink, dq1 * shrink, dp * shrink, dq * shrink, dratio, moved]
+        return new
+
+    out = iterate(b, go, step, values, _ROUNDS)
+    return [out[7], out[13]] if slope else [out[7]]
+
+
+def _places(b: Builder, a: Value, x: Value) -> tuple[Value, Value, Value, Value, Value]:
+    """(whether by the fraction, a and x for the series, a and x for the fraction)."""
+    ordinary = b.binary("and", b.binary("and", a > 0.0, x > 0.0),
+                        b.binary("and", a < np.inf, x < np.inf))
+    beyond = b.binary("and", ordinary, b.binary("and", x > 1.0, x > a))
+    inside = b.binary("and", ordinary, ~beyond)
+    return (beyond, b.select(inside, a, 1.0), b.select(inside, x, 0.5),
+            b.select(beyond, a, 1.0), b.select(beyond, x, 2.0))
+
+
+def _pair(b: Builder, a: Value, x: Value) -> tuple[Value, Value]:
+    """(P, Q) with P + Q = 1, each without cancellation where it is the smaller."""
+    beyond, a0, x0, a1, x1 = _places(b, a, x)
+    weight = _weight(b, b.select(beyond, a1, a0), b.select(beyond, x1, x0))
+    (s,) = _series(b, a0, x0, False)
+    (f,) = _fraction(b, a1, x1, False)
+    lower, upper = weight * s / a0, weight * f
+    p = b.select(beyond, 1.0 - upper, lower)
+    q = b.select(beyond, upper, 1.0 - lower)
+    # x = 0, a = 0, infinities
+    none = b.binary("and", x.eq(0.0), a > 0.0)
+    every = b.binary("or", b.binary("and", x.eq(np.inf), a >= 0.0),
+                     b.binary("and", a.eq(0.0), x > 0.0))
+    invalid = b.binary("or", b.binary("or", ~(a >= 0.0), ~(x >= 0.0)), b.binary(
+        "or", b.binary("and", a.eq(0.0), x.eq(0.0)),
+        b.binary("and", a.eq(np.inf), b.binary("and", x > 0.0, x < np.inf))))
+    p = b.select(none, 0.0, b.select(every, 1.0, p))
+    q = b.select(none, 1.0, b.select(every, 0.0, q))
+    return b.select(invalid, np.nan, p), b.select(invalid, np.nan, q)
+
+
+@widened
+def igamma(b: Builder, a: Value, x: Value) -> Value:
+    """The regularized lower incomplete gamma function P(a, x)."""
+    return _pair(b, a, x)[0]
+
+
+@widened
+def igammac(b: Builder, a: Value, x: Value) -> Value:
+    """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x)."""
+    return _pair(b, a, x)[1]
+
+
+def _slope(b: Builder, a: Value, x: Value, sampling: bool) -> Value:
+    """dP/da; or, for a sample x of the gamma distribution, dx/da = -(dP/da) / (dP/dx)."""
+    beyond, a0, x0, a1, x1 = _places(b, a, x)
+    s, ds = _series(b, a0, x0, True)
+    f, df = _fraction(b, a1, x1, True)
+    ordinary_a = b.select(beyond, a1, a0)
+    psi = digamma_positive(ordinary_a + 1.0)
+    log_x = exp_log.log(b, b.select(beyond, x1, x0))
+    inner = ds + s * (log_x - psi)
+    outer = df + f * (log_x - (psi - 1.0 / ordinary_a))
+    if sampling:
+        value = b.select(beyond, outer * x1, -inner * (x0 / a0))
+    else:
+        weight = _weight(b, ordinary_a, b.select(beyond, x1, x0))
+        value = weight * b.select(beyond, -outer, inner / a0)
+    value = b.select(x.eq(0.0), 0.0, value)
+    valid = b.binary("and", b.binary("and", a > 0.0, x >= 0.0),
+                     b.binary("and", x < np.inf,
+                              b.binary("or", a < np.inf, x.eq(0.0))))
+    return b.select(valid, value, np.nan)
+
+
+@widened
+def igamma_grad_a(b: Builder, a: Value, x: Value) -> Value:
+    """The derivative of igamma by a."""
+    return _slope(b, a, x, False)
+
+
+@widened
+def random_gamma_grad(b: Builder, a: Value, x: Value) -> Value:
+    """The derivative by a of a sample x of the gamma distribution, at a fixed quantile."""
+    return _slope(b, a, x, True)
+
+
+# ---- beta
+def _beta_fraction(b: Builder, a: Value, c: Value, x: Value) -> Value:
+    """The continued fraction of betainc(a, c, x) by Lentz' method (Thompson & Barnett's form)."""
+    eps, tiny = _epsilon(x), 1e-30
+    one = b.like(x, 1.0)
+
+    def away(v: Value) -> Value:
+        return b.select(abs(v) < tiny, tiny, v)
+
+    d = 1.0 / away(1.0 - (a + c) * x / (a + 1.0))
+
+    def step(m: Value, up: Value, d: Value, h: Value, _: Value) -> list[Value]:
+        m = m + 1.0
+        even = m * (c - m) * x / ((a - 1.0 + 2.0 * m) * (a + 2.0 * m))
+        d = 1.0 / away(even * d + 1.0)
+        up = away(even / up + 1.0)
+        h = h * (d * up)
+        odd = -(a + m) * (a + c + m) * x / ((a + 2.0 * m) * (a + 1.0 + 2.0 * m))
+        d = 1.0 / away(odd * d + 1.0)
+        up = away(odd / up + 1.0)
+        change = d * up
+        return [m, up, d, h * change, abs(change - 1.0)]
+
+    return iterate(b, lambda m, up, d, h, change: change > eps, step,
+                   [b.like(x, 0.0), one, d, d, one], _ROUNDS)[3]
+
+
+@widened
+def betainc(b: Builder, a: Value, c: Value, x: Value) -> Value:
+    """The regularized incomplete beta function I_x(a, c)."""
+    inside = b.binary("and", b.binary("and", x > 0.0, x < 1.0), b.binary(
+        "and", b.binary("and", a > 0.0, c > 0.0),
+        b.binary("and", a < np.inf, c < np.inf)))
+    p, q, y = (b.select(inside, v, k) for v, k in ((a, 1.0), (c, 1.0), (x, 0.25)))
+    rest = 1.0 - y
+    mirrored = y > (p + 1.0) / (p + q + 2.0)
+    first, second = b.select(mirrored, q, p), b.select(mirrored, p, q)
+    point = b.select(mirrored, rest, y)
+    log_beta = lgamma_positive(p) + lgamma_positive(q) - lgamma_positive(p + q)
+    weight = exp_log.exp(b, p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - log_beta)
+    part = weight * _beta_fraction(b, first, second, point) / first
+    value = b.select(mirrored, 1.0 - part, part)
+    # the limits: all weight at 0 (a = 0 or c infinite) or at 1
+    at_zero = b.binary("or", a.eq(0.0), c.eq(np.inf))
+    limit = b.select(at_zero, b.like(x, 1.0), b.like(x, 0.0))
+    edge = b.binary("or", at_zero, b.binary("or", c.eq(0.0), a.eq(np.inf)))
+    value = b.select(edge, limit, value)
+    value = b.select(x.eq(0.0), 0.0, b.select(x.eq(1.0), 1.0, value))
+    both = b.binary("or", b.binary("and", a.eq(0.0), c.eq(0.0)),
+                    b.binary("and", a.eq(np.inf), c.eq(np.inf)))
+    domain = b.binary("and", b.binary("and", a >= 0.0, c >= 0.0),
+                      b.binary("and", x >= 0.0, x <= 1.0))
+    return b.select(b.binary("and", domain, ~both), value, np.nan)

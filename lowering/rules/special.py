@@ -1,0 +1,43 @@
+"""Special functions: their forms lie in lowering/math; here the high half of integer products."""
+from __future__ import annotations
+
+import numpy as np
+
+from calque.lowering import math
+from calque.lowering.builder import Builder, Value
+from calque.lowering.rules.elementwise import pointwise
+
+
+def _from_table(name: str) -> None:
+    pointwise(name)(lambda b, *xs: math.TABLE[name](b, *xs))
+
+
+for _name in ("lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac", "igamma_grad_a",
+              "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e", "bessel_i1e"):
+    _from_table(_name)
+
+
+@pointwise("mulhi")
+def _mulhi(b: Builder, x: Value, y: Value) -> Value:
+    """The upper half of the product in twice the width."""
+    bits = 8 * x.dtype.itemsize
+    if bits < 64:
+        wide = np.dtype(f"{x.dtype.kind}8")
+        product = x.astype(wide) * y.astype(wide)
+        return (product >> bits).astype(x.dtype)
+    unsigned = np.dtype(np.uint64)
+    high = _mulhi_unsigned(x.view(unsigned), y.view(unsigned)).view(x.dtype)
+    if x.dtype.kind == "u":
+        return high
+    # as unsigned numbers, negative ones are too large by 2^64
+    zero = b.like(x, 0)
+    return high - b.select(x < 0, y, zero) - b.select(y < 0, x, zero)
+
+
+def _mulhi_unsigned(x: Value, y: Value) -> Value:
+    """By halves: the partial products, carries added up."""
+    low = (1 << 32) - 1
+    x0, x1, y0, y1 = x & low, x >> 32, y & low, y >> 32
+    first = x1 * y0 + ((x0 * y0) >> 32)
+    second = x0 * y1 + (first & low)
+    return x1 * y1 + (first >> 32) + (second >> 32)
