@@ -1,9 +1,9 @@
-"""Kernels written by hand as memref loops, where IREE's own code for a StableHLO op is slow or unsafe.
+"""The loop of a scatter over rows, written by hand with memref ops.
 
-`scatter_rows`: IREE writes scatter's rows element by element and wherever the indices point; this loop
-drops rows outside, moves a row by vectors (four times as fast at 64 columns) and keeps the order of
-the updates.  One workgroup: rows may repeat.  CPU targets only (lowering/rules/scatter.py holds the
-portable form).
+IREE writes scatter's rows element by element and wherever the indices point; this loop drops rows
+outside, moves a row by vectors (four times as fast at 64 columns) and keeps the order of the
+updates.  One workgroup: rows may repeat.  CPU targets only; the portable form is in
+lowering/rules/scatter.py.
 """
 
 from __future__ import annotations
@@ -138,14 +138,16 @@ def _kernel(
       stream.return %c1, %c1, %c1 : index, index, index
     }}
     builtin.module {{
-      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding) attributes {{
-          translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>}} {{
+      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding)
+          attributes {{translation_info = #iree_codegen.translation_info<
+            pipeline = #iree_cpu.pipeline<Default>>}} {{
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %count = arith.constant {count} : index
         %limit = arith.constant {limit} : {index}
         %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>
-        %u = stream.binding.subspan %from[%c0] : !stream.binding -> memref<{count}x{width}x{element}>
+        %u = stream.binding.subspan %from[%c0]
+          : !stream.binding -> memref<{count}x{width}x{element}>
         %x = stream.binding.subspan %into[%c0] : !stream.binding -> memref<{rows}x{width}x{element}>
         scf.for %k = %c0 to %count step %c1 {{
           %id = memref.load %i[%k] : memref<{count}x{index}>
@@ -212,7 +214,8 @@ def scatter_rows(
     lanes = VECTOR_BYTES // x.dtype.itemsize
     while lanes > width:
         lanes //= 2
-    name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{rows}_{limit}_{width}_{count}"
+    sizes = f"{rows}_{limit}_{width}_{count}"
+    name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
     _declare(
         name,
         _kernel(name, op, kind, element, index, rows, limit, width, count, max(1, lanes), pairs),

@@ -1,5 +1,5 @@
-"""What gather and the scatter family mean, element by element (StableHLO's specification, with JAX's
-modes).
+"""What gather and the scatter family mean, element by element: StableHLO's specification with
+JAX's modes.
 
 More oracles of oracle.py, which imports this module at its end.
 """

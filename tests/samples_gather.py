@@ -36,7 +36,7 @@ def _params(numbers: Any, mode: str, unique: bool = False, **rest: Any) -> dict[
 
 
 # (label, operand, indices, values of the indices, result axes, slice_sizes, numbers)
-# values: integers to draw from, or an array; all forms as (offset/window, collapsed/inserted, map, batching)
+# numbers: (offset or window axes, collapsed or inserted axes, map, batching axes)
 FORMS: list[tuple[str, tuple[int, ...], Any, tuple[int, ...], tuple[Any, ...]]] = [
     ("rows", (5, 4), [[0], [4], [-1], [5], [2], [2]], (1, 4), ((1,), (0,), (0,))),
     ("elements", (5,), [[0], [4], [-7], [_FAR], [1], [1]], (1,), ((), (0,), (0,))),

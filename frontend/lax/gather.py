@@ -72,11 +72,12 @@ def gather(
       indices_are_sorted: a promise that the index vectors are in ascending order.
       mode: 'clip' (windows are moved inside), 'fill' (those outside become fill_value) or
         'promise_in_bounds' (the default; positions that break the promise are clipped).
-      fill_value: scalar for mode 'fill'; by default NaN, the smallest signed or the largest unsigned
-        integer, or True.
+      fill_value: scalar for mode 'fill'; by default NaN, the smallest signed or the largest
+        unsigned integer, or True.
 
     Returns:
-      An array of operand's dtype: axes of the indices but the last, with the window's axes at offset_dims.
+      An array of operand's dtype: axes of the indices but the last, with the window's axes at
+      offset_dims.
 
     Raises:
       TypeError: shapes, sizes and dimension numbers do not fit each other.

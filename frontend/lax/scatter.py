@@ -70,8 +70,8 @@ _DOCUMENT = """{sentence}
       dimension_numbers: ScatterDimensionNumbers, which says what axis is what.
       indices_are_sorted: a promise that the index vectors are in ascending order.
       unique_indices: a promise that no element is written twice.
-      mode: 'drop' (the default: windows that are not inside are left out), 'clip' (they are moved inside)
-        or 'promise_in_bounds' (those that break the promise are left out).
+      mode: 'drop' (the default: windows that are not inside are left out), 'clip' (they are moved
+        inside) or 'promise_in_bounds' (those that break the promise are left out).
 
     Returns:
       An array of operand's shape and dtype.
@@ -200,7 +200,8 @@ def scatter_apply(
       dimension_numbers: ScatterDimensionNumbers, which says what axis is what.
       update_shape: the shape that updates would have (static).
       indices_are_sorted: a promise that the index vectors are in ascending order.
-      unique_indices: a promise that no element is named twice (then it can be differentiated in reverse).
+      unique_indices: a promise that no element is named twice (then it can be differentiated in
+        reverse).
       mode: as in scatter.
 
     Returns:

@@ -2,7 +2,7 @@
 
 Index vectors lie along the last axis of the indices.  Positions are never read outside the operand:
 CLIP (and PROMISE_IN_BOUNDS) move a window inside, FILL_OR_DROP replaces one that overhangs by
-fill_value.  Start reading at `gather_shape`; `frontend/primitives/scatter.py` is the other direction.
+fill_value.  Start reading at `gather_shape`; the other direction is frontend/primitives/scatter.py.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def check_batching(
     if sizes[0] != sizes[1]:
         raise TypeError(
             explain(
-                f"{op.capitalize()} op requires operand batching dimensions and indices batching dimensions to have "
+                f"{op.capitalize()} op requires operand batching dimensions and indices batching "
+                "dimensions to have "
                 f"the same shape, got {sizes[0]} and {sizes[1]}."
             )
         )
@@ -188,7 +189,8 @@ def check_indices(op: str, indices: ShapedArray) -> None:
     if not indices.ndim:
         raise TypeError(
             explain(
-                f"{op.capitalize()} index leaf dimension must be within [0, rank(indices) + 1). rank(indices) is 0 "
+                f"{op.capitalize()} index leaf dimension must be within [0, rank(indices) + 1). "
+                "rank(indices) is 0 "
                 f"and {op} index leaf dimension is -1.",
                 fix="the last axis of the indices holds index vectors.",
             )
@@ -224,8 +226,10 @@ def _check_dimensions(
     if len(d.start_index_map) != indices.shape[-1]:
         raise TypeError(
             explain(
-                f"Gather op has {len(d.start_index_map)} elements in start_index_map and the bound of dimension "
-                f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two numbers must be "
+                f"Gather op has {len(d.start_index_map)} elements in start_index_map and the bound "
+                "of dimension "
+                f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two "
+                "numbers must be "
                 "equal."
             )
         )
@@ -261,9 +265,12 @@ def _check_dimensions(
     ):
         raise TypeError(
             explain(
-                "All components of the offset index in a gather op must either be a offset dimension or explicitly "
-                f"collapsed/batching; got len(slice_sizes)={len(sizes)}, output_slice_sizes={tuple(sizes)}, "
-                f"collapsed_slice_dims={d.collapsed_slice_dims}, operand_batching_dims={d.operand_batching_dims}."
+                "All components of the offset index in a gather op must either be a offset "
+                "dimension or explicitly "
+                f"collapsed/batching; got len(slice_sizes)={len(sizes)}, "
+                f"output_slice_sizes={tuple(sizes)}, "
+                f"collapsed_slice_dims={d.collapsed_slice_dims}, "
+                f"operand_batching_dims={d.operand_batching_dims}."
             )
         )
     for i, (s, n) in enumerate(zip(sizes, x.shape)):

@@ -134,8 +134,10 @@ def _check(
     if len(targets) != indices.shape[-1]:
         raise TypeError(
             explain(
-                f"Scatter op has {len(targets)} elements in scatter_dims_to_operand_dims and the bound of dimension "
-                f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two numbers must be "
+                f"Scatter op has {len(targets)} elements in scatter_dims_to_operand_dims and the "
+                "bound of dimension "
+                f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two "
+                "numbers must be "
                 "equal"
             )
         )
@@ -160,8 +162,10 @@ def _check_bounds(
         if updates.shape[axis] > limit:
             raise TypeError(
                 explain(
-                    "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding "
-                    f"dimensions of operand. For dimension {axis}, updates bound is {updates.shape[axis]}, operand "
+                    "Bounds of the window dimensions of updates must not exceed the bounds of the "
+                    "corresponding "
+                    f"dimensions of operand. For dimension {axis}, updates bound is "
+                    f"{updates.shape[axis]}, operand "
                     f"bound is {limit}."
                 )
             )
@@ -170,8 +174,10 @@ def _check_bounds(
         if updates.shape[i] != n:
             raise TypeError(
                 explain(
-                    "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding "
-                    f"dimensions of scatter indices. For scatter dimension {i}, updates bound is {updates.shape[i]}, "
+                    "Bounds of the scatter dimensions of updates must be the same as the bounds of "
+                    "the corresponding "
+                    f"dimensions of scatter indices. For scatter dimension {i}, updates bound is "
+                    f"{updates.shape[i]}, "
                     f"indices bound is {n}."
                 )
             )
@@ -198,7 +204,8 @@ def _abstract_of(name: str, accepts: str) -> Any:
 
 # ---- derivatives
 def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill: Any = 0) -> Any:
-    """What x holds where the updates would go, in their shape (fill where they would be dropped)."""
+    """What x holds where the updates would go, in their shape (fill where they would be "
+    "dropped)."""
     d = params["dimension_numbers"]
     shape = aval_of(x).shape
     if any(shape[i] == 0 for i in d.inserted_window_dims):
@@ -274,7 +281,8 @@ def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -
 def _stays(
     shape: tuple[int, ...], indices: Any, updates: tuple[int, ...], params: dict[str, Any]
 ) -> Any:
-    """Which elements of the updates are still there after all were written: numbers written, read back."""
+    """Which elements of the updates are still there after all were written: numbers written, read "
+    "back."""
     size = math.prod(updates)
     kind = np.dtype("int32" if size < 2**31 - 1 else "int64")
     numbers = sh.reshape(ew.add(sh.iota(kind, (size,)), kind.type(1)), updates)
@@ -287,7 +295,8 @@ def _need_unique(params: dict[str, Any]) -> None:
         raise NotImplementedError(
             explain(
                 "scatter_mul gradients are only implemented if `unique_indices=True`",
-                fix="pass unique_indices=True where no index occurs twice; else multiply by exp of a scatter_add of "
+                fix="pass unique_indices=True where no index occurs twice; else multiply by exp of "
+                "a scatter_add of "
                 "logarithms.",
             )
         )

@@ -67,7 +67,7 @@ def addresses(
 ) -> Addresses:
     """The rows of windows of `sizes` at index vectors: trailing whole axes are the rows' elements.
 
-    targets: the axis of the operand for each entry of an index vector; the batching axes go together.
+    targets: the axis of the operand for each entry of an index vector; batching axes go together.
     """
     b = ctx.b
     whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]

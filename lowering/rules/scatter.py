@@ -197,7 +197,8 @@ def _emit(b: Builder, op: str, data: Value, ids: Value, updates: Value) -> Value
         [data, b.reshape(ids, (*ids.shape, 1)), updates],
         [(data.shape, data.dtype)],
         {
-            "scatter_dimension_numbers": "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], "
+            "scatter_dimension_numbers": "#stablehlo.scatter<update_window_dims = [1], "
+            "inserted_window_dims = [0], "
             "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>",
             "indices_are_sorted": "false",
             "unique_indices": "false",

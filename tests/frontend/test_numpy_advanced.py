@@ -17,8 +17,9 @@ A, B = np.array([0, 2, -1]), np.array([[1], [-2]])
 MASK = X[:, :, 0, 0] % 4 == 0
 INDICES: list[Any] = [
     A, (A,), (slice(None), A), (..., A % 2), (A, A), (A, 1), (0, A), (A, slice(None), A),
-    (0, slice(None), A), (slice(None), A, None, 1), (slice(1, 3), A, B), (B, slice(None, None, 2), A),
-    (None, A, None), (A, None, A), (..., A[:2] % 2, None), ([0, 2], [1, 1]), ([[0], [3]], [1, 2]),
+    (0, slice(None), A), (slice(None), A, None, 1), (slice(1, 3), A, B),
+    (B, slice(None, None, 2), A), (None, A, None), (A, None, A), (..., A[:2] % 2, None),
+    ([0, 2], [1, 1]), ([[0], [3]], [1, 2]),
     (slice(None, None, -1), A), (slice(None), B, slice(2, None, -1), A[:1] % 2), MASK,
     (MASK, 1), (MASK, ..., 0), (slice(None), MASK[0]), MASK[:, 0], (MASK[:, 0], slice(0, 2)),
     True, (True, 0), np.bool_(True), (None, False), (MASK[:, 0], MASK[1]),
@@ -43,7 +44,8 @@ def grown(seed: int, count: int) -> list[Any]:
                 continue
             items.append({
                 "int": lambda n=n: pick.randrange(-n, n), "new": lambda: None,
-                "slice": lambda n=n: slice(pick.choice([None, 0, 1, -2]), pick.choice([None, n, -1]),
+                "slice": lambda n=n: slice(pick.choice([None, 0, 1, -2]),
+                                           pick.choice([None, n, -1]),
                                            pick.choice([None, 1, 2, -1, -2])),
                 "array": lambda n=n, s=shape: rng.integers(-n, n, s),
                 "row": lambda n=n, s=shape: rng.integers(-n, n, s[-1:]),
@@ -71,7 +73,7 @@ def test_eager_indices() -> None:
 
 
 def test_indices_in_a_program() -> None:
-    for i, got in zip(EVERY, calque.jit(lambda x: [x[i] for i in EVERY])(X)):
+    for i, got in zip(EVERY, calque.jit(lambda x: [x[k] for k in EVERY])(X)):
         same(got, X[i], i)
 
 
@@ -158,7 +160,8 @@ def test_bad_indices() -> None:
             (np.ones(3, bool), IndexError, r"got \(3,\), expected \[4\]"),
             (np.array([0.5]), TypeError, "got indexer with type float64"),
             ((A, ..., A, ...), IndexError, "single ellipsis"),
-            ((A, 0, 0, 0, 0), IndexError, "Too many indices"), (([0, "a"],), TypeError, "Indexer|string")]:
+            ((A, 0, 0, 0, 0), IndexError, "Too many indices"),
+            (([0, "a"],), TypeError, "Indexer|string")]:
         for read in (lambda i: x[i], lambda i: x.at[i].set(0)):
             with pytest.raises(kind, match=text):
                 read(index)
@@ -171,10 +174,14 @@ def test_bad_indices() -> None:
 def test_derivatives_and_batches() -> None:
     x = np.arange(6.0, dtype=np.float32)
     i = np.array([1, 1, 4])
-    g, h = calque.grad(lambda x, v: (x.at[i].set(v) ** 2).sum() + (x[i] * v).sum(), (0, 1))(x, x[:3])
+    def f(x: Any, v: Any) -> Any:
+        return (x.at[i].set(v) ** 2).sum() + (x[i] * v).sum()
+
+    g, h = calque.grad(f, (0, 1))(x, x[:3])
     assert g.tolist() == [0, 1, 4, 6, 2, 10] and h.tolist() == [1, 3, 8]
-    rows = calque.vmap(lambda r, j: r[j])(X[:, :, 0, 0], np.array([[0, 1], [1, -1], [2, 2], [0, 4]]))
-    same(rows, X[np.arange(4)[:, None], [[0, 1], [1, -1], [2, 2], [0, 4]], 0, 0], "vmap")
+    j = np.array([[0, 1], [1, -1], [2, 2], [0, 4]])
+    rows = calque.vmap(lambda r, j: r[j])(X[:, :, 0, 0], j)
+    same(rows, X[np.arange(4)[:, None], j, 0, 0], "vmap")
     assert calque.jacfwd(lambda x: x[i])(x).shape == (3, 6)
 
 

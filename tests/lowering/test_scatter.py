@@ -1,7 +1,7 @@
-"""gather and scatter are safe for any index, keep arguments as they are, and keep the order of updates.
+"""gather and scatter are safe for any index, leave arguments alone and keep the order of updates.
 
-Values, dtypes and derivatives of every form are tested by the samples (tests/samples_gather.py); here:
-whose memory is written, loops, large counts, the portable form, and what plain IREE still does.
+Values, dtypes and derivatives of every form are tested by the samples (tests/samples_gather.py);
+here: whose memory is written, loops, large counts, the portable form, what plain IREE still does.
 """
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def memory_cases(n: int) -> list[Case]:
     u = np.array([-1, -2, -3], np.float32)
     two = x.reshape(-1, 2)
     rows = np.array([[-5, -6], [-7, -8], [-9, -10]], np.float32)
+    columns = np.stack([-x[:n // 2]] * 2)
     cases = []
     for name in JOINS:
         cases += [
@@ -66,23 +67,24 @@ def memory_cases(n: int) -> list[Case]:
             Case(f"{name} old and new, {n}", lambda x, i, u, f=name: [x + 0, put(x, i, u, f), x],
                  (x, I3, u), equal(x, wrote(x, I3, u, name), x)),
             Case(f"{name} twice, {n}", lambda x, i, u, f=name: [
-                put(x, i, u, f), put(x, i + 1, u, f), put(put(x, i, u, f), i + 1, u, f)], (x, I3, u),
-                equal(wrote(x, I3, u, name), wrote(x, I3 + 1, u, name),
+                put(x, i, u, f), put(x, i + 1, u, f), put(put(x, i, u, f), i + 1, u, f)],
+                (x, I3, u), equal(wrote(x, I3, u, name), wrote(x, I3 + 1, u, name),
                       wrote(wrote(x, I3, u, name), I3 + 1, u, name)))]
     cases += [
         Case(f"reshaped, {n}", lambda x, i, u: [put(x.reshape(-1, 2), i, u), x.reshape(-1, 2)],
              (x, I3, rows), equal(wrote(two, I3, rows), two)),
         Case(f"transposed, {n}", lambda x, i, u: [put(x.reshape(-1, 2).T, i, u)],
-             (x, I2, np.stack([-x[:n // 2]] * 2)), equal(wrote(two.T, I2, np.stack([-x[:n // 2]] * 2)))),
+             (x, I2, columns), equal(wrote(two.T, I2, columns))),
         Case(f"intermediate used again, {n}", lambda x, i, u: [
             put(y := jnp.floor(x / 2), i, u, "add"), y], (x, I3, u),
             equal(wrote(np.floor(x / 2), I3, u, "add"), np.floor(x / 2))),
         Case(f"bits, {n}", lambda x, i, u: [put(lax.bitcast_convert_type(x, np.uint32), i, u)],
              (x, I3, np.array([1, 2, 3], np.uint32)), equal(
                  wrote(x.view(np.uint32), I3, np.array([1, 2, 3], np.uint32)))),
-        Case(f"of itself, {n}", lambda x, i: [put(x, i, x[:3])], (x, I3), equal(wrote(x, I3, x[:3]))),
-        Case(f"one window, {n}", lambda x, i: [put(x, i[None], np.float32(-1)), x], (x, np.int32(1)),
-             equal(wrote(x, [1], -1), x)),
+        Case(f"of itself, {n}", lambda x, i: [put(x, i, x[:3])], (x, I3),
+             equal(wrote(x, I3, x[:3]))),
+        Case(f"one window, {n}", lambda x, i: [put(x, i[None], np.float32(-1)), x],
+             (x, np.int32(1)), equal(wrote(x, [1], -1), x)),
         Case(f"gathered again, {n}", lambda x, i, u: [put(x, i, u)[i], x[i]], (x, I3, u),
              equal(wrote(x, I3, u)[I3], x[I3]))]
     return cases
@@ -153,7 +155,8 @@ def test_sums_have_one_order() -> None:
     u = rng.standard_normal(i.size).astype(np.float32)
     want = np.array(x)
     np.add.at(want, i, u)  # one by one, in f32
-    assert np.asarray(calque.jit(lambda x, i, u: x.at[i].add(u))(x, i, u)).tobytes() == want.tobytes()
+    got = np.asarray(calque.jit(lambda x, i, u: x.at[i].add(u))(x, i, u))
+    assert got.tobytes() == want.tobytes()
 
 
 def test_keys_are_gathered_and_scattered() -> None:
