@@ -34,7 +34,9 @@ _DIGAMMA = (
     0.007926944646403797, -0.011908218001568644, 0.0179072524394512, -0.02697579675613825,
     0.04076083381242074, -0.061922133273064534, 0.09498872445494122, -0.14840492305390884,
     0.2405424842407742, -0.4236274212814605, 0.951055876031833)
-_ROOT = (1.4616321449683622, 9.549995429965697e-17)  # digamma's positive zero
+# digamma's positive zero, in two parts
+_ROOT = {F32: (1.4616321325302124, 1.2438149938918909e-08),
+         F64: (1.4616321449683622, 9.549995429965697e-17)}
 # B_2k / (2k (2k - 1)) and B_2k / 2k, highest first: Stirling's series in 1 / x^2
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360,
              1 / 12)
@@ -143,7 +145,8 @@ def digamma_positive(y: Value) -> Value:
         above = t > 2.0
         t = b.select(above, t - 1.0, t)
         total = b.select(above, total + 1.0 / t, total)
-    value = total + ((t - _ROOT[0]) - _ROOT[1]) * horner(t - 1.5, _DIGAMMA)
+    root, rest = _ROOT[y.dtype]
+    value = total + ((t - root) - rest) * horner(t - 1.5, _DIGAMMA)
     safe = b.select(far, y, 10.0)
     inverse = 1.0 / safe
     square = inverse * inverse

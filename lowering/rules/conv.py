@@ -253,8 +253,9 @@ def _grouped_convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...],
         for g in range(groups):
             part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
                     for v, k in ((x, features), (y, size))]
-            parts.append(_convolution(b, *b.barrier(*part), (*shape[:-1], size), strides,
-                                      dilation, 1, rank, dtype))
+            mine, kernel = b.barrier(*part)
+            parts.append(_convolution(b, mine, kernel, (*shape[:-1], size), strides, dilation, 1,
+                                      rank, dtype))
         return b.concatenate(parts, rank + 1)
     if groups == 1 and features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW:
         return _gathered(b, x, y, shape, strides, dilation, dtype)
