@@ -21,6 +21,8 @@
   advanced.py    x[...] with arrays of integers or booleans
   picking.py     take, put, choose, compress, piecewise, ...
   positions.py   nonzero, argwhere, ix_, tril_indices, unravel_index, ...
+  edit.py        delete, insert, trim_zeros
+  tricks.py      mgrid, ogrid, r_, c_, s_
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
 """
@@ -35,6 +37,7 @@ from calque.numpy.convert import *  # noqa: F403
 from calque.numpy.convolve import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
 from calque.numpy.cumulative import *  # noqa: F403
+from calque.numpy.edit import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
@@ -44,6 +47,7 @@ from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403
 from calque.numpy.special import *  # noqa: F403
+from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
 from calque.numpy.ufuncs import *  # noqa: F403
 
