@@ -10,6 +10,7 @@
   logic.py       logical_and, where, select, isclose, array_equal, ...
   reductions.py  sum, mean, max, argmax, ...
   cumulative.py  cumsum, cumprod, ediff1d, gradient, trapezoid
+  nanreductions.py  nansum, nanmax, nanmean, ...
   shapes.py      reshape, transpose, squeeze, broadcast_to, ...
   arrange.py     flip, roll, rot90, tril, triu
   join.py        concatenate, stack, split, tile, repeat, diff
@@ -43,6 +44,7 @@ from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
 from calque.numpy.picking import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
+from calque.numpy.nanreductions import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403

@@ -95,8 +95,17 @@ def masked(name: str, x: Any, where: Any, identity: Any) -> Any:
     """x with the identity where the mask does not hold."""
     if where is None:
         return x
+    return choose(where_mask(name, where), x, identity)
+
+
+def where_mask(name: str, where: Any) -> Any:
+    """The argument `where`, which must be boolean."""
     (mask,) = util.check_arrays(name, where)
-    return choose(as_truth(mask), x, identity)
+    if util.dtype_of(mask) != dtypes.bool_:
+        raise ValueError(explain(
+            f"jnp.{name}: where must be None or a boolean array; got where.dtype="
+            f"{util.dtype_of(mask)!r}.", fix="compare it first, for example where != 0."))
+    return mask
 
 
 def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
@@ -199,6 +208,11 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         x = masked(name, x, where, dtype.type(worst))
         shape = util.shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
+        if initial is not None and builtins.any(shape[i] == 0 for i in axes):
+            (first,) = util.check_arrays(name, initial)
+            kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+            only = util.spread(util.cast(first, dtype), kept)
+            return with_axes(only, shape, axes) if keepdims else util.array(only)
         re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
         top = prim.bind(re, axes=axes)
         full = sh.broadcast_in_dim(with_axes(top, shape, axes), shape, range(len(shape)))

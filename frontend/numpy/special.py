@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.primitive import registry
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
 from calque.numpy.documents import f32, named, truth
@@ -376,7 +377,19 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     return choose(ew.eq_p.bind(x, constant(x, -np.inf)), neginf, out)
 
 
+@named("Modified Bessel function of the first kind of order 0.", ["x"], _SHAPE, "jnp.i0(0.0)",
+       f32("1."))
+@util.fused_function
+def i0(x: Any, /) -> Any:
+    (x,) = util.promote_inexact("i0", x)
+    if not dtypes.is_float(util.dtype_of(x)):
+        raise ValueError(explain(f"Unsupported input type to jax.numpy.i0: {util.dtype_of(x)}",
+                                 fix="pass real numbers."))
+    x = util.array(x)
+    return ew.mul(ew.exp(ew.abs_(x)), registry["bessel_i0e"].bind(x))
+
+
 __all__ = [
-    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "iscomplex",
+    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "i0", "iscomplex",
     "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "ldexp", "logaddexp",
     "logaddexp2", "nan_to_num", "signbit", "sinc"]

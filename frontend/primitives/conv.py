@@ -25,7 +25,13 @@ Sizes = tuple[int, ...]
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which axis is what: (batch, feature, spatial...), rhs (output, input feature, spatial...)."""
+    """Which axis is what: (batch, feature, spatial...), rhs (output, input feature, spatial...).
+
+    Example:
+      >>> from calque import lax
+      >>> lax.ConvDimensionNumbers((0, 2, 1), (2, 1, 0), (0, 2, 1)).lhs_spec
+      (0, 2, 1)
+    """
 
     lhs_spec: Sizes
     rhs_spec: Sizes
