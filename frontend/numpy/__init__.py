@@ -42,9 +42,9 @@ from calque.numpy.edit import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
+from calque.numpy.nanreductions import *  # noqa: F403
 from calque.numpy.picking import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
-from calque.numpy.nanreductions import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403

@@ -83,7 +83,27 @@ class Ref:
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False,
             mode: Any = None, fill_value: Any = None, out_sharding: Any = None,
             wrap_negative_indices: bool = True) -> Any:
-        """The elements x[index]; with mode 'fill' those outside the array are fill_value."""
+        """The elements x[index]; with mode 'fill' those outside the array are fill_value.
+
+        Args:
+          indices_are_sorted, unique_indices: promises; they change nothing.
+          mode: 'fill', 'clip' (the default: the nearest element) or 'promise_in_bounds'.
+          fill_value: default NaN, the smallest signed, the largest unsigned integer, True.
+          out_sharding: accepted for compatibility.
+          wrap_negative_indices: whether negative indices count from the end.
+
+        Returns:
+          An array.
+
+        Raises:
+          IndexError: there are more indices than axes.
+          ValueError: the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.arange(3).at[5].get(mode="fill", fill_value=-1)
+          Array(-1, dtype=int32)
+        """
         mode, shape = _mode(mode), aval_of(self.array).shape
         if not wrap_negative_indices or not is_basic(self.index):
             fancy = advanced.plan(self.index, shape, wrap_negative_indices)
@@ -105,39 +125,99 @@ class Ref:
             return ar.choose(inside, found, value)
 
     def set(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = values."""
+        """x with x[index] = values.
+
+        Args:
+          values: array or scalar that broadcasts to x[index].
+          **options: mode ('drop', the default, or 'clip', for indices outside x);
+            indices_are_sorted, unique_indices, out_sharding, wrap_negative_indices.
+
+        Returns:
+          An array of x's shape and dtype.
+
+        Raises:
+          TypeError: an option is unknown.
+          ValueError: the values do not broadcast, or the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(3).at[1].set(5)
+          Array([0., 5., 0.], dtype=float32)
+        """
         return self._update("set", values, None, sc.scatter_p, options)
 
     def add(self, values: Any, **options: Any) -> Any:
-        """x with x[index] += values, once for each time an element is named."""
+        """x with x[index] += values, as often as an element is named (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].add(5)
+          Array([1., 6., 6.], dtype=float32)
+        """
         return self._update("add", values, ew.add_p.bind, sc.scatter_add_p, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """x with x[index] -= values, once for each time an element is named."""
+        """x with x[index] -= values, as often as an element is named (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].subtract(5)
+          Array([ 1., -4., -4.], dtype=float32)
+        """
         return self._update("subtract", values, ew.sub_p.bind, sc.scatter_sub_p, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """x with x[index] *= values, once for each time an element is named."""
+        """x with x[index] *= values, as often as an element is named (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].multiply(5)
+          Array([1., 5., 5.], dtype=float32)
+        """
         return self._update("multiply", values, ew.mul_p.bind, sc.scatter_mul_p, options)
 
     mul = multiply
 
     def min(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = minimum(x[index], values)."""
+        """x with x[index] = minimum(x[index], values) (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].min(0)
+          Array([1., 0., 0.], dtype=float32)
+        """
         return self._update("min", values, ew.min_p.bind, sc.scatter_min_p, options)
 
     def max(self, values: Any, **options: Any) -> Any:
-        """x with x[index] = maximum(x[index], values)."""
+        """x with x[index] = maximum(x[index], values) (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].max(2)
+          Array([1., 2., 2.], dtype=float32)
+        """
         return self._update("max", values, ew.max_p.bind, sc.scatter_max_p, options)
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """x with x[index] /= values; integers become floats."""
+        """x with x[index] /= values (arguments as for `set`); integers become floats.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].divide(2)
+          Array([1. , 0.5, 0.5], dtype=float32)
+        """
         with fused("divide"):
             ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
             return uf.divide(self.array, ones)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """x with x[index] **= values."""
+        """x with x[index] **= values (arguments as for `set`).
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.asarray([2.0, 3.0]).at[1:].power(2)
+          Array([2., 9.], dtype=float32)
+        """
         with fused("power"):
             ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
             return ar.power(self.array, ones)
@@ -145,7 +225,26 @@ class Ref:
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
               unique_indices: bool = False, mode: Any = None,
               wrap_negative_indices: bool = True) -> Any:
-        """x with x[index] = func(x[index]), once for each time an element is named."""
+        """x with x[index] = func(x[index]), once for each time an element is named.
+
+        Args:
+          func: function of the indexed elements that keeps their shape and dtype.
+          indices_are_sorted: a promise; it changes nothing.
+          unique_indices: a promise that no element is named twice.
+          wrap_negative_indices: whether negative indices count from the end.
+          mode: 'drop' (the default) or 'clip', for indices outside x.
+
+        Returns:
+          An array of x's shape and dtype.
+
+        Raises:
+          ValueError: the mode is unknown.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.ones(3).at[1:].apply(jnp.negative)
+          Array([ 1., -1., -1.], dtype=float32)
+        """
         mode, shape = _mode(mode), aval_of(self.array).shape
         with fused("apply"):
             if not wrap_negative_indices or not is_basic(self.index):

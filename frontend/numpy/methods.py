@@ -229,7 +229,13 @@ def _property(f: Function, sentence: str, example: str, result: str) -> property
 
 def _compress(self: Any, condition: Any, axis: Any = None, *, out: None = None,
               size: int | None = None, fill_value: Any = 0) -> Any:
-    """The slices along an axis where condition holds."""
+    """The slices along an axis where condition holds (see jnp.compress).
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.array([5, 6, 7]).compress(jnp.array([True, False, True]))
+      Array([5, 7], dtype=int32)
+    """
     return picking.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 

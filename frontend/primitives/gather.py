@@ -26,8 +26,14 @@ class GatherScatterMode(enum.Enum):
 
     CLIP: they are moved inside.
     FILL_OR_DROP: gather gives fill_value, scatter leaves them out.
+    ONE_HOT: of take_along_axis only: FILL_OR_DROP with 0.
     PROMISE_IN_BOUNDS: the caller says that there are none (here: treated as CLIP by gather and as
       FILL_OR_DROP by scatter, so that a broken promise reads and writes no foreign memory).
+
+    Example:
+      >>> from calque import lax
+      >>> lax.GatherScatterMode.from_any("clip")
+      <GatherScatterMode.CLIP: 1>
     """
 
     CLIP = enum.auto()
@@ -69,6 +75,12 @@ class GatherDimensionNumbers(NamedTuple):
     start_index_map: the axis of the operand that each entry of an index vector is a position on.
     operand_batching_dims: axes of the operand that go along with axes of the indices, sorted.
     start_indices_batching_dims: those axes of the indices.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.GatherDimensionNumbers(
+      ...     offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)).offset_dims
+      (1,)
     """
 
     offset_dims: tuple[int, ...]

@@ -43,6 +43,12 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_dims_to_operand_dims: the axis of the operand that each entry of an index vector is for.
     operand_batching_dims: axes of the operand that go along with axes of the indices, sorted.
     scatter_indices_batching_dims: those axes of the indices.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,),
+      ...                             scatter_dims_to_operand_dims=(0,)).update_window_dims
+      (1,)
     """
 
     update_window_dims: tuple[int, ...]

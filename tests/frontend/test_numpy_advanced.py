@@ -281,3 +281,38 @@ def test_errors_of_functions() -> None:
     for f, kind, text in cases:
         with pytest.raises(kind, match=text):
             f()
+
+
+def test_edits_and_tricks() -> None:
+    a, x = np.array([0, 1, 0, 2]), X[:3, :4, 0, 0]
+    for name, args in [
+            ("insert", (a, -1, 7)), ("insert", (a, np.array([2, 2, 0]), np.array([7, 8, 9]))),
+            ("insert", (a, 2, np.array([7, 8]))), ("insert", (a, slice(0, 2), 9)),
+            ("insert", (x, 1, np.array([7, 8, 9]), 1)), ("insert", (x, np.array([1]), 5.0, 0)),
+            ("insert", (x, np.array([], int), 5.0, 1)), ("delete", (a, -1)),
+            ("delete", (a, np.array([0, -1, 0]))), ("delete", (x, 1, 0)),
+            ("delete", (a, slice(None, None, -2))), ("delete", (a, a > 0)), ("trim_zeros", (a,))]:
+        check(name, *args)
+    insert = calque.jit(jnp.insert)(a, np.array([2, 1]), 5)
+    assert insert.tolist() == np.insert(a, [2, 1], 5).tolist()
+    delete = calque.jit(lambda a, i: jnp.delete(a, i, assume_unique_indices=True))
+    assert delete(a, np.array([2, 0])).tolist() == [1, 2]
+    for name, key in [("mgrid", np.s_[0:3, 0:2]), ("mgrid", np.s_[0:1:3j]),
+                      ("r_", (1, a, np.s_[5:7])),
+                      ("r_", ("0,2", a, a)), ("r_", ("-1", a, a)), ("c_", (a, a)),
+                      ("r_", ("1,3,1", a, a)), ("c_", (np.s_[1:5], a))]:
+        want, got = getattr(np, name)[key], getattr(jnp, name)[key]
+        assert got.shape == want.shape and np.allclose(got, want), (name, key)
+    for g, w in zip(jnp.ogrid[0:3, 0:2], np.ogrid[0:3, 0:2]):
+        same(g, w, "ogrid")
+    assert jnp.s_[1:2, ...] == np.s_[1:2, ...] and jnp.index_exp[1] == (1,)
+    for f, kind, text in [
+            (lambda: jnp.delete(a, 9), ValueError, "out of bounds"),
+            (lambda: jnp.delete(a, np.array([9])), IndexError, "index 9 is out of bounds"),
+            (lambda: jnp.delete(a, 1.5), ValueError, "must be integer or bool"),
+            (lambda: calque.jit(jnp.delete)(a, 1), ConcretizationTypeError, "'obj' array argument"),
+            (lambda: calque.jit(jnp.trim_zeros)(a), ConcretizationTypeError, "`filt` argument"),
+            (lambda: jnp.insert(a, 1.5, 2), ValueError, "must be integer typed"),
+            (lambda: jnp.r_["a", 1], ValueError, "could not understand directive 'a'")]:
+        with pytest.raises(kind, match=text):
+            f()
