@@ -5,12 +5,13 @@ narrower are computed in f64 where the target has it.  The coefficients are our 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import power
+from calque.lowering.math.common import F64
 from calque.lowering.math.gamma import widened
 
 # e^-x I0(x) for x <= 8; sqrt(x) e^-x I0(x) beyond; the same of I1 (near 0 over x); highest first
@@ -74,17 +75,40 @@ def _scaled(b: Builder, x: Value, near: Sequence[float], far: Sequence[float]
     return a, close, wide
 
 
-@widened
+def _short(coefficients: Sequence[float]) -> tuple[float, ...]:
+    """What f32 needs of a series."""
+    first = next(i for i, c in enumerate(coefficients) if abs(c) > 1e-10)
+    return tuple(coefficients[first:])
+
+
+def _i0e(near: Sequence[float], far: Sequence[float]) -> Callable[..., Value]:
+    @widened
+    def body(b: Builder, x: Value) -> Value:
+        a, close, wide = _scaled(b, x, near, far)
+        value = b.select(a <= 8.0, close, wide)
+        return b.select(a.eq(np.inf), 0.0, b.select(x.ne(x), x, value))
+    return body
+
+
+def _i1e(near: Sequence[float], far: Sequence[float]) -> Callable[..., Value]:
+    @widened
+    def body(b: Builder, x: Value) -> Value:
+        a, close, wide = _scaled(b, x, near, far)
+        value = b.select(a <= 8.0, close * x, b.select(x < 0.0, -wide, wide))
+        return b.select(a.eq(np.inf), 0.0, b.select(x.ne(x), x, value))
+    return body
+
+
+_I0E, _I1E = _i0e(_I0_NEAR, _I0_FAR), _i1e(_I1_NEAR, _I1_FAR)
+_I0E_SHORT = _i0e(_short(_I0_NEAR), _short(_I0_FAR))
+_I1E_SHORT = _i1e(_short(_I1_NEAR), _short(_I1_FAR))
+
+
 def bessel_i0e(b: Builder, x: Value) -> Value:
     """e^-|x| I0(x)."""
-    a, near, far = _scaled(b, x, _I0_NEAR, _I0_FAR)
-    value = b.select(a <= 8.0, near, far)
-    return b.select(a.eq(np.inf), 0.0, b.select(x.ne(x), x, value))
+    return (_I0E if x.dtype == F64 else _I0E_SHORT)(b, x)
 
 
-@widened
 def bessel_i1e(b: Builder, x: Value) -> Value:
     """e^-|x| I1(x); odd."""
-    a, near, far = _scaled(b, x, _I1_NEAR, _I1_FAR)
-    value = b.select(a <= 8.0, near * x, b.select(x < 0.0, -far, far))
-    return b.select(a.eq(np.inf), 0.0, b.select(x.ne(x), x, value))
+    return (_I1E if x.dtype == F64 else _I1E_SHORT)(b, x)

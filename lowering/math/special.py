@@ -60,15 +60,20 @@ def _erf_near(x: Value) -> Value:
     return x + x * horner(x * x, _ERF[x.dtype])
 
 
-def _erfc_far(a: Value) -> Value:
-    """erfc of a >= 0.88."""
+def _erfc_far(a: Value, precise: bool = False) -> Value:
+    """erfc of a >= 0.88; `precise`: the factors of e^(-a^2) in f64."""
     b, dtype = a.b, a.dtype
     a = b.select(a > _ERFC_END[dtype], _ERFC_END[dtype], a)
     centre = _ERFC_CENTRE[dtype]
-    t = (a - centre) / (a + centre)
     # a^2 = h^2 + (a - h)(a + h), with h^2 exact
     h = head(a)
     n, m = exp_log.reduce_ln2(-(h * h), (h - a) * (h + a))
+    if precise and dtype == F32 and b.f64_ok:
+        wide = a.astype(F64)
+        t = (wide - centre) / (wide + centre)
+        value = horner(t, _ERFC[dtype]) / (2.0 * wide + 1.0)
+        return scale((value + value * m.astype(F64)).astype(F32), n)
+    t = (a - centre) / (a + centre)
     value = horner(t, _ERFC[dtype]) / (2.0 * a + 1.0)
     return scale(value + value * m, n)
 
@@ -86,25 +91,29 @@ def erf(b: Builder, x: Value) -> Value:
 def erfc(b: Builder, x: Value) -> Value:
     """1 - erf x, accurate for large x."""
     a = abs(x)
-    far = _erfc_far(b.select(a < 0.88, 1.0, a))
+    far = _erfc_far(b.select(a < 0.88, 1.0, a), precise=True)
     far = b.select(x < 0.0, 2.0 - far, far)
     small = b.select(a < 0.5, x, with_sign(b.like(x, 0.5), x))
     near = 1.0 - _erf_near(small)
     # 0.5 <= x < 0.9: 0.5 - (x - 0.5 + x P): the leading subtraction is exact
-    middle = 0.5 - ((a - 0.5) + a * horner(a * a, _ERF[x.dtype]))
+    if x.dtype == F32 and b.f64_ok:  # the result is half as large as the terms
+        wide = a.astype(F64)
+        middle = (1.0 - (wide + wide * horner(wide * wide, _ERF[F32]))).astype(F32)
+    else:
+        middle = 0.5 - ((a - 0.5) + a * horner(a * a, _ERF[x.dtype]))
     middle = b.select(x < 0.0, 1.0 + _erf_near(a), middle)
     return b.select(a < 0.5, near, b.select(a < _NEAR, middle, far))
 
 
-def _inverse_start(w: Value) -> Value:
+def _inverse_start(w: Value, far: bool) -> Value:
     b = w.b
     root = b.sqrt(w)
     centre = horner(w - 2.5, _INV_CENTRE)
     middle = horner(root - 3.0, _INV_MIDDLE)
-    if w.dtype == F32:  # 1 - x^2 >= 2^-24: w < 17
+    if not far:  # of f32: 1 - x^2 >= 2^-24, w < 17
         return b.select(w < 5.0, centre, middle)
-    far = horner(root - 4.0, _INV_FAR)
-    return b.select(w < 5.0, centre, b.select(w < 17.0, middle, far))
+    end = horner(root - 4.0, _INV_FAR)
+    return b.select(w < 5.0, centre, b.select(w < 17.0, middle, end))
 
 
 @floating
@@ -113,8 +122,13 @@ def erf_inv(b: Builder, x: Value) -> Value:
     a = abs(x)
     inside = a < 1.0
     a = b.select(inside, a, 0.5)
-    w = -(exp_log.log1p(b, -a) + exp_log.log1p(b, a))
-    y = a * _inverse_start(w)
+    if x.dtype == F32 and b.f64_ok:  # the rounding of w and of the polynomial would be seen
+        wide = a.astype(F64)
+        w = -exp_log.log_positive(1.0 - wide * wide)
+        y = (wide * _inverse_start(w, far=False)).astype(F32)
+    else:
+        w = -(exp_log.log1p(b, -a) + exp_log.log1p(b, a))
+        y = a * _inverse_start(w, far=x.dtype == F64)
     if x.dtype == F64:
         # Halley's rule on erf y - a, or on erfc y - (1 - a) where that keeps more digits
         error = b.select(a < 0.5, erf(b, y) - a, (1.0 - a) - erfc(b, y))

@@ -46,8 +46,8 @@ TOLERANCE = {
     "pow": 0.8,
     "tanh": 2.3,  # a quotient of two rounded terms near |x| = 0.55 (XLA: 4 and 7)
     "tan": 2.05,  # f32: the rounding of the reduced argument, times up to pi/2
-    "erfc": 3.6,  # the tail's polynomial has terms of both signs (XLA: 53 and 504)
-    "erf_inv": 2.6,  # f32: polynomial of both signs times a rounded logarithm (XLA: 62)
+    "erfc": {"f32": 2.0, "f64": 3.6},  # the tail's polynomial has terms of both signs (XLA: 504)
+    "erf_inv": 1.7,  # f32 is computed in f64: 0.7
     "logistic": 2.1,  # 1 / (1 + e^-x), both roundings
 }
 # f16 and bf16: half an ulp from the last rounding, and what f32's error adds to ties
@@ -145,7 +145,9 @@ def test_error_functions(name, dtype):
         near_one = 1 - 10.0 ** np.random.default_rng(0).uniform(-15, 0, 400)
         x = np.concatenate([x, near_one.astype(x.dtype)])
     want = exact_error_function(name, x)
-    check(name, GROUPS[dtype](name, x), want, [x], TOLERANCE.get(name, 2.0))
+    allowed = TOLERANCE.get(name, 2.0)
+    allowed = allowed[dtype] if isinstance(allowed, dict) else allowed
+    check(name, GROUPS[dtype](name, x), want, [x], allowed)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
