@@ -6,6 +6,7 @@ where the first one is if they are neighbours, else in front (NumPy's rule).
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ class Fancy:
     place: int  # of the batch axes in the result without new axes
     shape: tuple[int, ...]  # of the result
     kept: tuple[int, ...]  # places in the result of the axes that are not new
+    masked: bool  # the shape depends on the values of a mask
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -177,12 +179,12 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
                 shapes.append(aval_of(column).shape)
                 runs.append(ix.Run(0, shape[len(runs)]))
             order.append("array")
-    batch = _common(shapes)
-    return _placed(runs, axes, arrays, batch, order)
+    masked = any(getattr(e, "dtype", None) == dtypes.bool_ and e.ndim for e in entries)
+    return _placed(runs, axes, arrays, _common(shapes), order, masked)
 
 
 def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple[int, ...],
-            order: list[str]) -> Fancy:
+            order: list[str], masked: bool) -> Fancy:
     places = [i for i, kind in enumerate(order) if kind == "array"]
     together = places == list(range(places[0], places[0] + len(places)))
     first = places[0] if together else 0
@@ -203,7 +205,7 @@ def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple
             add((1,) if kind == "new" else (next(rest),), kind == "new")
     window = tuple(r.count for r in runs)
     base = ix.Plan(tuple(runs), window, tuple(range(len(window))))
-    return Fancy(base, tuple(axes), tuple(arrays), batch, place, tuple(shape), tuple(kept))
+    return Fancy(base, tuple(axes), tuple(arrays), batch, place, tuple(shape), tuple(kept), masked)
 
 
 def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -278,7 +280,8 @@ def _picked(x: Any, fancy: Fancy) -> Any:
         return None
     if 0 in x.shape:
         return None
-    if dtypes.is_key(x.dtype) or np.prod(fancy.shape) * x.itemsize > HOST_BYTES:
+    size = 0 if fancy.masked else math.prod(fancy.shape) * x.itemsize  # (each count would compile)
+    if dtypes.is_key(x.dtype) or size > HOST_BYTES:
         return None
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):
@@ -301,6 +304,17 @@ def _stop(a: ix.Run) -> int | None:
 
 
 # ---- writing
+def whole_mask(x: Any, index: Any) -> Any:
+    """The mask if an index is one of the leading axes, as an array of x's shape; else None."""
+    if isinstance(index, tuple) or not hasattr(index, "dtype") or index.dtype != dtypes.bool_:
+        return None
+    mask = as_index(index)
+    shape = aval_of(x).shape
+    if not mask.ndim or mask.shape != shape[:mask.ndim]:
+        return None
+    return sh.broadcast_in_dim(mask, shape, range(mask.ndim))
+
+
 def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
            are_sorted: bool = False, unique: bool = False) -> Any:
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""

@@ -266,6 +266,12 @@ class Ref:
             plan = parse(self.index, aval_of(x).shape)
             with fused(name):
                 return write(x, plan, asarray(values), join, mode)
+        with fused(name):
+            mask = None if np.ndim(values) else advanced.whole_mask(x, self.index)
+            if mask is not None:  # one program whatever the number of elements
+                value = _cast_update(asarray(values), aval_of(x))
+                made = value if join is None else join(x, value)
+                return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         with fused(name):
             target = broadcast_to(_cast_update(asarray(values), aval_of(x)), fancy.shape)
