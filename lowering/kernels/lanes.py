@@ -60,33 +60,12 @@ def loop_for(b: KernelBuilder, length: int, carry: Sequence[Value],
 
 
 def loop_while(b: KernelBuilder, params: dict[str, Any], values: Sequence[Value]) -> list[Value]:
-    """scf.while over vectors; an element whose predicate is false keeps its values."""
-    ir = mlir.ir()
-    cond: Program = params["cond_jaxpr"]
-    body: Program = params["body_jaxpr"]
+    """A loop whose end the data decides; an element whose predicate is false keeps its values."""
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     k = params["cond_nconsts"]
     n = k + params["body_nconsts"]
-    carry = values[n:]
-    types = [c.ir.type for c in carry]
-    mask = b.type_of(memory.BOOL)
-    op = memory.operation("scf.while", [mask, *types], [c.ir for c in carry], regions=2)
-    here = ir.Location.current
-
-    def now(raw: Sequence[Any]) -> list[Value]:
-        return [Value(b, r, (), c.dtype) for r, c in zip(raw, carry)]
-
-    before = op.regions[0].blocks.append(*types, arg_locs=[here] * len(types))
-    with ir.InsertionPoint(before):
-        (pred,) = run(b, cond, [*values[:k], *now(before.arguments)])
-        some = b.horizontal("or", pred)
-        memory.operation("scf.condition", [], [some.ir, pred.ir, *before.arguments])
-    after = op.regions[1].blocks.append(mask, *types, arg_locs=[here] * (1 + len(types)))
-    with ir.InsertionPoint(after):
-        old = now(list(after.arguments)[1:])
-        new = run(b, body, [*values[k:n], *old])
-        pred = Value(b, after.arguments[0], (), memory.BOOL)
-        memory.operation("scf.yield", [], [b.select(pred, v, o).ir for v, o in zip(new, old)])
-    return now(list(op.results)[1:])
+    return b.loop(lambda *carry: run(b, cond, [*values[:k], *carry])[0],
+                  lambda *carry: run(b, body, [*values[k:n], *carry]), values[n:])
 
 
 def step_through(b: KernelBuilder, e: Equation, sources: Sequence[Memory],

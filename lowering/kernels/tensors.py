@@ -197,9 +197,7 @@ class _Run:
         if isinstance(x, Value):  # a scalar: in registers until somebody stores it
             if not shape:
                 return x
-            spread = self.emitter.allocate((1,), x.dtype)
-            memory.store(SCALAR, x, spread, [0])
-            return spread.view(shape, [0] * len(shape))
+            return self.in_memory(x).view(shape, [0] * len(shape))
         if name == "broadcast_in_dim":
             strides = [0] * len(shape)
             for axis, n, s in zip(p["broadcast_dimensions"], x.shape, x.strides):
@@ -220,6 +218,13 @@ class _Run:
             base = sum((x.shape[i] - 1) * x.strides[i] for i in axes)
             return x.view(shape, [-s if i in axes else s for i, s in enumerate(x.strides)], base)
         return x.view(shape, x.strides, self.offset(x, shape, e.inputs[1:]))
+
+    def in_memory(self, x: Entry) -> Memory:
+        if isinstance(x, Memory):
+            return x
+        made = self.emitter.allocate((), x.dtype)
+        memory.store(SCALAR, x, made, [])
+        return made
 
     def loaded(self, m: Memory) -> Entry:
         return m if m.shape else memory.load(SCALAR, m, [])
@@ -252,16 +257,16 @@ class _Run:
         return self.loaded(reduce(self.emitter, x, axes, how, kind, start))
 
     def _dot_general(self, e: Equation, args: list[Entry]) -> list[Entry]:
-        x, y = args
+        x, y = [self.in_memory(a) for a in args]
         out = e.outputs[0].aval
-        assert isinstance(x, Memory) and isinstance(y, Memory)
         made = self.emitter.allocate(out.shape, out.dtype)
         dot_general(x, y, made, e.params["dimension_numbers"])
         return [self.loaded(made)]
 
     def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:
         x, update = args[:2]
-        assert isinstance(x, Memory)
+        if isinstance(x, Value):  # the window is the whole of it
+            return [update]
         made = self.emitter.temporary(x)
         shape = e.inputs[1].aval.shape
         window = made.view(shape, made.strides, self.offset(made, shape, e.inputs[2:]))

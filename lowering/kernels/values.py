@@ -6,7 +6,7 @@ smallest integer over -1 wraps, and a shift by the width or more gives 0 (or the
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,33 @@ class KernelBuilder(BodyBuilder):
                                 x.dtype)
         out = super().emit(name, [x, self.select(within, y, self.like(y, 0))], (), x.dtype)
         return self.select(within, out, self.like(x, 0))
+
+    def loop(self, condition: Callable[..., Value], step: Callable[..., Sequence[Value]],
+             start: Sequence[Value]) -> list[Value]:
+        """scf.while until no lane goes on; a lane that is done keeps its values."""
+        if self.lanes == 1:
+            return super().loop(condition, step, start)
+        ir = mlir.ir()
+        types, mask = [v.ir.type for v in start], self.type_of(np.dtype(bool))
+        op = ir.Operation.create("scf.while", results=[mask, *types],
+                                 operands=[v.ir for v in start], regions=2)
+        here = ir.Location.current
+
+        def values(raw: Sequence[Any]) -> list[Value]:
+            return [Value(self, r, (), v.dtype) for r, v in zip(raw, start)]
+
+        before = op.regions[0].blocks.append(*types, arg_locs=[here] * len(types))
+        with ir.InsertionPoint(before):
+            go = condition(*values(before.arguments))
+            some = self.horizontal("or", go)
+            ir.Operation.create("scf.condition", operands=[some.ir, go.ir, *before.arguments])
+        after = op.regions[1].blocks.append(mask, *types, arg_locs=[here] * (1 + len(types)))
+        with ir.InsertionPoint(after):
+            go = Value(self, after.arguments[0], (), np.dtype(bool))
+            old = values(list(after.arguments)[1:])
+            new = [self.select(go, n, o) for n, o in zip(step(*old), old)]
+            ir.Operation.create("scf.yield", operands=[v.ir for v in new])
+        return values(list(op.results)[1:])
 
     def horizontal(self, kind: str, x: Value) -> Value:
         """All lanes folded into a scalar (`kind` as vector.reduction spells it)."""

@@ -1,0 +1,253 @@
+"""Loops as kernels of ours: every primitive they know in every dtype against its oracle, in registers
+(each element its own loop) and over memory; nests, carries that swap, tails of vectors; and the same
+loops in their portable form.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import Case, compare, expected, function, run
+from oracle import interpret
+from samples import KEY, ROWS, Row, Sample
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.lowering.passes import cost, loops
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+STEPS = 201  # a body of one equation is unrolled up to 200
+KNOWN = [n for n in ROWS if n in loops.ELEMENTWISE | loops.VIEWS | loops.FOLDS | {
+    "dot_general", "dynamic_update_slice", "concatenate", "jit", "cond", "scan", "while"}]
+
+
+def scans(f: Any, *args: Any) -> list[Any]:
+    return [e for e in calque.make_jaxpr(f)(*args).jaxpr.eqns if e.primitive.name in loops.LOOPS]
+
+
+def in_scan(row: Row, sample: Sample, dtype: Any, memory: bool) -> Case | None:
+    """The primitive as the body of a scan, which repeats its operands STEPS times."""
+    params = sample.parameters(dtype)
+    arrays = row.arrays(sample, dtype)
+    if any(o.dtype == KEY for o in sample.operands) or not all(a.size for a in arrays) or any(
+            np.dtype(a.dtype) not in loops.DTYPES for a in arrays):
+        return None
+    wants = expected(row, params, arrays)
+    if any(w.dtype not in loops.DTYPES or not w.size for w in wants):
+        return None
+    prim = function(row, sample, params)
+
+    def f(*stacked: Any) -> list[Any]:
+        def body(carry: Any, xs: Any) -> Any:
+            return (carry + 1 if memory else carry), prim(*xs)
+        start = jnp.zeros(5) if memory else ()
+        count, ys = lax.scan(body, start, list(stacked))
+        last = [y[STEPS - 1] for y in ys]
+        return [*[y[0] for y in ys], *last, *([count] if memory else [])]
+
+    stacked = [np.repeat(a[None], STEPS, 0) for a in arrays]
+    (loop,) = scans(f, *stacked)
+    if not cost.is_kernel(loop):
+        return None
+    if (loops.lanes(loop) is None) != memory and row.name in loops.ELEMENTWISE:
+        return None
+    check = compare(wants, row)
+
+    def both(outs: list[Any]) -> str:
+        n = len(wants)
+        text = check(outs[:n]) or check(outs[n:2 * n])
+        if memory and not text and not np.all(outs[-1] == STEPS):
+            text = f"the other carry is {outs[-1]}"
+        return text
+
+    return Case(f"{row.name} [{sample.label}] {dtype}", f, stacked, both)
+
+
+def cases(name: str, memory: bool) -> list[Case]:
+    row = ROWS[name]
+    grid = [(s, d) for s in (*row.samples, *row.specials) for d in row.dtypes
+            if s in (row.samples[0], *row.specials) or d == row.main]
+    found = [in_scan(row, s, d, memory) for s, d in grid]
+    return [c for c in found if c is not None]
+
+
+@pytest.mark.parametrize("start", range(0, len(KNOWN), 6))
+def test_primitives_over_memory(start: int) -> None:
+    found = [c for n in KNOWN[start:start + 6] for c in cases(n, True)]
+    if found:
+        run(found)
+
+
+ELEMENTWISE = [n for n in KNOWN if n in loops.ELEMENTWISE]
+
+
+@pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
+def test_primitives_in_registers(start: int) -> None:
+    found = [c for n in ELEMENTWISE[start:start + 8] for c in cases(n, False)]
+    assert found
+    run(found)
+
+
+def test_most_of_what_is_known_was_tested() -> None:
+    tested = {n for n in KNOWN if cases(n, True)}
+    assert set(KNOWN) - tested <= {"scan", "while"}, set(KNOWN) - tested
+
+
+# ---- whole loops
+def rnn(w: Any, h: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = jnp.tanh(h @ w + x)
+        return h, h
+    return lax.scan(step, h, xs)
+
+
+def swapping(a: Any, b: Any) -> Any:
+    """Carries that are each other, and a part of another."""
+    def step(c: Any, _: Any) -> Any:
+        x, y, z = c
+        return (y, x + 1, jnp.concatenate([z[1:], z[:1]])), z[0]
+    return lax.scan(step, (a, b, jnp.arange(7.0)), None, length=150)
+
+
+def written_at(x: Any, n: Any) -> Any:
+    def step(c: Any) -> Any:
+        i, x = c
+        return i + 1, lax.dynamic_update_slice(x, (x[i % 3] + i)[None], (i * 2,))
+    return lax.while_loop(lambda c: c[0] < n, step, (0, x))
+
+
+def nested(x: Any) -> Any:
+    def inner(c: Any, i: Any) -> Any:
+        return c * 0.9 + x[i % 4], c.sum()
+    def outer(c: Any, k: Any) -> Any:
+        c, s = lax.scan(inner, c, jnp.arange(9))
+        c = lax.cond(s[-1] > k, lambda c: c * 0.5, lambda c: c + 1, c)
+        return lax.while_loop(lambda v: jnp.max(jnp.abs(v)) > 1, lambda v: v / 2, c), s
+    return lax.scan(outer, x[0], jnp.arange(40, dtype=x.dtype))
+
+
+def reductions(x: Any) -> Any:
+    def step(c: Any, i: Any) -> Any:
+        m = c / (1 + jnp.abs(c)) + i
+        return m, (m.sum(0), m.sum(1), m.max(), m.min(1), m.T.prod(0), m[::-1, ::2], m @ m.T)
+    return lax.scan(step, x, jnp.arange(60, dtype=x.dtype))
+
+
+def ode(y: Any) -> Any:
+    """vmapped: one loop per element in registers."""
+    def one(y: Any) -> Any:
+        def step(c: Any, t: Any) -> Any:
+            y, k = c
+            y = y + 0.01 * (jnp.sin(t) - y * y)
+            return (y, k + 1), y
+        return lax.scan(step, (y, 0), jnp.arange(250.0))
+    return calque.vmap(one)(y)
+
+
+F = np.float32
+RNG = np.random.default_rng(5)
+WHOLE = {
+    "rnn": (rnn, [RNG.standard_normal((19, 19)).astype(F) * 0.2, np.zeros((3, 19), F),
+                  RNG.standard_normal((300, 3, 19)).astype(F)]),
+    "rnn of a vector": (rnn, [RNG.standard_normal((5, 5)) * 0.2, np.zeros(5),
+                              RNG.standard_normal((300, 5))]),
+    "swapping": (swapping, [np.arange(3.0), np.ones(3)]),
+    "written at": (written_at, [np.arange(9.0), np.int32(12)]),
+    "nested": (nested, [RNG.standard_normal((4, 37)).astype(F)]),
+    "reductions": (reductions, [RNG.standard_normal((5, 21)).astype(F)]),
+    "reductions of one row": (reductions, [RNG.standard_normal((1, 3))]),
+    **{f"ode of {n}": (ode, [np.linspace(0.1, 1, n)]) for n in (1, 2, 31, 33, 1000)},
+    "reverse": (lambda x: lax.scan(lambda c, v: (c * 0.5 + v, (c, v > c)), 0.0, x, reverse=True),
+                [RNG.standard_normal(500)]),
+    "no carry": (lambda x: lax.scan(lambda c, v: (c, v * 2),
+                                    (), x)[1], [RNG.standard_normal((300, 3))]),
+    "unsigned": (lambda x: lax.fori_loop(0, 300, lambda i, v: (v * np.uint32(1664525) + 1013904223)
+                                         ^ (v >> np.uint32(3)), x), [np.arange(5, dtype="u4")]),
+    "integers divided": (lambda x: lax.fori_loop(
+        0, 300, lambda i, v: v // (i % 3 - 1) + (v % (i % 2)) + (1 << v), x),
+        [np.array([5, -7, 2**31 - 1, -2**31], "i4")]),
+}
+
+
+def flat(tree: Any) -> list[Any]:
+    return [np.asarray(x) for x in calque.tree_util.tree_leaves(tree)]
+
+
+def check_whole(name: str) -> None:
+    f, args = WHOLE[name]
+    program = calque.make_jaxpr(f)(*args).jaxpr
+    wants = interpret(program.hoisted(), [*map(np.asarray, program.consts), *args])
+    gots = flat(calque.jit(f)(*args))
+    for got, want in zip(gots, wants, strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        # single precision through hundreds of steps; sums in another order
+        close = 1e-5 if got.dtype == F else 1e-12
+        np.testing.assert_allclose(got, want, rtol=close, atol=close, err_msg=name)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_loops(name: str) -> None:
+    f, args = WHOLE[name]
+    text = calque.jit(f).lower(*args).as_text()
+    assert "stream.executable" in text and "stablehlo.while" not in text
+    check_whole(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_loops_in_the_portable_form(name: str, host_loops: None) -> None:
+    assert "stablehlo.while" in calque.jit(WHOLE[name][0]).lower(*WHOLE[name][1]).as_text()
+    check_whole(name)
+
+
+@pytest.mark.parametrize("name", ["rnn", "nested", "ode of 33"])
+def test_derivatives(name: str) -> None:
+    """Reverse mode of a kernel is a kernel; central differences are the oracle."""
+    f, args = WHOLE[name]
+    args = [np.asarray(a, np.float64) for a in args]
+
+    def total(*xs: Any) -> Any:
+        return sum(jnp.sum(jnp.sin(y)) for y in calque.tree_util.tree_leaves(f(*xs))
+                   if y.dtype == np.float64)
+
+    if name == "nested":  # its while has no reverse mode
+        u = [np.cos(np.arange(a.size)).reshape(a.shape) for a in args]
+        slope = float(calque.jvp(total, tuple(args), tuple(u))[1])
+    else:
+        u = [np.cos(np.arange(a.size)).reshape(a.shape) for a in args]
+        grads = calque.grad(total, tuple(range(len(args))))(*args)
+        slope = float(sum(np.sum(np.asarray(g) * v) for g, v in zip(grads, u)))
+    h = 1e-6
+    f = calque.jit(total)
+    up, down = [float(f(*[a + s * h * v for a, v in zip(args, u)])) for s in (1, -1)]
+    assert slope == pytest.approx((up - down) / (2 * h), rel=2e-6)  # h^2 and rounding / h
+
+
+def test_invariants_leave_the_loop() -> None:
+    def f(a: Any, b: Any, x: Any) -> Any:
+        return lax.scan(lambda c, v: (c * 0.5 + jnp.sin(a) @ b + v, None), x, jnp.arange(300.0))[0]
+    a, b, x = np.ones((4, 3)), np.ones(3), np.zeros(4)
+    from calque.lowering.passes.hoist import hoist
+    p = hoist(calque.make_jaxpr(f)(a, b, x).jaxpr)
+    names = [e.primitive.name for e in p.equations]
+    assert names.index("sin") < names.index("dot_general") < names.index("scan")
+    (loop,) = [e for e in p.equations if e.primitive.name == "scan"]
+    assert "sin" not in [e.primitive.name for e in loop.params["jaxpr"].equations]
+    got = calque.jit(f)(a, b, x)
+    want = x
+    for v in range(300):
+        want = want * 0.5 + np.sin(a) @ b + v
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_large_steps_stay_on_the_host() -> None:
+    """A step with work for several cores is IREE's."""
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, None, length=300)[0]
+    (loop,) = scans(f, np.ones((64, 64), F))
+    assert not cost.is_kernel(loop)
+    (loop,) = scans(f, np.ones((16, 16), F))
+    assert cost.is_kernel(loop)
