@@ -1,13 +1,14 @@
 """Speed and accuracy of lowering/math beside jax, in one run: writes docs/math_accuracy.md.
 
-    python benchmarks/math_table.py [--write]
+    python benchmarks/math_table.py [--write] [--only Special]
 
 Milliseconds per 5 million elements (best of several, all cores), and the largest error: in ulp for
-real functions, in eps relative to |result| for complex ones.  Samples and oracle (longdouble) are
-those of tests/lowering/test_math_*.py.
+real functions, in eps relative to |result| for complex ones.  Samples and oracles (longdouble,
+mpmath) are those of tests/lowering/test_math_*.py.
 """
 from __future__ import annotations
 
+import re
 import sys
 import time
 import warnings
@@ -27,9 +28,12 @@ sys.path.insert(0, str(ROOT / "tests" / "lowering"))
 import math_harness as harness  # noqa: E402
 import test_math_complex as complexes  # noqa: E402
 import test_math_float as floats  # noqa: E402
+import test_math_special as specials  # noqa: E402
 
 COUNT = 5_000_000
-JAX_NAMES = {"exp2": lax.exp2, "log2": jax.numpy.log2, "erf_inv": lax.erf_inv}
+SPECIAL_COUNT = 500_000  # loops of each element: the slowest take 100 ms
+JAX_NAMES = {"regularized_incomplete_beta": lax.betainc,
+             "exp2": lax.exp2, "log2": jax.numpy.log2, "erf_inv": lax.erf_inv}
 TUTORIAL = 50_000_000
 
 
@@ -59,14 +63,23 @@ def operands(name: str, dtype: np.dtype, count: int) -> list[np.ndarray]:
         part = np.dtype(f"f{dtype.itemsize // 2}")
         return harness.complex_array(*rng.normal(size=(2, count)).astype(part))
 
+    if name == "polygamma":
+        return [np.resize(np.arange(4), count).astype(dtype), one()]
+    if name in specials.EXACT:
+        shift = 1.0 if name == "zeta" else 0.0
+        return [one() + dtype.type(shift) for _ in range(specials.ARITY.get(name, 2))]
     return [one() for _ in range(2 if name in ("pow", "atan2", "rem", "div") else 1)]
 
 
 def speed(names: list[str], dtype: np.dtype) -> dict[str, tuple[float, float]]:
     """name -> (ours, jax) in ms per 5M elements."""
     count = COUNT if dtype.kind != "c" else COUNT // 5
+    if names[0] in specials.EXACT:
+        count = SPECIAL_COUNT
     pairs = ("pow", "atan2", "rem", "div")
-    ours = harness.Functions({n: (TABLE[n], [dtype] * (2 if n in pairs else 1)) for n in names},
+    arity = {n: specials.ARITY.get(n, 2) if n in specials.EXACT else 2 if n in pairs else 1
+             for n in names}
+    ours = harness.Functions({n: (TABLE[n], [dtype] * arity[n]) for n in names},
                              size=count, device="local-task")
     result = {}
     for n in names:
@@ -97,6 +110,14 @@ def float_errors(name: str, dtype: np.dtype) -> tuple[str, str]:
         want = floats.oracle(name, *xs)
     return tuple(worst(np.where(harness.flushed(got, want, *xs), 0, harness.ulps(got, want)))
                  for got in (floats.GROUPS[label](name, *xs), np.asarray(in_jax(name)(*xs))))
+
+
+def special_errors(name: str, dtype: np.dtype) -> tuple[str, str]:
+    xs = [x.astype(dtype) for x in specials.operands(name, 1)]
+    want = specials.exact(name, *xs)
+    ours = specials.GROUPS["f32" if dtype == harness.F32 else "f64"](name, *xs)
+    return tuple(worst(np.where(harness.flushed(got, want, *xs), 0, harness.ulps(got, want)))
+                 for got in (ours, np.asarray(in_jax(name)(*xs))))
 
 
 def complex_errors(name: str, dtype: np.dtype) -> tuple[str, str]:
@@ -146,23 +167,41 @@ def tutorial() -> str:
             f"({theirs / mine:.1f} times).")
 
 
+def section(title: str) -> str:
+    """One table, with its title."""
+    head = ["| function | dtype | ms | jax ms | ratio | error | jax error |",
+            "|---|---|---|---|---|---|---|"]
+    reals = [harness.F32, harness.F64]
+    if title == "Real":
+        lines = rows([*floats.UNARY, *floats.BINARY, "rem", "erf", "erfc", "erf_inv"], reals,
+                     float_errors)
+    elif title == "Special":
+        lines = rows(list(specials.EXACT), reals, special_errors)
+    else:
+        lines = rows(list(complexes.UNARY), [complexes.C64, complexes.C128], complex_errors)
+    return "\n".join([f"## {title}", "", *head, *lines, ""])
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     jax.config.update("jax_enable_x64", True)
-    head = ["| function | dtype | ms | jax ms | ratio | error | jax error |",
-            "|---|---|---|---|---|---|---|"]
-    real = [*floats.UNARY, *floats.BINARY, "rem", "erf", "erfc", "erf_inv"]
-    text = ["# Accuracy and speed of the elementwise functions", "",
+    page = ROOT / "docs" / "math_accuracy.md"
+    if "--only" in sys.argv:  # the other sections stay as they are
+        title = sys.argv[sys.argv.index("--only") + 1]
+        parts = re.split(r"(?m)^(?=## |The tutorial)", page.read_text())
+        made = section(title) + "\n"
+        kept = [p for p in parts if not p.startswith(f"## {title}\n")]
+        kept.insert(len(kept) - 1, made)
+        text = "".join(kept)
+    else:
+        text = "\n".join([
+            "# Accuracy and speed of the elementwise functions", "",
             __doc__.split("\n\n")[2].strip(),
             "Written by `python benchmarks/math_table.py --write`; jax "
             f"{jax.__version__}, the same machine, the same run.", "",
-            "## Real", "", *head, *rows(real, [harness.F32, harness.F64], float_errors), "",
-            "## Complex", "", *head,
-            *rows(list(complexes.UNARY), [complexes.C64, complexes.C128], complex_errors), "",
-            tutorial(), ""]
+            section("Real"), section("Complex"), section("Special"), tutorial(), ""])
     if "--write" in sys.argv:
-        (ROOT / "docs" / "math_accuracy.md").write_text("\n".join(text))
-    print(text[-2])
+        page.write_text(text)
 
 
 if __name__ == "__main__":

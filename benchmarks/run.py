@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from loops import rows as loop_rows
 from pairs import HEADER, Row, compare
 
 import calque
@@ -136,6 +137,12 @@ def random_bits() -> list[Row]:
         name = "today's" if stream else "original"
         rows.append(compare(f"random bits 2 x 10M, {name} stream", ours, theirs, 0.5))
     return rows
+
+
+@case
+def loops() -> list[Row]:
+    """Scans and whiles (benchmarks/loops.py)."""
+    return loop_rows()
 
 
 _FIRST = """

@@ -68,7 +68,8 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
         kept = [q for q in body.equations if id(q) not in gone]
         read = {a for q in kept for a in q.inputs} | set(body.outputs)
         n = last - first
-        consts = [v for v in (*body.inputs[:n], *[v for m in moved for v in m.outputs]) if v in read]
+        made = [v for m in moved for v in m.outputs]
+        consts = [v for v in (*body.inputs[:n], *made) if v in read]
         params[name] = Program([*consts, *body.inputs[n:]], kept, body.outputs, name=body.name)
         params[count] = len(consts)
         inputs[first + shift:last + shift] = [env[v] for v in consts]

@@ -40,8 +40,8 @@ def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
 def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     """linalg.vecmat with tiles of our choice (benchmarks/run.py --only matmul).
 
-    Eight rows at a time are added to a strip of the result that stays in the first-level cache, so that memory is
-    read in long runs; IREE goes down all rows for 16 columns at a time.
+    Eight rows at a time are added to a strip of the result that stays in the first-level cache,
+    so that memory is read in long runs; IREE goes down all rows for 16 columns at a time.
     """
     ir = mlir.ir()
     from iree.compiler.dialects import linalg

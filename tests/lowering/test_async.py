@@ -50,6 +50,11 @@ FORMS = {
     **{f"complex {name}": (getattr(jnp, name), [np.ones(N, "c8")]) for name in (
         "exp", "exp2", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "arctan", "arcsin",
         "arccosh", "abs", "reciprocal")},
+    "scan": (lambda x: calque.lax.scan(lambda c, v: (c * 0.5 + v, c), 0.0, x), [np.ones(N, "f")]),
+    "while": (lambda x: calque.lax.while_loop(lambda c: c < 1e6, lambda c: c * 1.5, x),
+              [np.float32(1)]),
+    "vmapped while": (calque.vmap(lambda x: calque.lax.while_loop(
+        lambda c: c < 1e6, lambda c: c * 1.5, x)), [np.ones(N, "f")]),
     "complex power": (jnp.power, [np.ones(N, "c8")] * 2),
 }
 

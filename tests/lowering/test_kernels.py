@@ -1,6 +1,6 @@
-"""Loops as kernels of ours: every primitive they know in every dtype against its oracle, in registers
-(each element its own loop) and over memory; nests, carries that swap, tails of vectors; and the same
-loops in their portable form.
+"""Loops as kernels of ours: every primitive they know in every dtype against its oracle, in
+registers (each element its own loop) and over memory; nests, carries that swap, tails of vectors;
+and the same loops in their portable form.
 """
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ def test_derivatives(name: str) -> None:
         grads = calque.grad(total, tuple(range(len(args))))(*args)
         slope = float(sum(np.sum(np.asarray(g) * v) for g, v in zip(grads, u)))
     h = 1e-6
-    f = calque.jit(total)
-    up, down = [float(f(*[a + s * h * v for a, v in zip(args, u)])) for s in (1, -1)]
+    compiled = calque.jit(total)
+    up, down = [float(compiled(*[a + s * h * v for a, v in zip(args, u)])) for s in (1, -1)]
     assert slope == pytest.approx((up - down) / (2 * h), rel=2e-6)  # h^2 and rounding / h
 
 
