@@ -7,13 +7,15 @@ The loops are loops of each element: it stops when its own terms no longer count
 """
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log, power
-from calque.lowering.math.common import F32, horner
+from calque.lowering.math.common import F32, F64, horner
 from calque.lowering.math.gamma import (
     digamma_positive,
     iterate,
@@ -25,8 +27,19 @@ from calque.lowering.math.gamma import (
 _ROUNDS = 10000  # about sqrt(a) are needed where x is near a
 
 
-def _epsilon(x: Value) -> float:
-    return 2.0**-24 if x.dtype == F32 else 2.0**-53
+def _by_precision(body: Callable[..., Value]) -> Callable[..., Value]:
+    """Public form of body(b, *xs, eps): loops for f32 stop when its digits are there."""
+    fine, coarse = (widened(functools.partial(body, eps=eps)) for eps in (2.0**-53, 2.0**-34))
+
+    @functools.wraps(body)
+    def public(b: Builder, *xs: Value) -> Value:
+        return (fine if xs[0].dtype == F64 else coarse)(b, *xs)
+
+    return public
+
+
+def _epsilon(x: Value, eps: float) -> float:
+    return 2.0**-24 if x.dtype == F32 else eps
 
 
 def log1p_minus(t: Value) -> Value:
@@ -50,9 +63,9 @@ def _weight(b: Builder, a: Value, x: Value) -> Value:
     return b.select(large, bump, plain)
 
 
-def _series(b: Builder, a: Value, x: Value, slope: bool) -> list[Value]:
+def _series(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
     """The sum over n of x^n / ((a + 1) ... (a + n)), and its derivative by a."""
-    eps = _epsilon(x)
+    eps = _epsilon(x, eps)
     one, zero = b.like(x, 1.0), b.like(x, 0.0)
 
     def go(r: Value, c: Value, s: Value, *d: Value) -> Value:
@@ -72,9 +85,9 @@ def _series(b: Builder, a: Value, x: Value, slope: bool) -> list[Value]:
     return [out[2], out[4]] if slope else [out[2]]
 
 
-def _fraction(b: Builder, a: Value, x: Value, slope: bool) -> list[Value]:
+def _fraction(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
     """Gamma(a, x) e^x / x^a by its continued fraction, and its derivative by a."""
-    eps = _epsilon(x)
+    eps = _epsilon(x, eps)
     big = 2.0**50 if x.dtype == F32 else 2.0**300
     y, z = 1.0 - a, x - a + 2.0
     one, zero = b.like(x, 1.0), b.like(x, 0.0)
@@ -120,12 +133,12 @@ def _places(b: Builder, a: Value, x: Value) -> tuple[Value, Value, Value, Value,
             b.select(beyond, a, 1.0), b.select(beyond, x, 2.0))
 
 
-def _pair(b: Builder, a: Value, x: Value) -> tuple[Value, Value]:
+def _pair(b: Builder, a: Value, x: Value, eps: float) -> tuple[Value, Value]:
     """(P, Q) with P + Q = 1, each without cancellation where it is the smaller."""
     beyond, a0, x0, a1, x1 = _places(b, a, x)
     weight = _weight(b, b.select(beyond, a1, a0), b.select(beyond, x1, x0))
-    (s,) = _series(b, a0, x0, False)
-    (f,) = _fraction(b, a1, x1, False)
+    (s,) = _series(b, a0, x0, False, eps)
+    (f,) = _fraction(b, a1, x1, False, eps)
     lower, upper = weight * s / a0, weight * f
     p = b.select(beyond, 1.0 - upper, lower)
     q = b.select(beyond, upper, 1.0 - lower)
@@ -141,23 +154,23 @@ def _pair(b: Builder, a: Value, x: Value) -> tuple[Value, Value]:
     return b.select(invalid, np.nan, p), b.select(invalid, np.nan, q)
 
 
-@widened
-def igamma(b: Builder, a: Value, x: Value) -> Value:
+@_by_precision
+def igamma(b: Builder, a: Value, x: Value, *, eps: float) -> Value:
     """The regularized lower incomplete gamma function P(a, x)."""
-    return _pair(b, a, x)[0]
+    return _pair(b, a, x, eps)[0]
 
 
-@widened
-def igammac(b: Builder, a: Value, x: Value) -> Value:
+@_by_precision
+def igammac(b: Builder, a: Value, x: Value, *, eps: float) -> Value:
     """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x)."""
-    return _pair(b, a, x)[1]
+    return _pair(b, a, x, eps)[1]
 
 
-def _slope(b: Builder, a: Value, x: Value, sampling: bool) -> Value:
+def _slope(b: Builder, a: Value, x: Value, sampling: bool, eps: float) -> Value:
     """dP/da; or, for a sample x of the gamma distribution, dx/da = -(dP/da) / (dP/dx)."""
     beyond, a0, x0, a1, x1 = _places(b, a, x)
-    s, ds = _series(b, a0, x0, True)
-    f, df = _fraction(b, a1, x1, True)
+    s, ds = _series(b, a0, x0, True, eps)
+    f, df = _fraction(b, a1, x1, True, eps)
     ordinary_a = b.select(beyond, a1, a0)
     psi = digamma_positive(ordinary_a + 1.0)
     log_x = exp_log.log(b, b.select(beyond, x1, x0))
@@ -175,22 +188,22 @@ def _slope(b: Builder, a: Value, x: Value, sampling: bool) -> Value:
     return b.select(valid, value, np.nan)
 
 
-@widened
-def igamma_grad_a(b: Builder, a: Value, x: Value) -> Value:
+@_by_precision
+def igamma_grad_a(b: Builder, a: Value, x: Value, *, eps: float) -> Value:
     """The derivative of igamma by a."""
-    return _slope(b, a, x, False)
+    return _slope(b, a, x, False, eps)
 
 
-@widened
-def random_gamma_grad(b: Builder, a: Value, x: Value) -> Value:
+@_by_precision
+def random_gamma_grad(b: Builder, a: Value, x: Value, *, eps: float) -> Value:
     """The derivative by a of a sample x of the gamma distribution, at a fixed quantile."""
-    return _slope(b, a, x, True)
+    return _slope(b, a, x, True, eps)
 
 
 # ---- beta
-def _beta_fraction(b: Builder, a: Value, c: Value, x: Value) -> Value:
+def _beta_fraction(b: Builder, a: Value, c: Value, x: Value, eps: float) -> Value:
     """The continued fraction of betainc(a, c, x) by Lentz' method (Thompson & Barnett's form)."""
-    eps, tiny = _epsilon(x), 1e-30
+    eps, tiny = _epsilon(x, eps), 1e-30
     one = b.like(x, 1.0)
 
     def away(v: Value) -> Value:
@@ -214,8 +227,8 @@ def _beta_fraction(b: Builder, a: Value, c: Value, x: Value) -> Value:
                    [b.like(x, 0.0), one, d, d, one], _ROUNDS)[3]
 
 
-@widened
-def betainc(b: Builder, a: Value, c: Value, x: Value) -> Value:
+@_by_precision
+def betainc(b: Builder, a: Value, c: Value, x: Value, *, eps: float) -> Value:
     """The regularized incomplete beta function I_x(a, c)."""
     inside = b.binary("and", b.binary("and", x > 0.0, x < 1.0), b.binary(
         "and", b.binary("and", a > 0.0, c > 0.0),
@@ -227,7 +240,7 @@ def betainc(b: Builder, a: Value, c: Value, x: Value) -> Value:
     point = b.select(mirrored, rest, y)
     log_beta = lgamma_positive(p) + lgamma_positive(q) - lgamma_positive(p + q)
     weight = exp_log.exp(b, p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - log_beta)
-    part = weight * _beta_fraction(b, first, second, point) / first
+    part = weight * _beta_fraction(b, first, second, point, eps) / first
     value = b.select(mirrored, 1.0 - part, part)
     # the limits: all weight at 0 (a = 0 or c infinite) or at 1
     at_zero = b.binary("or", a.eq(0.0), c.eq(np.inf))

@@ -69,10 +69,14 @@ def _erfc_far(a: Value, precise: bool = False) -> Value:
     h = head(a)
     n, m = exp_log.reduce_ln2(-(h * h), (h - a) * (h + a))
     if precise and dtype == F32 and b.f64_ok:
-        wide = a.astype(F64)
-        t = (wide - centre) / (wide + centre)
-        value = horner(t, _ERFC[dtype]) / (2.0 * wide + 1.0)
-        return scale((value + value * m.astype(F64)).astype(F32), n)
+        t = (a - centre) / (a + centre)
+        coefficients = _ERFC[dtype]
+        start, wide = horner(t, coefficients[:-3]).astype(F64), t.astype(F64)
+        value = start
+        for c in coefficients[-3:]:
+            value = value * wide + c
+        value = (value + value * m.astype(F64)).astype(F32)
+        return scale(value / (2.0 * a + 1.0), n)
     t = (a - centre) / (a + centre)
     value = horner(t, _ERFC[dtype]) / (2.0 * a + 1.0)
     return scale(value + value * m, n)
