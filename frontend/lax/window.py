@@ -142,8 +142,13 @@ def _is_identity(name: str, init: Any, dtype: Any) -> bool:
 
 
 def _edge(dtype: Any, largest: bool) -> Any:
-    from calque.numpy.reductions import highest, lowest
-    return highest(dtype) if largest else lowest(dtype)
+    """The identity of min (largest) or max."""
+    if dtype == dtypes.bool_:
+        return largest
+    if dtypes.is_integer(dtype):
+        info = np.iinfo(dtype)
+        return info.max if largest else info.min
+    return np.inf if largest else -np.inf
 
 
 def _monoid(f: _Function, x: Any, init: Any, name: str) -> str:

@@ -1,0 +1,110 @@
+"""lax reductions with a function, windows, scans by pairs, and the functions around convolution."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+from calque import lax
+
+pytestmark = pytest.mark.usefixtures("x64")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 7))
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12, atol=1e-12)
+
+
+def test_reduce_with_any_function() -> None:
+    close(lax.reduce(X, 0.0, lax.add, (0,)), X.sum(0))
+    close(lax.reduce(X, 2.0, lax.mul, (1,)), 2 * X.prod(1))
+    close(lax.reduce(X, -np.inf, lambda a, b: lax.max(a, b), (0, 1)), X.max())
+    both = lax.reduce((X, X), (0.0, 1.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (1,))
+    close(both[0], X.sum(1))
+    close(both[1], X.prod(1))
+    # not elementwise: a choice, with a captured value
+    bound = np.float64(0.3)
+    least = lax.reduce(X, np.inf, lambda a, b: lax.select(
+        lax.abs(a - bound) <= lax.abs(b - bound), a, b), (0, 1))
+    close(least, X.ravel()[np.argmin(np.abs(X - bound))])
+    close(lax.reduce(np.zeros((2, 0)), 3.0, lax.max, (1,)), [3.0, 3.0])
+
+
+def test_reduce_differentiates_and_maps() -> None:
+    def f(x: Any) -> Any:
+        return lax.reduce(x, 1.0, lambda a, b: a * b, (0,))
+
+    close(calque.vmap(f)(X), X.prod(1))
+    close(calque.grad(lambda x: f(x))(X[0]), X[0].prod() / X[0])
+
+
+def test_reduce_window_with_any_function() -> None:
+    view = np.lib.stride_tricks.sliding_window_view
+    got = lax.reduce_window(X, 1.0, lax.mul, (2, 3), (1, 2), "VALID")
+    close(got, view(X, (2, 3)).prod((-1, -2))[:, ::2])
+    padded = np.pad(X, ((0, 0), (2, 2)), constant_values=5.0)
+    close(lax.reduce_window(X, 5.0, lax.add, (1, 5), (1, 1), "SAME"),
+          5 + view(padded, (1, 5)).sum((-1, -2)))
+    spread = lax.reduce_window((X, X), (-np.inf, np.inf), lambda a, b: (
+        lax.max(a[0], b[0]), lax.min(a[1], b[1])), (4, 1), (1, 1), "VALID")
+    close(spread[0] - spread[1], np.ptp(X, 0)[None])
+
+
+def test_associative_scan() -> None:
+    close(lax.associative_scan(lax.add, X, axis=1), X.cumsum(1))
+    close(lax.associative_scan(lax.add, X, axis=1, reverse=True), X[:, ::-1].cumsum(1)[:, ::-1])
+    # y[i] = a[i] y[i-1] + b[i]
+    a, b = X[0], X[1]
+    _, y = lax.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (a, b))
+    want = [b[0]]
+    for u, v in zip(a[1:], b[1:]):
+        want.append(u * want[-1] + v)
+    close(y, want)
+
+
+def test_conv_transpose_is_the_gradient() -> None:
+    x, k = RNG.normal(size=(1, 9, 2)), RNG.normal(size=(3, 2, 4))
+    numbers = ("NHC", "HIO", "NHC")
+
+    def f(x: Any) -> Any:
+        return lax.conv_general_dilated(x, k, (2,), "VALID", dimension_numbers=numbers)
+
+    ct = RNG.normal(size=f(x).shape)
+    _, back = calque.vjp(f, x)
+    close(lax.conv_transpose(ct, k, (2,), "VALID", transpose_kernel=True), back(ct)[0])
+
+
+def test_patches_and_local_convolution() -> None:
+    x = RNG.normal(size=(2, 3, 5, 6))
+    patches = np.asarray(lax.conv_general_dilated_patches(x, (2, 3), (1, 2), "VALID"))
+    view = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))[:, :, :, ::2]
+    close(patches, view.transpose(0, 1, 4, 5, 2, 3).reshape(2, 18, 4, 2))
+    kernels = RNG.normal(size=(4, 18, 4, 2))
+    close(lax.conv_general_dilated_local(x, kernels, (1, 2), "VALID", (2, 3)),
+          np.einsum("nchw,ochw->nohw", patches, kernels))
+
+
+@pytest.mark.parametrize(("f", "error", "text"), [
+    (lambda: lax.reduce(X, 0.0, lax.add, (2,)), ValueError, "out-of-bounds"),
+    (lambda: lax.reduce(X, (0.0,), lax.add, (0,)), ValueError, "same tree structure"),
+    (lambda: lax.reduce(X, np.zeros(2), lax.add, (0,)), ValueError, "non-scalar"),
+    (lambda: lax.reduce(X, 0.0, lambda a, b: (a, b), (0,)), ValueError, "must return scalars"),
+    (lambda: lax.reduce_window(X, 0.0, lax.add, (2,), (1,), "SAME"), TypeError, "wrong number"),
+    (lambda: lax.reduce_window(X, 0.0, lax.add, (2, 2), (0, 1), "SAME"), TypeError, "positive"),
+    (lambda: lax.reduce_window(X, 0.0, lax.add, (2, 2), (1, 1), "ALL"), RuntimeError, "padding"),
+    (lambda: lax.reduce_precision(X, 0, 3), ValueError, "exponent_bits must be positive"),
+    (lambda: lax.cumsum(X, axis=-1), ValueError, "negative axes"),
+    (lambda: lax.cummax(X > 0), TypeError, "does not accept dtype bool"),
+    (lambda: lax.associative_scan(3, X), TypeError, "should be callable"),
+    (lambda: lax.associative_scan(lax.add, (X, X[:2])), ValueError, "same first dimension"),
+    (lambda: lax.conv(X, X, (), "FOO"), RuntimeError, "padding"),
+    (lambda: lax.conv(np.ones((1, 2, 3)), np.ones((1, 1, 2)), (1,), "SAME"), ValueError,
+     "feature_group_count"),
+    (lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2, 3), ("NCH", "OIH")), TypeError,
+     "length 3")])
+def test_refusals(f: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        f()
