@@ -265,22 +265,28 @@ class Ref:
         if wrap and is_basic(self.index):
             plan = parse(self.index, aval_of(x).shape)
             with fused(name):
-                return write(x, plan, asarray(values), join, mode)
+                return write(x, plan, _values(values), join, mode)
         with fused(name):
             mask = None if np.ndim(values) else advanced.whole_mask(x, self.index)
             if mask is not None:  # one program whatever the number of elements
-                value = _cast_update(asarray(values), aval_of(x))
+                value = _cast_update(_values(values), aval_of(x))
                 made = value if join is None else join(x, value)
                 return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         with fused(name):
-            target = broadcast_to(_cast_update(asarray(values), aval_of(x)), fancy.shape)
+            target = broadcast_to(_cast_update(_values(values), aval_of(x)), fancy.shape)
             return advanced.update(x, fancy, target, p, mode,
                                    bool(options.get("indices_are_sorted", False)),
                                    bool(options.get("unique_indices", False)))
 
 
 _OPTIONS = ("indices_are_sorted", "unique_indices", "mode", "out_sharding", "wrap_negative_indices")
+
+
+def _values(values: Any) -> Any:
+    """Updates as an operand: numbers stay numbers, so that programs show them."""
+    is_number = isinstance(values, (bool, int, float, complex, np.generic))
+    return values if is_number else asarray(values)
 
 
 def _mode(mode: Any) -> Any:
