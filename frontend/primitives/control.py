@@ -340,3 +340,22 @@ def _scan_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, j
 
 scan_p.abstract, scan_p.jvp, scan_p.linearize = _scan_abstract, _scan_jvp, _scan_linearize
 scan_p.transpose, scan_p.batch = _scan_transpose, _scan_batch
+
+
+def batch_by_loop(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[int | None],
+                  **params: Any) -> Any:
+    """Batch a primitive by scanning over the mapped axis (where no wider form exists)."""
+    fixed = [a for a, d in zip(args, dims) if d is None]
+    mapped = [move_axis(a, d, 0) for a, d in zip(args, dims) if d is not None]
+
+    def run(*values: Any) -> list[Any]:
+        rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
+        one = [next(rest) if d is None else next(looped) for d in dims]
+        out = prim.bind(*one, **params)
+        return out if prim.multiple_results else [out]  # type: ignore[no-any-return]
+
+    avals = [aval_of(a) for a in fixed]
+    avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]
+    body = stage(run, avals, f"loop_{prim.name}")
+    outs = scan(body, fixed, [], mapped, length=size)
+    return (outs, [0] * len(outs)) if prim.multiple_results else (outs[0], 0)
