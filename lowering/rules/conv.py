@@ -4,7 +4,7 @@ padding and holes are filled in before, and groups become a feature group form.
 Kernel gradients are convolutions with few results and large windows: one matrix product for each
 result position, in the layout the operands have.  The same holds without spatial axes.  Operands
 with holes (input gradients of strided convolutions) are convolved in phases: each result sees only
-every second (third, ...) tap.  Start reading at `_conv`; times: benchmarks/run.py.
+every second (third, ...) tap.  Start reading at `_conv`.
 """
 from __future__ import annotations
 

@@ -105,10 +105,27 @@ def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence
             x = b.slice(x, [0] * rank, x.shape, steps)
             strides[axis] = 1
     moving = [i for i in range(rank) if windows[i] > 1]
+    if moving and moving[-1] == rank - 1 and strides[-1] == 1:
+        # channels first: rows are folded as vectors, then within themselves
+        for axis in moving[:-1]:
+            x = _pool_pair(b, x, [axis], windows, strides, dilations, name, identity)
+        return _within_rows(b, x, windows[-1], dilations[-1], name)
     while moving:
         pair, moving = moving[-2:], moving[:-2]
         x = _pool_pair(b, x, pair, windows, strides, dilations, name, identity)
     return x
+
+
+def _within_rows(b: Builder, x: Value, k: int, d: int, name: str) -> Value:
+    """Windows with stride 1 along the last axis: whole rows, shifted, are folded."""
+    n, rank = x.shape[-1] - (k - 1) * d, len(x.shape)
+    total = None
+    (x,) = b.barrier(x)
+    for t in range(k):
+        part = b.slice(x, [*[0] * (rank - 1), t * d], [*x.shape[:-1], t * d + n])
+        total = part if total is None else b.binary(name, total, part)
+    assert total is not None
+    return total
 
 
 def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int],
