@@ -16,6 +16,7 @@ from calque.core.config import config as config
 from calque.core.config import context_manager as _context
 from calque.primitives import (  # noqa: F401  (importing registers the primitives)
     call as _call,
+    callback as _callback,
     contract as _contract,
     control as _control,
     conv as _conv,
@@ -27,6 +28,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     reduce as _reduce,
     scatter as _scatter,
     shape as _shape,
+    sort as _sort,
     special as _special,
     while_loop as _while_loop,
     window as _window,
@@ -37,7 +39,9 @@ _trace.evaluator[0] = _eager.evaluate
 _eager._fill_rules()
 
 from calque import dtypes as dtypes  # noqa: E402
+from calque import debug as debug  # noqa: E402
 from calque import errors as errors  # noqa: E402
+from calque import experimental as experimental  # noqa: E402
 from calque import lax as lax  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
 from calque import random as random  # noqa: E402
@@ -55,6 +59,7 @@ from calque.api import (  # noqa: E402
 from calque.array import Array as Array  # noqa: E402
 from calque.array import live_arrays as live_arrays  # noqa: E402
 from calque.batching import vmap as vmap  # noqa: E402
+from calque.callbacks import pure_callback as pure_callback  # noqa: E402
 from calque.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
     default_backend as default_backend,
@@ -99,7 +104,7 @@ default_prng_impl = _context("jax_default_prng_impl")
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("dtypes", "errors", "lax", "numpy", "random", "runtime", "tree", "tree_util")
+_MODULES = ("debug", "dtypes", "errors", "experimental", "lax", "numpy", "random", "runtime", "tree", "tree_util")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -12,6 +12,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   cumulative.py   cumsum ... cumlogsumexp, associative_scan
   gather.py       gather, index_take, GatherDimensionNumbers, GatherScatterMode
   scatter.py      scatter, scatter_add ... scatter_apply
+  sort.py         sort, sort_key_val, top_k
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
   conv.py         conv_general_dilated, conv, conv_transpose, patches, local
   contract.py     dot_general, dot, batch_matmul, Precision
@@ -36,6 +37,7 @@ from calque.lax.make import *  # noqa: F403
 from calque.lax.reductions import *  # noqa: F403
 from calque.lax.scatter import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403
+from calque.lax.sort import *  # noqa: F403
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))

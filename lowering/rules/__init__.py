@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from calque.lowering.rules import (  # noqa: F401
     call,
+    callback,
     contract,
     control,
     conv,
@@ -17,6 +18,7 @@ from calque.lowering.rules import (  # noqa: F401
     reduce,
     scatter,
     shape,
+    sort,
     special,
     window,
 )

@@ -1,0 +1,244 @@
+"""The order of rows of keys as one dispatch of a kernel written here.
+
+A row's positions are sorted by its keys (unsigned integers), stably: short rows by insertion, long
+ones by counting digits from the lowest up (LSD radix sort: Knuth 5.2.5); a digit that all keys
+share costs one counting pass.  Rows are spread over workgroups.  Start reading at `emit_order`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+from calque.lowering.rules.registry import Context
+
+INSERTION = 32  # rows up to this are sorted by insertion
+WIDE_DIGITS = 4096  # rows from this on have digits of 11 bits, others of 8
+GROUPS = 64  # workgroups that rows are spread over at most
+WORTH = 4096  # elements that a workgroup should have
+
+
+def emit_order(ctx: Context, keys: Sequence[Value]) -> Value:
+    """For keys (rows, n): positions (rows, n) in ascending order, equal ones in theirs; int32."""
+    ir, b = mlir.ir(), ctx.b
+    rows, n = keys[0].shape
+    ctx.kernels += 1
+    name = f"sort_{ctx.kernels}"
+    groups = max(1, min(GROUPS, rows, rows * n // WORTH))
+    widths = [8 * k.dtype.itemsize for k in keys]
+    with ir.InsertionPoint.at_block_begin(ctx.module.body):
+        executable = ir.Operation.parse(_executable(name, widths, rows, n, groups))
+        ir.InsertionPoint.current.insert(executable)
+    kind, short = np.dtype(np.int32), n <= INSERTION
+    results = [((rows, n), kind)] + ([] if short else [((rows, 2 * n), kind)])
+    op = b.op("flow.dispatch", [_signed(b, k) for k in keys], results, {
+        "entry_points": f"[@{name}::@{name}]",
+        "operandSegmentSizes": f"array<i32: 0, {len(keys)}, 0, 0>",
+        "tied_operands": f"[{', '.join(['-1 : index'] * len(results))}]"})
+    return Value(b, op.results[0], (rows, n), kind)
+
+
+def _signed(b: Builder, x: Value) -> Value:
+    """flow.dispatch takes no unsigned tensors; memory has no sign."""
+    return b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+
+
+def _executable(name: str, widths: Sequence[int], rows: int, n: int, groups: int) -> str:
+    short = n <= INSERTION
+    count = len(widths) + (1 if short else 2)
+    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(count))
+    total = rows * n
+    refs = [f"%k{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{total}xi{w}>"
+            for i, w in enumerate(widths)]
+    at = len(widths)
+    refs.append(f"%out = stream.binding.subspan %b{at}[%c0] : !stream.binding -> "
+                f"memref<{total}xi32>")
+    if not short:
+        refs.append(f"%work = stream.binding.subspan %b{at + 1}[%c0] : !stream.binding -> "
+                    f"memref<{2 * total}xi32>")
+        refs.append(f"%counts = memref.alloca() : memref<{1 << _digits(n)}xi32>")
+    body = _insertion(widths, total) if short else _radix(widths, n, total)
+    each = -(-rows // groups)
+    return f"""
+stream.executable private @{name} {{
+  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+    %g = arith.constant {groups} : index
+    %one = arith.constant 1 : index
+    stream.return %g, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}({arguments}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %n = arith.constant {n} : index
+      %rows = arith.constant {rows} : index
+      %each = arith.constant {each} : index
+      {chr(10).join(refs)}
+      %group = stream.dispatch.workgroup.id[0] : index
+      %first = arith.muli %group, %each : index
+      %last = arith.addi %first, %each : index
+      %end = arith.minsi %last, %rows : index
+      scf.for %row = %first to %end step %c1 {{
+        %base = arith.muli %row, %n : index
+        {body}
+      }}
+      return
+    }}
+  }}
+}}"""
+
+
+def _insertion(widths: Sequence[int], total: int) -> str:
+    """Each position moves down over those with larger keys."""
+    loads = []
+    for i, w in enumerate(widths):
+        loads.append(f"""
+            %p{i} = memref.load %k{i}[%there] : memref<{total}xi{w}>
+            %q{i} = memref.load %k{i}[%here] : memref<{total}xi{w}>
+            %more{i} = arith.cmpi ugt, %p{i}, %q{i} : i{w}
+            %same{i} = arith.cmpi eq, %p{i}, %q{i} : i{w}""")
+    last = len(widths) - 1
+    chain = f"%larger{last} = arith.cmpi ugt, %p{last}, %q{last} : i{widths[last]}"
+    for i in reversed(range(last)):
+        chain += f"""
+            %tie{i} = arith.andi %same{i}, %larger{i + 1} : i1
+            %larger{i} = arith.ori %more{i}, %tie{i} : i1"""
+    return f"""
+        scf.for %i = %c0 to %n step %c1 {{
+          %here = arith.addi %base, %i : index
+          %own = arith.index_cast %i : index to i32
+          %place = scf.while (%j = %i) : (index) -> index {{
+            %inside = arith.cmpi ugt, %j, %c0 : index
+            %go = scf.if %inside -> i1 {{
+              %before = arith.subi %j, %c1 : index
+              %slot = arith.addi %base, %before : index
+              %p = memref.load %out[%slot] : memref<{total}xi32>
+              %pi = arith.index_cast %p : i32 to index
+              %there = arith.addi %base, %pi : index
+              {"".join(loads)}
+              {chain}
+              scf.yield %larger0 : i1
+            }} else {{
+              %no = arith.constant false
+              scf.yield %no : i1
+            }}
+            scf.condition(%go) %j : index
+          }} do {{
+          ^bb0(%j: index):
+            %before = arith.subi %j, %c1 : index
+            %slot = arith.addi %base, %before : index
+            %p = memref.load %out[%slot] : memref<{total}xi32>
+            %to = arith.addi %base, %j : index
+            memref.store %p, %out[%to] : memref<{total}xi32>
+            scf.yield %before : index
+          }}
+          %target = arith.addi %base, %place : index
+          memref.store %own, %out[%target] : memref<{total}xi32>
+        }}"""
+
+
+def _digits(n: int) -> int:
+    return 11 if n >= WIDE_DIGITS else 8
+
+
+def _radix(widths: Sequence[int], n: int, total: int) -> str:
+    """Digits from the lowest of the last key to the highest of the first one.
+
+    The positions lie in one half of a row's scratch and go to the other; `src` says which half.
+    """
+    digits = _digits(n)
+    buckets = 1 << digits
+    text = f"""
+        %zero = arith.constant 0 : i32
+        %one = arith.constant 1 : i32
+        %buckets = arith.constant {buckets} : index
+        %wbase = arith.addi %base, %base : index
+        %n32 = arith.constant {n} : i32
+        scf.for %i = %c0 to %n step %c1 {{
+          %own = arith.index_cast %i : index to i32
+          %w = arith.addi %wbase, %i : index
+          memref.store %own, %work[%w] : memref<{2 * total}xi32>
+        }}
+        %src{len(widths)} = arith.constant 0 : index"""
+    for k in reversed(range(len(widths))):
+        text += _passes(k, widths[k], digits, total)
+    return text + f"""
+        %from = arith.addi %wbase, %src0 : index
+        scf.for %i = %c0 to %n step %c1 {{
+          %w = arith.addi %from, %i : index
+          %p = memref.load %work[%w] : memref<{2 * total}xi32>
+          %o = arith.addi %base, %i : index
+          memref.store %p, %out[%o] : memref<{total}xi32>
+        }}"""
+
+
+def _passes(k: int, width: int, digits: int, total: int) -> str:
+    """All digits of key k."""
+    key, work = f"memref<{total}xi{width}>", f"memref<{2 * total}xi32>"
+    counts = f"memref<{1 << digits}xi32>"
+    passes = -(-width // digits)
+    mask = (1 << min(digits, width)) - 1
+    mask = mask if mask < 1 << (width - 1) else mask - (1 << width)
+
+    def digit(value: str, result: str) -> str:
+        cast = (f"{result} = arith.index_castui {result}_m : i{width} to index")
+        return f"""
+            {result}_s = arith.shrui {value}, %shift{k} : i{width}
+            {result}_m = arith.andi {result}_s, %mask{k} : i{width}
+            {cast}"""
+
+    return f"""
+        %mask{k} = arith.constant {mask} : i{width}
+        %step{k} = arith.constant {digits} : index
+        %passes{k} = arith.constant {passes} : index
+        %src{k} = scf.for %pass = %c0 to %passes{k} step %c1 iter_args(%src = %src{k + 1})
+            -> (index) {{
+          %at = arith.muli %pass, %step{k} : index
+          %shift{k} = arith.index_cast %at : index to i{width}
+          scf.for %i = %c0 to %buckets step %c1 {{
+            memref.store %zero, %counts[%i] : {counts}
+          }}
+          scf.for %i = %c0 to %n step %c1 {{
+            %e = arith.addi %base, %i : index
+            %v = memref.load %k{k}[%e] : {key}
+            {digit("%v", "%d")}
+            %c = memref.load %counts[%d] : {counts}
+            %c2 = arith.addi %c, %one : i32
+            memref.store %c2, %counts[%d] : {counts}
+          }}
+          %v0 = memref.load %k{k}[%base] : {key}
+          {digit("%v0", "%d0")}
+          %most = memref.load %counts[%d0] : {counts}
+          %shared = arith.cmpi eq, %most, %n32 : i32
+          %next = scf.if %shared -> index {{
+            scf.yield %src : index
+          }} else {{
+            %all = scf.for %i = %c0 to %buckets step %c1 iter_args(%sum = %zero) -> (i32) {{
+              %c = memref.load %counts[%i] : {counts}
+              memref.store %sum, %counts[%i] : {counts}
+              %more = arith.addi %sum, %c : i32
+              scf.yield %more : i32
+            }}
+            %dst = arith.subi %n, %src : index
+            %from = arith.addi %wbase, %src : index
+            %to = arith.addi %wbase, %dst : index
+            scf.for %i = %c0 to %n step %c1 {{
+              %w = arith.addi %from, %i : index
+              %p = memref.load %work[%w] : {work}
+              %pi = arith.index_cast %p : i32 to index
+              %e = arith.addi %base, %pi : index
+              %v = memref.load %k{k}[%e] : {key}
+              {digit("%v", "%d")}
+              %c = memref.load %counts[%d] : {counts}
+              %c2 = arith.addi %c, %one : i32
+              memref.store %c2, %counts[%d] : {counts}
+              %place = arith.index_cast %c : i32 to index
+              %slot = arith.addi %to, %place : index
+              memref.store %p, %work[%slot] : {work}
+            }}
+            scf.yield %dst : index
+          }}
+          scf.yield %next : index
+        }}"""
