@@ -104,7 +104,8 @@ default_prng_impl = _context("jax_default_prng_impl")
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("debug", "dtypes", "errors", "experimental", "lax", "numpy", "random", "runtime", "tree", "tree_util")
+_MODULES = ("debug", "dtypes", "errors", "experimental", "lax", "numpy", "random", "runtime",
+            "tree", "tree_util")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

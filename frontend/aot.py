@@ -258,8 +258,22 @@ def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowere
     p = traced.program
     kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
+    _check_callbacks(p)
     return lower(p, target, donated, locations=locations, bake_consts=True,
                  signature=lambda plan: _record(traced, target, plan))
+
+
+def _check_callbacks(p: Program) -> None:
+    """Python functions cannot leave Python."""
+    for e in p.equations:
+        if e.primitive.name.endswith("_callback"):
+            raise TypeError(explain(
+                f"{e.primitive.name} of {e.params['callback']!r}: an artifact cannot call Python.",
+                str(e.source), "take the callback out, or compute it before or after."))
+        for v in e.params.values():
+            for q in v if isinstance(v, tuple) else (v,):
+                if isinstance(q, Program):
+                    _check_callbacks(q)
 
 
 def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:

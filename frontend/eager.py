@@ -58,7 +58,8 @@ class Compiled:
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, inline=lowered.inline, donated=lowered.donated,
+            vmfb, device, small=lowered.small, inline=lowered.inline,
+            callbacks=lowered.callbacks, donated=lowered.donated,
             forwards=lowered.forwards, storage=lowered.storage,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
@@ -327,12 +328,20 @@ def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
     return None
 
 
+def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """A callback on concrete values needs no program."""
+    outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
+    return [from_numpy(o, False) for o in outs]
+
+
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
     f.__name__.strip("_"): _moved(f)
     for f in (_broadcast_in_dim, _iota, _slice, _dynamic_slice, _transpose, _concatenate, _rev)}
 _SHORTCUTS["reshape"] = lambda a, p: _reshaped(a, p, "reshape")
 _SHORTCUTS["squeeze"] = lambda a, p: _reshaped(a, p, "squeeze")
 _SHORTCUTS["convert_element_type"] = _converted
+for _name in ("pure_callback", "io_callback", "debug_callback"):
+    _SHORTCUTS[_name] = lambda args, params: _called(args, params)
 _RULES: dict[str, Callable[..., ShapedArray]] = {}  # abstract rules by shortcut name
 
 
@@ -387,7 +396,7 @@ class LazyTrace(Trace):
             self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
             arrays = [Array(None, v.aval, (self, v)) for v in variables]
             self.arrays.extend(weakref.ref(a) for a in arrays)
-            if len(self.equations) >= LONGEST:
+            if len(self.equations) >= LONGEST or prim.has_effects(params):  # effects come now
                 self.flush()
             return arrays if prim.multiple_results else arrays[0]
 
@@ -397,7 +406,7 @@ class LazyTrace(Trace):
             alive = [a for r in self.arrays if (a := r()) is not None]
             pairs, equations = list(self.inputs.values()), self.equations
             self._reset()
-            if not alive:
+            if not alive and not any(e.primitive.has_effects(e.params) for e in equations):
                 return
             program = eliminate_dead_code(Program(
                 [v for v, _ in pairs], equations, [a._pending[1] for a in alive],

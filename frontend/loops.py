@@ -90,7 +90,8 @@ def _check_structure(out_tree: Any, tree: Any) -> None:
     if out_tree != tree:
         raise TypeError(errors.explain(
             "while_loop body function carry input and carry output must have the same pytree "
-            f"structure, but they differ: the input carry is {tree}, the output carry is {out_tree}.",
+            f"structure, but they differ: the input carry is {tree}, the output carry is "
+            f"{out_tree}.",
             fix="return a carry with the structure of init_val."))
 
 

@@ -54,6 +54,7 @@ class Lowered:
     donated: tuple[int, ...]  # positions among `arguments`
     forwards: tuple[int, ...]  # computed results that may share memory with others
     storage: tuple[int, ...]  # computed results written into memory that the caller passes
+    callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
 
 
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
@@ -87,13 +88,15 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         small=cost.is_small(p), inline=cost.is_inline(p), options=_options(p, target),
         donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
         forwards=(), storage=())
-    if not computed and signature is None:
+    if not computed and signature is None and not any(
+            e.primitive.has_effects(e.params) for e in p.equations):
         return lowered
-    module, forwards, stored = _module_bytes(
+    module, forwards, stored, callbacks = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
         None if signature is None else signature(lowered), locations, name, baked,
         storage and not (lowered.small or lowered.inline))
-    return replace(lowered, module=module, forwards=forwards, storage=stored)
+    return replace(lowered, module=module, forwards=forwards, storage=stored,
+                   callbacks=callbacks)
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -128,9 +131,9 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
                   name: str, baked: Mapping[Var, Any], storage: bool
-                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...]]:
-    """The module's bytecode, the results that may share memory with arguments or each other, and
-    those that are written into storage arguments."""
+                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
+    """The module's bytecode, the results that may share memory with arguments or each other,
+    those that are written into storage arguments, and the callbacks."""
     ir = mlir.ir()
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -164,7 +167,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             _add_storage(func, block, ins, outs, stored)
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    return buffer.getvalue(), forwards, stored
+    return buffer.getvalue(), forwards, stored, tuple(emitter.ctx.callbacks)
 
 
 def _add_storage(func: Any, block: Any, ins: list[Any], outs: list[Any],
@@ -239,7 +242,7 @@ class _Emitter:
 
     def equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
         avals = [physical(v.aval) for v in e.outputs]
-        if avals and not any(a.size for a in avals):
+        if avals and not any(a.size for a in avals) and not e.primitive.has_effects(e.params):
             return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
         params = e.params
         ins = [a.aval for a in e.inputs]

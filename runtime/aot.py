@@ -211,7 +211,8 @@ class ArtifactFunction:
         donated = tuple(k for k, i in enumerate(record.passed)
                         if i in record.donated and i not in kept)
         self._executable = None if not computed else Executable(
-            module, device, record.entry, small=record.small, inline=record.inline, result_specs=specs, donated=donated)
+            module, device, record.entry, small=record.small, inline=record.inline,
+            result_specs=specs, donated=donated)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""

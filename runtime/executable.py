@@ -19,6 +19,7 @@ import numpy as np
 
 from calque.runtime import device as _device
 from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape, wrap_view
+from calque.runtime.callbacks import make_module, take_failure
 from calque.runtime.device import (
     Device,
     check_not_forked,
@@ -45,6 +46,7 @@ class Module:
 
     Args:
       vmfb: the module's bytes.
+      callbacks: Python functions that it calls.
 
     Example:
       >>> import calque.aot, calque.numpy as jnp
@@ -55,10 +57,11 @@ class Module:
       >>> invoke, function = module.function(device.sync, "main")
     """
 
-    __slots__ = ("_contexts", "_lock", "vmfb")
+    __slots__ = ("_contexts", "_lock", "callbacks", "vmfb")
 
-    def __init__(self, vmfb: bytes) -> None:
+    def __init__(self, vmfb: bytes, callbacks: Sequence[Any] = ()) -> None:
         self.vmfb = vmfb
+        self.callbacks = callbacks
         self._contexts: dict[int, tuple[Any, Any]] = {}
         self._lock = threading.Lock()
 
@@ -67,7 +70,8 @@ class Module:
         with self._lock:
             loaded = self._contexts.get(id(hal_device))  # devices are immortal: no id is reused
             if loaded is None:
-                loaded = self._contexts[id(hal_device)] = _load(self.vmfb, hal_device)
+                loaded = _load(self.vmfb, hal_device, self.callbacks)
+                self._contexts[id(hal_device)] = loaded
         context, module = loaded
         function = module.lookup_function(entry)
         if function is None:
@@ -108,7 +112,8 @@ class Executable:
     __slots__ = ("_donated", "_forwards", "_general", "_inline", "_lock", "_module", "_queued",
                  "_always", "_small", "_storage", "device", "entry", "result_specs")
 
-    def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool, inline: bool = False,
+    def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
+                 inline: bool = False, callbacks: Sequence[Any] = (),
                  result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
                  forwards: tuple[int, ...] | None = None,
                  storage: tuple[int, ...] = ()) -> None:
@@ -117,7 +122,7 @@ class Executable:
         self.entry = entry
         self.result_specs = None if result_specs is None else tuple(
             (tuple(shape), np.dtype(dtype)) for shape, dtype in result_specs)
-        self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb)
+        self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb, callbacks)
         self._always = inline and device.is_host
         self._small = (small or inline) and device.is_host
         self._donated = frozenset(donated)
@@ -254,7 +259,10 @@ class Executable:
             raise device_error(error, f"{self.entry} on {self.device}") from error
         return _View(memory, shape, element_type(dtype))
 
-    def _explain(self, error: Exception, args: Sequence[Buffer]) -> Exception:
+    def _explain(self, error: Exception, args: Sequence[Buffer]) -> BaseException:
+        raised = take_failure() if self._module.callbacks else None
+        if raised is not None:
+            return raised
         if isinstance(error, (DeviceError, ArtifactError)):
             return error
         for arg in args:
@@ -315,14 +323,15 @@ class Executable:
             return self._queued
 
 
-def _load(vmfb: bytes, hal_device: Any) -> tuple[Any, Any]:
+def _load(vmfb: bytes, hal_device: Any, callbacks: Sequence[Any]) -> tuple[Any, Any]:
     """(context, module) of a compiled module on an IREE device."""
     instance = vm_instance()
     trim_occasionally(hal_device)
     try:
         # copy_buffer aligns; Python's bytes are only 16-byte aligned and IREE wants 64.
         module = rt.VmModule.copy_buffer(instance, vmfb)
-        return rt.VmContext(instance, [hal_module(hal_device), module]), module
+        more = [make_module(callbacks, hal_device)] if callbacks else []
+        return rt.VmContext(instance, [hal_module(hal_device), *more, module]), module
     except Exception as error:  # IREE maps its status codes to many classes
         raise load_error(error) from error
 

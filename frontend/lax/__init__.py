@@ -24,8 +24,6 @@ from calque.control import cond as cond
 from calque.control import map as map
 from calque.control import scan as scan
 from calque.control import switch as switch
-from calque.loops import fori_loop as fori_loop
-from calque.loops import while_loop as while_loop
 from calque.lax.contract import *  # noqa: F403
 from calque.lax.conv import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403
@@ -38,6 +36,10 @@ from calque.lax.reductions import *  # noqa: F403
 from calque.lax.scatter import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403
 from calque.lax.sort import *  # noqa: F403
+from calque.lax.special import *  # noqa: F403
+from calque.lax.window import *  # noqa: F403
+from calque.loops import fori_loop as fori_loop
+from calque.loops import while_loop as while_loop
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))
@@ -45,5 +47,3 @@ __all__ = sorted(n for n, v in globals().items()
 
 def __dir__() -> list[str]:
     return __all__
-from calque.lax.special import *  # noqa: F403
-from calque.lax.window import *  # noqa: F403

@@ -51,7 +51,7 @@ def _abstract(*avals: ShapedArray, cond_jaxpr: Program, cond_nconsts: int, body_
 
 def _grown(mask: Sequence[bool], cond_nconsts: int, body_nconsts: int,
            step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """The carry's mask, grown until the body's outputs are within it; step maps its inputs' mask."""
+    """The carry's mask, grown until the body's outputs are within it (`step` maps masks)."""
     _, consts, carry = _parts(list(mask), cond_nconsts, body_nconsts)
     for _ in range(len(carry) + 1):
         grown = [a or b for a, b in zip(carry, step([*consts, *carry]))]

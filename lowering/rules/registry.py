@@ -59,6 +59,7 @@ class Context:
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
         self.kernels = 0  # of our own, in this module
+        self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.module: Any = None
         self.equation: Equation  # the one whose rule runs
         self.carries: set[Value] = set()  # what steps of loops that write in place start from

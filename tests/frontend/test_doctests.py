@@ -20,7 +20,8 @@ import calque.numpy
 from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
-MODULES = {"calque": calque, "errors": errors, "lax": lax, "numpy": calque.numpy,
+MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
+           "experimental": calque.experimental, "lax": lax, "numpy": calque.numpy,
            "random": random, "runtime": runtime, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}

@@ -1,4 +1,4 @@
-"""while_loop and fori_loop: values, nesting, transformations, errors; Python loops are the oracle."""
+"""while_loop and fori_loop: values, nesting, transformations, errors (oracle: Python's loops)."""
 import numpy as np
 import pytest
 

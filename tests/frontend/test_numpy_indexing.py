@@ -179,7 +179,8 @@ def test_bad_indices() -> None:
         ((..., ...), IndexError, "single ellipsis"),
         (slice(None, 1.5), TypeError, "'float' object cannot be interpreted as an integer"),
         (slice(None, None, 0), ValueError, "slice step cannot be zero"),
-        ((np.array([0, 1]), np.array([0, 1, 2])), ValueError, "Incompatible shapes for broadcasting"),
+        ((np.array([0, 1]), np.array([0, 1, 2])), ValueError,
+         "Incompatible shapes for broadcasting"),
         (np.array([True]), IndexError, "boolean index did not match shape of indexed array"),
         ({}, IndexError, "only integers, slices")]
     for index, kind, text in cases:

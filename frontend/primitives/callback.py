@@ -1,0 +1,98 @@
+"""Calls of Python functions on the host from inside programs: pure_callback, io_callback and
+debug_callback.  `callback` is a function of NumPy arrays that returns a list of them.
+
+Only a pure one may be left out, or called more or less often than the program says.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.primitives.control import scan
+from calque.transforms.stage import stage
+from calque.transforms.vmap import broadcast_axis, move_axis, to_front
+
+pure_callback_p = Primitive("pure_callback", multiple_results=True)
+io_callback_p = Primitive("io_callback", multiple_results=True, effects=lambda params: True)
+debug_callback_p = Primitive("debug_callback", multiple_results=True, effects=lambda params: True)
+
+
+def _one_by_one(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[int | None],
+                **params: Any) -> Any:
+    """A call for each element of the mapped axis, in order."""
+    fixed = [a for a, d in zip(args, dims) if d is None]
+    mapped = [move_axis(a, d, 0) for a, d in zip(args, dims) if d is not None]
+
+    def run(*values: Any) -> list[Any]:
+        rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
+        return prim.bind(  # type: ignore[no-any-return]
+            *[next(rest) if d is None else next(looped) for d in dims], **params)
+
+    avals = [aval_of(a) for a in fixed]
+    avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]
+    body = stage(run, avals, f"loop_{prim.name}")
+    outs = scan(body, fixed, [], mapped, length=size)
+    return outs, [0] * len(outs)
+
+
+def _abstract(*avals: ShapedArray, result_avals: tuple[ShapedArray, ...],
+              **params: Any) -> list[ShapedArray]:
+    return list(result_avals)
+
+
+def _no_jvp(name: str) -> Any:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise ValueError(explain(
+            f"{name} callbacks do not support JVP: the derivative of a Python function is not "
+            "known.", fix="give it a rule with calque.custom_jvp or custom_vjp, or put "
+                          "lax.stop_gradient around its arguments."))
+    return jvp
+
+
+def _debug_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    return debug_callback_p.bind(*primals, **params), []
+
+
+def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, callback: Any,
+                result_avals: tuple[ShapedArray, ...], vmap_method: str | None) -> Any:
+    if vmap_method is None:
+        raise NotImplementedError(explain(
+            "vmap is only supported for pure_callback when vmap_method is specified.",
+            fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
+    if vmap_method == "sequential":
+        return _one_by_one(pure_callback_p, size, args, dims, callback=callback,
+                             result_avals=result_avals, vmap_method=vmap_method)
+    if vmap_method == "expand_dims":
+        whole = [broadcast_axis(a, 1, 0) if d is None else move_axis(a, d, 0)
+                 for a, d in zip(args, dims)]
+    else:
+        whole = [to_front(a, d, size) for a, d in zip(args, dims)]
+    avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
+    outs = pure_callback_p.bind(*whole, callback=callback, result_avals=avals,
+                                vmap_method=vmap_method)
+    return outs, [0] * len(avals)
+
+
+def _io_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, ordered: bool,
+              **params: Any) -> Any:
+    if ordered:
+        raise ValueError(explain("Cannot `vmap` ordered IO callback.",
+                                 fix="pass ordered=False, or call it outside vmap."))
+    return _one_by_one(io_callback_p, size, args, dims, ordered=ordered, **params)
+
+
+def _debug_batch(size: int, args: Sequence[Any], dims: Sequence[int | None],
+                 **params: Any) -> Any:
+    return _one_by_one(debug_callback_p, size, args, dims, **params)
+
+
+for _p in (pure_callback_p, io_callback_p, debug_callback_p):
+    _p.abstract = _abstract
+pure_callback_p.jvp, io_callback_p.jvp = _no_jvp("Pure"), _no_jvp("IO")
+debug_callback_p.jvp = _debug_jvp
+pure_callback_p.batch, io_callback_p.batch = _pure_batch, _io_batch
+debug_callback_p.batch = _debug_batch
+

@@ -1,0 +1,61 @@
+"""Callbacks are VM imports `py.call<N>`: functions of the module that the runtime fills in.
+
+Memory goes over in plain types (complex numbers in two parts); runtime/callbacks joins them.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.rules.registry import Context, rule
+
+
+def carriers(dtype: Dtype) -> list[Dtype]:
+    """The dtypes in which a value crosses: no unsigned, bool, complex or 8-bit float types."""
+    if dtype.kind == "c":
+        return [np.dtype(f"f{dtype.itemsize // 2}")] * 2
+    if dtype.kind in "ub" or dtype.kind == "V" and dtype != np.dtype(ml_dtypes.bfloat16):
+        return [np.dtype(f"i{dtype.itemsize}")]
+    return [np.dtype("i2")] if dtype == np.dtype(ml_dtypes.bfloat16) else [dtype]
+
+
+def _out(b: Builder, x: Value) -> list[Value]:
+    if x.dtype.kind == "c":
+        return [b.real(x), b.imag(x)]
+    (to,) = carriers(x.dtype)
+    return [b.convert(x, to) if x.dtype == np.dtype(bool) else b.bitcast(x, to)]
+
+
+def _back(b: Builder, parts: list[Value], dtype: Dtype) -> Value:
+    if dtype.kind == "c":
+        return b.complex(*parts)
+    return parts[0].ne(0) if dtype == np.dtype(bool) else b.bitcast(parts[0], dtype)
+
+
+@rule("pure_callback", "io_callback", "debug_callback")
+def _callback(ctx: Context, xs: list[Value], params: dict[str, Any],
+              outs: list[ShapedArray]) -> list[Value]:
+    ir, b = mlir.ir(), ctx.b
+    given = [a.aval for a in ctx.equation.inputs]
+    operands = [p for x, a in zip(xs, given) if a.size for p in _out(b, x)]
+    specs = [(o.shape, d) for o in outs if o.size for d in carriers(o.dtype)]
+    name = f"py.call{len(ctx.callbacks)}"
+    ctx.callbacks.append((params["callback"], tuple((a.shape, a.dtype) for a in given),
+                          tuple((o.shape, o.dtype) for o in outs)))
+    kind = ir.FunctionType.get([v.ir.type for v in operands],
+                               [mlir.tensor_type(s, d) for s, d in specs])
+    with ir.InsertionPoint.at_block_begin(ctx.module.body):
+        ir.Operation.create("func.func", regions=1, attributes={
+            "sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(kind),
+            "sym_visibility": ir.StringAttr.get("private")})
+    op = ir.Operation.create("func.call", results=list(kind.results),
+                             operands=[v.ir for v in operands],
+                             attributes={"callee": ir.FlatSymbolRefAttr.get(name)})
+    parts = iter([Value(b, r, *s) for r, s in zip(op.results, specs)])
+    return [_back(b, [next(parts) for _ in carriers(o.dtype)], o.dtype) if o.size
+            else b.splat(0, o.shape, o.dtype) for o in outs]

@@ -1,0 +1,109 @@
+"""Python functions as imports of a compiled program: the module `py` with call0, call1, ...
+
+A call runs on the thread that called the program, in the program's order.  What a function raises
+is kept and raised by the program's caller as it was.  Start reading at `make_module`.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from calque.runtime.device import vm_instance
+from calque.runtime.dtypes import element_type
+
+Spec = tuple[tuple[int, ...], Any]
+Call = tuple[Callable[[list[Any]], Sequence[Any]], Sequence[Spec], Sequence[Spec]]
+_HOST = rt.MemoryType.DEVICE_LOCAL | rt.MemoryType.HOST_VISIBLE
+_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
+
+_raised = threading.local()
+
+
+def take_failure() -> BaseException | None:
+    """What a callback raised on this thread since the last question."""
+    failure: BaseException | None = getattr(_raised, "error", None)
+    _raised.error = None
+    return failure
+
+
+def _carrier(dtype: Any) -> Any:
+    """The NumPy dtype in which a value crosses (lowering/rules/callback.carriers)."""
+    if dtype.kind == "c":
+        return np.dtype(f"f{dtype.itemsize // 2}")
+    return dtype if dtype.kind in "fi" else np.dtype(f"i{dtype.itemsize}")
+
+
+def make_module(calls: Sequence[Call], hal_device: Any) -> Any:
+    """The VM module that answers the calls of one program on one device."""
+    interface = rt.PyModuleInterface("py", lambda _: None)
+    for i, call in enumerate(calls):
+        _, operands, results = call
+        n, m = _count(operands), _count(results)
+        interface.export(f"call{i}", f"0{'r' * n}rr_{'r' * m or 'v'}", _import(call, hal_device))
+    vm_instance()
+    return interface.create()
+
+
+def _count(specs: Sequence[Spec]) -> int:
+    return sum(2 if d.kind == "c" else 1 for s, d in specs if _size(s))
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
+    function, operands, results = call
+
+    def run(_: Any, *refs: Any) -> Any:
+        *views, wait, signal = refs
+        try:
+            fence = None if wait is None else wait.deref(rt.HalFence, True)
+            if fence is not None:
+                fence.wait()
+            given = iter(views)
+            args = [_read(given, s, d) for s, d in operands]
+            outs = function(args)
+            made = [ref for o, (s, d) in zip(outs, results, strict=True) if _size(s)
+                    for ref in _write(np.asarray(o), s, d, hal_device)]
+        except BaseException as error:  # it is raised again by the caller of the program
+            _raised.error = error
+            raise RuntimeError("a callback raised") from error
+        done = None if signal is None else signal.deref(rt.HalFence, True)
+        if done is not None:
+            done.signal()
+        if not made:
+            return None
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return run
+
+
+def _read(views: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    if not _size(shape):
+        return np.zeros(shape, dtype)
+    carrier = _carrier(dtype)
+    parts = [next(views).deref(rt.HalBufferView).map().asarray(shape, carrier).copy()
+             for _ in range(2 if dtype.kind == "c" else 1)]
+    if dtype.kind == "c":
+        out = np.empty(shape, dtype)
+        out.real, out.imag = parts
+        return out
+    return parts[0].view(dtype)
+
+
+def _write(x: Any, shape: tuple[int, ...], dtype: Any, hal_device: Any) -> list[Any]:
+    carrier = _carrier(dtype)
+    parts = [x.real, x.imag] if dtype.kind == "c" else [np.ascontiguousarray(x, dtype).reshape(
+        shape).view(carrier)]
+    refs = []
+    for part in parts:
+        flat = np.ascontiguousarray(part, carrier).reshape(-1)
+        memory = hal_device.allocator.allocate_buffer_copy(
+            _HOST, _USAGE, hal_device, flat.view(np.uint8), rt.HalElementType.UINT_8)
+        refs.append(rt.HalBufferView(memory.get_buffer(), shape, element_type(carrier)).ref)
+    return refs

@@ -1,0 +1,190 @@
+"""Python functions called from programs: values, order, effects, batching, errors."""
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.experimental import io_callback
+
+F = np.float32
+SCALAR = calque.ShapeDtypeStruct((), F)
+
+
+def like(x):
+    return calque.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [
+    "?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "bfloat16", "f4", "f8", "c8", "c16",
+    "float8_e5m2"])
+def test_values_of_every_dtype_go_over_and_back(dtype, x64) -> None:
+    x = np.arange(6).reshape(2, 3).astype(jnp.dtype(dtype))
+    if x.dtype.kind == "c":
+        x = x * np.array(1 - 2j, x.dtype)
+    seen = []
+
+    def flip(v):
+        seen.append(np.asarray(v))
+        return np.asarray(v).T
+
+    f = calque.jit(lambda x: calque.pure_callback(
+        flip, calque.ShapeDtypeStruct((3, 2), x.dtype), x))
+    y = f(x)
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(y).astype("c16"), x.T.astype("c16"))
+    np.testing.assert_array_equal(seen[0].astype("c16"), x.astype("c16"))
+
+
+def test_several_operands_results_trees_and_empty_arrays() -> None:
+    def host(a, b, *, scale):
+        assert b["none"].shape == (0, 3)
+        return {"sum": a + b["x"] * scale, "none": np.zeros((2, 0), F)}
+
+    def f(a, b):
+        spec = {"sum": like(a), "none": calque.ShapeDtypeStruct((2, 0), F)}
+        return calque.pure_callback(host, spec, a, b, scale=3.0)
+
+    out = calque.jit(f)(jnp.ones(4), {"x": jnp.arange(4.0), "none": jnp.zeros((0, 3))})
+    np.testing.assert_array_equal(out["sum"], 1 + 3 * np.arange(4))
+    assert out["none"].shape == (2, 0)
+
+
+def test_an_eager_call_is_a_call() -> None:
+    assert float(calque.pure_callback(lambda v: np.float32(v + 1), SCALAR, 2.0)) == 3
+
+
+def test_the_producer_is_waited_for() -> None:
+    big = jnp.ones((500, 500))
+    f = calque.jit(lambda b: calque.pure_callback(
+        lambda v: np.asarray(v).sum(dtype=F), SCALAR, b @ b) * 2)
+    assert float(f(big)) == 500.0**3 * 2
+
+
+def test_effects_keep_their_order_and_number() -> None:
+    seen = []
+
+    def note(v):
+        seen.append(int(v))
+
+    def step(c, i):
+        io_callback(note, None, i)
+        return c + calque.pure_callback(lambda v: np.float32(v), SCALAR, i), None
+
+    total, _ = calque.jit(lambda: lax.scan(step, 0.0, jnp.arange(300)))()
+    assert seen == list(range(300)) and float(total) == sum(range(300))
+    seen.clear()
+    calque.jit(lambda n: lax.while_loop(
+        lambda c: c < n, lambda c: (io_callback(note, None, c), c + 1)[1], 0))(4)
+    assert seen == [0, 1, 2, 3]
+    seen.clear()
+    f = calque.jit(lambda p: lax.cond(p, lambda: io_callback(note, None, 1),
+                                      lambda: io_callback(note, None, 2)))
+    f(True), f(False)
+    assert seen == [1, 2]
+
+
+def test_a_function_without_results_runs() -> None:
+    seen = []
+    f = calque.jit(lambda x: io_callback(lambda v: seen.append(float(v)), None, x))
+    assert f(2.0) is None and f(3.0) is None
+    assert seen == [2.0, 3.0]
+
+
+def test_a_pure_call_without_use_is_left_out() -> None:
+    seen = []
+    calque.jit(lambda x: (calque.pure_callback(lambda v: seen.append(1), SCALAR, x), x)[1])(1.0)
+    assert seen == []
+
+
+def test_print(capsys) -> None:
+    @calque.jit
+    def f(x):
+        calque.debug.print("x = {x}, {} {word} {y:.2f}", x * 2, x=x, word="and", y=x[0])
+        return x
+    f(jnp.arange(3.0))
+    calque.debug.print("eager {}", jnp.ones(2))
+    assert capsys.readouterr().out == "x = [0. 1. 2.], [0. 2. 4.] and 0.00\neager [1. 1.]\n"
+    with pytest.raises(KeyError):
+        calque.debug.print("{missing}", x=1)
+
+
+def test_under_transformations(capsys) -> None:
+    def f(x):
+        calque.debug.print("x = {}", x)
+        return x**2
+    assert float(calque.grad(f)(3.0)) == 6
+    assert capsys.readouterr().out == "x = 3.0\n"
+    calque.vmap(f)(jnp.arange(3.0))
+    assert capsys.readouterr().out == "x = 0.0\nx = 1.0\nx = 2.0\n"
+    calque.jit(calque.vmap(calque.grad(f)))(jnp.arange(2.0))
+    assert capsys.readouterr().out == "x = 0.0\nx = 1.0\n"
+    with pytest.raises(ValueError, match="do not support JVP"):
+        calque.grad(lambda x: calque.pure_callback(np.sin, SCALAR, x))(1.0)
+    x = calque.grad(lambda x: x * calque.pure_callback(
+        lambda v: np.sin(v, dtype=F), SCALAR, lax.stop_gradient(x)))(1.0)
+    assert float(x) == pytest.approx(np.sin(1.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_vmap_methods(method) -> None:
+    shapes = []
+
+    def host(a, b):
+        shapes.append((a.shape, b.shape))
+        return np.asarray(a) + np.asarray(b)
+
+    f = calque.vmap(lambda a, b: calque.pure_callback(host, SCALAR, a, b, vmap_method=method),
+                    (0, None))
+    want = np.arange(3) + 10
+    np.testing.assert_array_equal(f(jnp.arange(3.0), 10.0), want)
+    np.testing.assert_array_equal(calque.jit(f)(jnp.arange(3.0), 10.0), want)
+    assert set(shapes) == {{"sequential": ((), ()), "expand_dims": ((3,), (1,)),
+                            "broadcast_all": ((3,), (3,))}[method]}
+
+
+def test_vmap_needs_a_method() -> None:
+    with pytest.raises(NotImplementedError, match="vmap_method"):
+        calque.vmap(lambda a: calque.pure_callback(np.sin, SCALAR, a))(jnp.arange(3.0))
+    with pytest.raises(ValueError, match="vmap_method"):
+        calque.pure_callback(np.sin, SCALAR, 1.0, vmap_method="all")
+    with pytest.raises(ValueError, match="ordered"):
+        calque.vmap(lambda a: io_callback(np.sin, SCALAR, a, ordered=True))(jnp.arange(3.0))
+
+
+class OwnError(Exception):
+    pass
+
+
+def test_what_a_callback_raises_arrives_as_it_was() -> None:
+    def boom(x):
+        raise OwnError("mine")
+    f = calque.jit(lambda x: calque.pure_callback(boom, SCALAR, x) + 1)
+    for _ in range(2):
+        with pytest.raises(OwnError, match="mine") as caught:
+            f(1.0)
+        assert "boom" in [e.name for e in caught.traceback]
+    g = calque.jit(lambda b: calque.pure_callback(boom, SCALAR, jnp.sum(b @ b)))
+    with pytest.raises(OwnError):
+        g(jnp.ones((500, 500)))
+    assert float(calque.jit(lambda x: x + 1)(1.0)) == 2  # and all goes on
+
+
+def test_wrong_results_are_named() -> None:
+    for wrong in (lambda v: np.zeros(3, F), lambda v: (v, v), lambda v: np.complex64(1j)):
+        with pytest.raises(RuntimeError, match="was to return"):
+            calque.jit(lambda x: calque.pure_callback(wrong, SCALAR, x))(1.0)  # noqa: B023
+    with pytest.raises(TypeError, match="shape and dtype"):
+        calque.pure_callback(np.sin, 3, 1.0)
+
+
+def test_a_callback_may_call_jitted_functions() -> None:
+    inner = calque.jit(lambda x: jnp.sin(x) * 2)
+    f = calque.jit(lambda x: calque.pure_callback(lambda v: inner(v), SCALAR, x) + 1)
+    assert float(f(1.0)) == pytest.approx(2 * np.sin(1.0) + 1, rel=1e-6)
+
+
+def test_artifacts_refuse_callbacks() -> None:
+    import calque.aot
+    with pytest.raises(TypeError, match="callback"):
+        calque.aot.compile(lambda x: calque.pure_callback(np.sin, SCALAR, x), "f32[]")
