@@ -163,10 +163,8 @@ class Executable:
             get = results.get_as_object
             device = self.device
             outputs = []
-            index = 0
-            for shape, dtype in specs:
+            for index, (shape, dtype) in enumerate(specs):
                 outputs.append(Buffer(get(index, _View), shape, dtype, device))
-                index += 1
         if self._forwards != ():
             self._note_sharing(args, outputs)
         return outputs
