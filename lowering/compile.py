@@ -234,7 +234,12 @@ def _text(source: bytes) -> str:
     from iree.compiler import ir
     with ir.Context() as context:
         context.allow_unregistered_dialects = True
-        module = ir.Module.parse(source)
+        # a module that does not verify: MLIR's threads would wait for the lock of this one
+        context.enable_multithreading(False)
+        try:
+            module = ir.Module.parse(source)
+        except Exception as error:  # MLIR's own class; the module cannot be shown as text
+            return f"// {error}\n// bytecode: {source.hex()}\n"
         return str(module.operation.get_asm(enable_debug_info=True, large_elements_limit=16))
 
 

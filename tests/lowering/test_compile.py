@@ -184,3 +184,21 @@ def test_errors_of_the_worker_arrive_unchanged(monkeypatch):
     monkeypatch.setattr("calque.lowering.compile._compile", fail)
     with pytest.raises(MemoryError, match="no room"):
         run_compiler(b"", (), "")
+
+
+def test_a_module_that_does_not_verify_is_an_error(tmp_path):
+    """MLIR's threads and the one that prints the module for the report waited for each other."""
+    script = """
+import calque, calque.numpy as jnp
+from calque import lax
+from calque.lowering.kernels.values import KernelBuilder
+from calque.lowering.math.region import BodyBuilder
+KernelBuilder.loop = BodyBuilder.loop  # a vector where scf.condition wants one bit
+with calque.enable_x64(True):
+    calque.jit(lambda x: lax.fori_loop(0, 300, lambda i, v: lax.rem(v + 1.0, v * 0.1), x))(
+        jnp.ones(64))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          timeout=120, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "CompileError" in done.stderr and "scf.condition" in done.stderr
