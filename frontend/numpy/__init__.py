@@ -22,6 +22,10 @@
   advanced.py    x[...] with arrays of integers or booleans
   picking.py     take, put, choose, compress, piecewise, ...
   positions.py   nonzero, argwhere, ix_, tril_indices, unravel_index, ...
+  sorting.py     sort, argsort, partition, searchsorted, ...
+  statistics.py  median, quantile, percentile, ...
+  histograms.py  bincount, histogram, ...
+  sets.py        unique, isin, union1d, ...
   edit.py        delete, insert, trim_zeros
   tricks.py      mgrid, ogrid, r_, c_, s_
   at.py          x.at[...].set(...)
@@ -40,6 +44,7 @@ from calque.numpy.creation import *  # noqa: F403
 from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.edit import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
+from calque.numpy.histograms import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
 from calque.numpy.nanreductions import *  # noqa: F403
@@ -47,8 +52,11 @@ from calque.numpy.picking import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
+from calque.numpy.sets import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403
+from calque.numpy.sorting import *  # noqa: F403
 from calque.numpy.special import *  # noqa: F403
+from calque.numpy.statistics import *  # noqa: F403
 from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
 from calque.numpy.ufuncs import *  # noqa: F403

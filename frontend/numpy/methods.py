@@ -20,6 +20,7 @@ from calque.numpy import (
     positions,
     reductions,
     shapes,
+    sorting,
     ufuncs,
     util,
 )
@@ -239,6 +240,19 @@ def _compress(self: Any, condition: Any, axis: Any = None, *, out: None = None,
     return picking.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
+def _argsort(self: Any, axis: int | None = -1, *, kind: None = None, order: None = None,
+             stable: bool = True, descending: bool = False) -> Any:
+    """The positions along an axis of the elements in order (see jnp.argsort).
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.array([3, 1, 2]).argsort()
+      Array([1, 2, 0], dtype=int32)
+    """
+    return sorting.argsort(self, axis, kind=kind, order=order, stable=stable,
+                           descending=descending)
+
+
 METHODS: dict[str, Any] = {
     "__neg__": lambda self: ufuncs.negative(self), "__pos__": lambda self: ar.positive(self),
     "__abs__": lambda self: ar.absolute(self), "__invert__": lambda self: ufuncs.invert(self),
@@ -264,7 +278,8 @@ METHODS: dict[str, Any] = {
     "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,
     "round": ar.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
     "take": picking.take, "choose": picking.choose, "compress": _compress,
-    "nonzero": positions.nonzero,
+    "nonzero": positions.nonzero, "sort": sorting.sort, "argsort": _argsort,
+    "searchsorted": sorting.searchsorted, "argpartition": sorting.argpartition,
     **{name: getattr(reductions, name) for name in (
         "sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "all", "any",
         "ptp")},

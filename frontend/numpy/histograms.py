@@ -1,0 +1,321 @@
+"""Counting values: bincount, histogram, histogram2d, histogramdd, histogram_bin_edges."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.lax.operands import as_size
+from calque.numpy import arithmetic as ar
+from calque.numpy import reductions as rd
+from calque.numpy import util
+from calque.numpy.arithmetic import choose
+from calque.numpy.creation import asarray
+from calque.numpy.join import diff
+from calque.numpy.picking import needed
+from calque.numpy.ranges import linspace
+from calque.numpy.shapes import ravel
+from calque.numpy.sorting import places
+from calque.numpy.ufuncs import maximum, true_divide
+from calque.primitives import elementwise as ew
+from calque.primitives import scatter as sc
+from calque.primitives import shape as sh
+from calque.primitives.gather import GatherScatterMode
+
+
+def _added(places: Any, weights: Any, length: int) -> Any:
+    """Sums of weights per place; places outside [0, length) are left out."""
+    dtype = aval_of(weights).dtype
+    working = np.dtype("int32") if dtype == dtypes.bool_ else dtype
+    blank = sh.broadcast_in_dim(working.type(0), (length,), ())
+    if not length or not aval_of(places).size:
+        return blank
+    numbers = sc.ScatterDimensionNumbers((), (0,), (0,))
+    return sc.scatter(sc.scatter_add_p, blank, sh.reshape(places, (aval_of(places).size, 1)),
+                      ew.convert(weights, working), numbers, mode=GatherScatterMode.FILL_OR_DROP)
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
+             out_sharding: None = None) -> Any:
+    """How often each of 0, 1, 2, ... occurs (or the sum of its weights).
+
+    Args:
+      x: vector of integers; negative ones count as 0.
+      weights: vector of x's length.
+      minlength: the least length of the result.
+      length: the length of the result (static; needed under jit); larger values are left out.
+      out_sharding: not supported.
+
+    Returns:
+      An int32 vector, or one of the weights' dtype.
+
+    Raises:
+      TypeError: x has no integer dtype.
+      ValueError: x is no vector, or weights has another shape.
+      ConcretizationTypeError: x is traced and length is not given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.bincount(jnp.array([1, 1, 3]))
+      Array([0, 2, 0, 1], dtype=int32)
+    """
+    util.refuse_device("bincount", None, out_sharding)
+    (values,) = util.check_arrays("bincount", x)
+    dtype = util.dtype_of(values)
+    if not (dtypes.is_integer(dtype) or dtype == dtypes.bool_):
+        raise TypeError(explain(
+            f"x argument to bincount must have an integer type; got {dtype.name}",
+            fix="convert it with .astype(int)."))
+    if len(util.shape_of(values)) != 1:
+        raise ValueError(explain("only 1-dimensional input supported."))
+    n = util.shape_of(values)[0]
+    if length is None:
+        known = needed("bincount", values, "The error occurred because of argument 'x' of "
+                       "jnp.bincount. To avoid this error, pass a static `length` argument.",
+                       "pass length=.")
+        count = max(as_size("bincount", minlength), int(known.max()) + 1 if n else 0, 0)
+    else:
+        count = as_size("bincount", length)
+    if weights is not None:
+        (weights,) = util.check_arrays("bincount", weights)
+        if util.shape_of(weights) != (n,):
+            raise ValueError(explain(
+                f"type of weights must match type of x: shapes {util.shape_of(weights)} and "
+                f"{(n,)} differ.", fix="pass one weight for each element."))
+    with fused("bincount"):
+        kind = dtypes.default_dtype(int)
+        at = asarray(values)
+        if dtype.kind != "u":
+            at = maximum(util.cast(at, np.dtype("int32") if dtype == dtypes.bool_ else dtype), 0)
+        w = (sh.broadcast_in_dim(kind.type(1), (n,), ()) if weights is None
+             else asarray(weights))
+        return util.array(_added(at, w, count))
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges between the bins of a histogram.
+
+    Args:
+      a: array.
+      bins: the number of bins (static), or a vector of edges.
+      range: (lowest, highest) edge; by default of a's smallest and largest element.
+      weights: accepted.
+
+    Returns:
+      A vector of one more edge than bins.
+
+    Raises:
+      TypeError: bins is neither a number nor an array.
+      ValueError: a is empty and range is not given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.histogram_bin_edges(jnp.array([0.0, 1.0, 4.0]), 2)
+      Array([0., 2., 4.], dtype=float32)
+    """
+    util.check_arrays("histogram_bin_edges", a)
+    if isinstance(bins, str):
+        raise NotImplementedError(explain(
+            "string values for `bins` not implemented.", fix="pass a number or an array of edges."))
+    with fused("histogram_bin_edges"):
+        return util.array(_edges(asarray(a), bins, range))
+
+
+def _edges(x: Any, bins: Any, range: Any) -> Any:
+    dtype = util.to_inexact(aval_of(x).dtype)
+    edges = asarray(bins)
+    if aval_of(edges).ndim == 1:
+        return util.cast(edges, util.to_inexact(util.joined([x, edges])[0]))
+    count = as_size("histogram_bin_edges", bins)
+    flat = util.cast(ravel(x), dtype)
+    if range is None:
+        if not aval_of(flat).size:
+            raise ValueError(explain(
+                "zero-size array to reduction operation min which has no identity",
+                fix="pass range=."))
+        low, high = rd.min(flat), rd.max(flat)
+    else:
+        low, high = (util.cast(asarray(r), dtype) for r in range)
+    even = ew.eq_p.bind(low, high)
+    half = dtype.type(0.5)
+    low = choose(even, util.array(ew.sub_p.bind(low, half)), low)
+    high = choose(even, util.array(ew.add_p.bind(high, half)), high)
+    return linspace(low, high, count + 1, dtype=dtype)
+
+
+def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+              density: bool | None = None) -> tuple[Any, Any]:
+    """How many elements lie in each bin; the last bin holds its right edge too.
+
+    Args:
+      a: array.
+      bins: the number of bins (static), or a vector of ascending edges.
+      range: (lowest, highest) edge; by default of a's smallest and largest element.
+      weights: array of a's shape: sums of weights instead of counts.
+      density: divide by the number of elements and the widths of the bins.
+
+    Returns:
+      (counts, edges), floats.
+
+    Raises:
+      ValueError: weights has another shape, or a is empty and range is not given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.histogram(jnp.array([0.0, 1.0, 4.0]), 2)
+      (Array([2., 1.], dtype=float32), Array([0., 2., 4.], dtype=float32))
+    """
+    (x,) = util.check_arrays("histogram", a)
+    shape = util.shape_of(x)
+    if isinstance(bins, str):
+        raise TypeError(explain("asarray: expected ArrayLike, got a str for bins.",
+                                fix="pass a number or an array of edges."))
+    if weights is not None:
+        (weights,) = util.check_arrays("histogram", weights)
+        if util.shape_of(weights) != shape:
+            raise ValueError(explain("weights should have the same shape as a."))
+    with fused("histogram"):
+        if weights is None:
+            (x,) = util.promote_inexact("histogram", x)
+            w = sh.broadcast_in_dim(util.dtype_of(x).type(1), shape, ())
+        else:
+            x, w = util.promote_inexact("histogram", x, weights)
+        x, w = ravel(asarray(x)), ravel(asarray(w))
+        edges = _edges(x, bins, range)
+        x, at = util.promote("histogram", x, edges)
+        n = aval_of(edges).shape[0]
+        counts = sh.slice_in_dim(_added(_bins(x, at), w, n), 1, n, 0) if n else w
+        if density:
+            widths = util.cast(diff(edges), aval_of(counts).dtype)
+            counts = true_divide(true_divide(counts, widths), rd.sum(counts))
+        return util.array(counts), util.array(edges)
+
+
+def _bins(x: Any, edges: Any) -> Any:
+    """The bin of each value, from 1; 0 and the number of edges are outside; closed at the right."""
+    n = aval_of(edges).shape[0]
+    found = places(edges, x, "right")
+    last = sh.reshape(sh.slice_in_dim(edges, n - 1, n, 0), ())
+    return choose(ew.eq_p.bind(x, last), np.int32(n - 1), found)
+
+
+def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+                density: bool | None = None) -> tuple[Any, Any, Any]:
+    """How many points (x, y) lie in each cell of a grid.
+
+    Args:
+      x, y: vectors of one length.
+      bins: the number of bins, a vector of edges, or one of them for each axis.
+      range: a pair (lowest, highest), or None, for each axis.
+      weights: vector: sums of weights instead of counts.
+      density: divide by the number of points and the areas of the cells.
+
+    Returns:
+      (counts, edges along x, edges along y).
+
+    Raises:
+      TypeError: x and y differ in length.
+      ValueError: bins does not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.histogram2d(jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0]), 2)[0]
+      Array([[1, 0],
+             [0, 1]], dtype=int32)
+    """
+    values = [asarray(v) for v in util.promote("histogram2d", x, y)]
+    sizes = [aval_of(v).size for v in values]
+    if sizes[0] != sizes[1]:
+        raise TypeError(explain(
+            "Cannot concatenate arrays with shapes that differ in dimensions other than the one "
+            f"being concatenated: x has {sizes[0]} elements and y {sizes[1]}."))
+    parts = len(bins) if isinstance(bins, (list, tuple)) else 1
+    if not isinstance(bins, (list, tuple)) and len(np.shape(bins) if not hasattr(
+            bins, "shape") else bins.shape) == 1:
+        parts = int(bins.shape[0])
+    if parts not in (1, 2):
+        edges = asarray(bins) if not isinstance(bins, (list, tuple)) else asarray(np.asarray(bins))
+        bins = [edges, edges]
+    sample = sh.concatenate([sh.reshape(v, (sizes[0], 1)) for v in values], 1)
+    counts, edges = histogramdd(sample, bins, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
+                weights: Any = None, density: bool | None = None) -> tuple[Any, list[Any]]:
+    """How many points lie in each cell of a grid.
+
+    Args:
+      sample: (number of points, number of axes).
+      bins: the number of bins, or for each axis a number or a vector of edges.
+      range: a pair (lowest, highest), or None, for each axis.
+      weights: vector: sums of weights instead of counts.
+      density: divide by the number of points and the volumes of the cells.
+
+    Returns:
+      (counts, list of edges).
+
+    Raises:
+      ValueError: shapes, bins or range do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.histogramdd(jnp.array([[0.0], [1.0], [1.0]]), 2)[0]
+      Array([1, 2], dtype=int32)
+    """
+    (x,) = util.check_arrays("histogramdd", sample)
+    shape = util.shape_of(x)
+    if len(shape) != 2:
+        raise ValueError(explain(
+            f"not enough values to unpack (expected 2, got {len(shape)}): sample must have two "
+            "axes.", fix="pass an array (points, axes)."))
+    n, rank = shape
+    if weights is not None:
+        (weights,) = util.check_arrays("histogramdd", weights)
+        if util.shape_of(weights) != (n,):
+            raise ValueError(explain("should have one weight for each sample."))
+    if range is not None and (len(range) != rank or any(
+            r is not None and np.shape(r) != (2,) for r in range)):
+        raise ValueError(explain(f"For sample.shape={shape}, range must be a sequence of {rank} "
+                                 f"pairs or Nones; got range={range}"))
+    several = isinstance(bins, (list, tuple)) or len(util.shape_of(asarray(bins))) == 1
+    if several and len(bins) != rank:
+        raise ValueError(explain("should be a bin for each dimension."))
+    with fused("histogramdd"):
+        (x,) = util.promote_inexact("histogramdd", x)
+        x = asarray(x)
+        edges, at, lengths = [], None, []
+        for i in _count(rank):
+            column = sh.reshape(sh.slice_in_dim(x, i, i + 1, 1), (n,))
+            edge = _edges(column, bins[i] if several else bins, range[i] if range else None)
+            place = _bins(*[asarray(v) for v in util.promote("histogramdd", column, edge)])
+            size = aval_of(edge).shape[0] + 1
+            at = place if at is None else at * size + place
+            edges.append(util.array(edge))
+            lengths.append(size)
+        if weights is None:
+            w = sh.broadcast_in_dim(dtypes.default_dtype(int).type(1), (n,), ())
+        else:
+            w = util.cast(asarray(weights), util.to_inexact(util.dtype_of(weights)))
+        total = int(np.prod(lengths, dtype=np.int64))
+        counts = sh.reshape(_added(at, w, total), tuple(lengths))
+        counts = sh.slice_(counts, (1,) * rank, tuple(s - 1 for s in lengths))
+        if density:
+            counts = true_divide(counts, rd.sum(counts))
+            for i in _count(rank):
+                widths = diff(edges[i])
+                counts = true_divide(counts, sh.broadcast_in_dim(widths, aval_of(counts).shape, (i,)))
+        return util.array(counts), edges
+
+
+def _count(n: int) -> Any:
+    """range(n), whose name an argument takes."""
+    return iter(np.arange(n).tolist())
+
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]

@@ -1,0 +1,248 @@
+"""Quantiles: median, quantile, percentile and their nan forms.
+
+Start reading at `_quantile`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.numpy import arithmetic as ar
+from calque.numpy import reductions as rd
+from calque.numpy import util
+from calque.numpy.arithmetic import choose
+from calque.numpy.creation import asarray
+from calque.numpy.cumulative import cumsum
+from calque.numpy.picking import take_along_axis
+from calque.numpy.shapes import moveaxis
+from calque.numpy.ufuncs import maximum, true_divide
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+from calque.primitives import sort as so
+
+METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
+_DOC = """{sentence}
+
+    Args:
+      a: real array.
+{q}      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+{method}      keepdims: keep the reduced axes with size 1.
+{more}
+    Returns:
+      A float array without the reduced axes{front}{nan}.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.{name}(jnp.array([1.0, 2.0, 4.0]){argument})
+      {result}
+    """
+_METHOD = ("      method: what lies between two elements: 'linear', 'lower', 'higher', "
+           "'midpoint', 'nearest' or\n        'inverted_cdf'.\n")
+_WEIGHTS = ("      weights: array like a, or a vector along one axis; of method 'inverted_cdf' "
+            "only.\n")
+
+
+def _doc(sentence: str, result: str, q: str = "", argument: str = "",
+         more: str = "") -> Callable[..., Any]:
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        what = f"      q: {q}: a scalar or a vector of floats.\n" if q else ""
+        f.__doc__ = _DOC.format(
+            sentence=sentence, q=what, method=_METHOD if q else "", more=_WEIGHTS * bool(q) + more,
+            front=", behind that of a vector q" if q else "", argument=argument, result=result,
+            nan=", of the elements that are not NaN" if f.__name__.startswith("nan") else
+            "; NaN where an element is", name=f.__name__)
+        f.__module__ = "calque.numpy"
+        return f
+    return decorate
+
+
+def _checked(name: str, a: Any, q: Any, out: Any, overwrite: Any, method: str,
+             weights: Any) -> tuple[Any, Any]:
+    if overwrite or out is not None:
+        raise ValueError(explain(
+            f"jax.numpy.{name} does not support overwrite_input=True or out != None"))
+    x, q = util.check_arrays(name, a, q)
+    if util.dtype_of(x).kind == "c":
+        raise ValueError(explain(
+            "quantile does not support complex input, as the operation is poorly defined."))
+    if len(util.shape_of(q)) > 1:
+        raise ValueError(explain(f"q must be have rank <= 1, got shape {util.shape_of(q)}"))
+    if method not in METHODS:
+        raise ValueError(explain("method can only be 'linear', 'lower', 'higher', 'midpoint', "
+                                 "'nearest' or 'inverted_cdf'"))
+    if weights is not None and method != "inverted_cdf":
+        raise NotImplementedError(explain(
+            f"{method} doesn't support weights. Only method 'inverted_cdf' supports weights."))
+    return x, q
+
+
+def _rows(x: Any, axis: Any, keepdims: bool) -> tuple[Any, tuple[int, ...]]:
+    """(x with the reduced axes merged into the last one, the result's shape)."""
+    shape = aval_of(x).shape
+    axes = util.axis_tuple(axis, len(shape))
+    kept = [i for i in range(len(shape)) if i not in axes]
+    size = int(np.prod([shape[i] for i in axes], dtype=np.int64))
+    rows = sh.reshape(sh.transpose(x, (*kept, *sorted(axes))), (*[shape[i] for i in kept], size))
+    full = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return rows, full if keepdims else tuple(shape[i] for i in kept)
+
+
+def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip: bool,
+              weights: Any) -> Any:
+    """Quantiles of rows that are sorted: between the elements at q times (count - 1)."""
+    dtype = util.to_inexact(util.dtype_of(a))
+    q_dtype = util.dtype_of(q)
+    if not dtypes.is_float(q_dtype):
+        raise TypeError(explain(f"floor does not accept dtype {q_dtype.name}. Accepted dtypes are "
+                                "subtypes of floating.", fix="pass q as a float."))
+    x = util.cast(asarray(a), dtype)
+    rows, shape = _rows(x, axis, keepdims)
+    n = aval_of(rows).shape[-1]
+    if not n:
+        raise TypeError(explain(
+            "Slice size at index 0 in gather op is out of range, must be within [0, 0 + 1), got "
+            f"1: {name} of an empty axis.", fix="check the size first."))
+    working = dtype if dtype.itemsize >= 4 else np.dtype("float32")
+    q = util.cast(asarray(q), working)
+    many = aval_of(q).shape
+    q = sh.reshape(q, (aval_of(q).size,))
+    lead = aval_of(rows).shape[:-1]
+    nan = ew.ne_p.bind(rows, rows)
+    if skip:
+        count = rd.sum(ew.not_p.bind(nan), -1, dtype=working, keepdims=True)
+    else:
+        rows = choose(rd.any(nan, -1, keepdims=True), dtype.type(np.nan), rows)
+        count = sh.broadcast_in_dim(working.type(n), (*lead, 1), ())
+    grid = (*lead, aval_of(q).size)
+    each = sh.broadcast_in_dim(q, grid, (len(lead),))
+    if weights is not None:
+        found = _weighted(rows, each, weights, aval_of(x).shape, axis, skip)
+    else:
+        found = _between(so.sort([rows], len(lead))[0], each, util.spread(count, grid), method)
+    found = util.cast(found, dtype)
+    found = sh.reshape(moveaxis(found, -1, 0), (*many, *shape))
+    return util.array(found)
+
+
+def _between(rows: Any, q: Any, count: Any, method: str) -> Any:
+    last = count - 1
+    if method == "inverted_cdf":
+        return _at(rows, ar.clip(ew.ceil_p.bind(q * count - 1), 0, last), q)
+    index = q * last
+    low = ew.floor_p.bind(index)
+    part = index - low
+    low_at, high_at = (ar.clip(i, 0, last) for i in (low, ew.ceil_p.bind(index)))
+    if method == "lower":
+        return _at(rows, low_at, q)
+    if method == "higher":
+        return _at(rows, high_at, q)
+    if method == "nearest":
+        return _at(rows, choose(ew.le_p.bind(part, ew.const(part, 0.5)), low_at, high_at), q)
+    x, y = _at(rows, low_at, q), _at(rows, high_at, q)
+    if method == "midpoint":
+        return (x + y) * 0.5
+    return x * (1 - part) + y * part
+
+
+def _at(rows: Any, index: Any, q: Any) -> Any:
+    """Elements of sorted rows, as wide as q; none of a row without elements, or for a NaN q."""
+    bad = ew.ne_p.bind(index, index)
+    positions = ew.convert(choose(bad, aval_of(index).dtype.type(0), maximum(index, 0)),
+                           np.dtype("int32"))
+    found = util.cast(take_along_axis(rows, positions, -1, mode="clip"), aval_of(q).dtype)
+    return choose(bad, aval_of(q).dtype.type(np.nan), found)
+
+
+def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any,
+              skip: bool) -> Any:
+    """The first element at which the running weight reaches q times the whole one."""
+    (w,) = util.check_arrays("quantile", weights)
+    w = asarray(w)
+    if aval_of(w).shape != shape:
+        axes = util.axis_tuple(axis, len(shape))
+        if axis is None or aval_of(w).shape != tuple(shape[i] for i in axes):
+            raise ValueError(explain(
+                f"quantile: weights of shape {aval_of(w).shape} do not go with an array of shape "
+                f"{shape} and axis={axis}.", fix="pass one weight for each element."))
+        w = sh.broadcast_in_dim(w, shape, axes)
+    w, _ = _rows(util.cast(w, aval_of(q).dtype), axis, False)
+    if skip:
+        w = choose(ew.ne_p.bind(rows, rows), aval_of(w).dtype.type(0), w)
+    at = aval_of(rows).ndim - 1
+    ordered, w = so.sort([rows, w], at)
+    running = cumsum(w, -1)
+    total = sh.slice_in_dim(running, aval_of(rows).shape[-1] - 1, aval_of(rows).shape[-1], at)
+    wide = (*aval_of(q).shape, aval_of(rows).shape[-1])
+    reached = ew.lt_p.bind(
+        sh.broadcast_in_dim(running, wide, (*range(at), at + 1)),
+        sh.broadcast_in_dim(util.array(q * total), wide, tuple(range(at + 1))))
+    index = rd.sum(reached, -1, dtype=np.dtype("int32"))
+    return take_along_axis(ordered, index, -1, mode="clip")
+
+
+def _entry(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite: Any, method: str,
+           keepdims: Any, weights: Any, percent: bool = False) -> Any:
+    x, q = _checked(name.removeprefix("nan"), a, q, out, overwrite, method, weights)
+    with util.fused(name):
+        if percent:
+            q = util.array(true_divide(q, 100))
+        return _quantile(name, x, q, axis, method, bool(keepdims), name.startswith("nan"), weights)
+
+
+
+@_doc("Element that a share q of the elements lies below.", "Array(3., dtype=float32)",
+      "the shares, from 0 to 1", ", 0.75")
+def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    return _entry("quantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
+
+
+@_doc("Element that a share q of the elements lies below, NaN left out.",
+      "Array(3., dtype=float32)", "the shares, from 0 to 1", ", 0.75")
+def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+                method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    return _entry("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
+
+
+@_doc("Element that q percent of the elements lie below.", "Array(3., dtype=float32)",
+      "from 0 to 100", ", 75", "      out_sharding: not supported.\n")
+def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+               out_sharding: None = None) -> Any:
+    util.refuse_device("percentile", None, out_sharding)
+    return _entry("percentile", a, q, axis, out, overwrite_input, method, keepdims, weights, True)
+
+
+@_doc("Element that q percent of the elements lie below, NaN left out.",
+      "Array(3., dtype=float32)", "from 0 to 100", ", 75")
+def nanpercentile(a: Any, q: Any, axis: Any = None, out: None = None,
+                  overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+                  weights: Any = None) -> Any:
+    return _entry("nanpercentile", a, q, axis, out, overwrite_input, method, keepdims, weights,
+                  True)
+
+
+@_doc("Middle element of the sorted ones (the mean of the two middle ones).",
+      "Array(2., dtype=float32)")
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+           keepdims: bool = False) -> Any:
+    return _entry("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
+
+
+@_doc("Middle element of the sorted ones, NaN left out.", "Array(2., dtype=float32)")
+def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Any:
+    return _entry("nanmedian", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
+
+
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]

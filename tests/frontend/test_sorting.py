@@ -1,0 +1,138 @@
+"""Ordering functions of numpy against NumPy's own, with what differs by JAX's contract named."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((3, 7)).astype(np.float32)
+V = RNG.integers(0, 9, 20).astype(np.int32)
+W = RNG.integers(3, 12, 11).astype(np.int32)
+NAN = np.array([[1.0, np.nan, 3.0, 2.0], [np.nan, np.nan, np.nan, np.nan], [5.0, 4.0, 2.0, 9.0]],
+               np.float32)
+
+
+def same(got: Any, want: Any, close: float = 0.0) -> None:
+    for g, w in zip(got if isinstance(got, tuple) else (got,),
+                    want if isinstance(want, tuple) else (want,), strict=True):
+        np.testing.assert_allclose(np.asarray(g), w, rtol=close, atol=close)
+
+
+def test_orders() -> None:
+    same(jnp.sort(X), np.sort(X))
+    same(jnp.sort(X, axis=0, descending=True), -np.sort(-X, axis=0))
+    same(jnp.sort(X, axis=None), np.sort(X, axis=None))
+    same(jnp.argsort(V), np.argsort(V, kind="stable"))
+    same(jnp.argsort(V, descending=True), np.argsort(-V, kind="stable"))
+    same(jnp.argsort(V, descending=True, stable=False), np.argsort(V, kind="stable")[::-1])
+    same(jnp.lexsort((V, V % 3)), np.lexsort((V, V % 3)))
+    same(jnp.sort_complex(V), np.sort_complex(V))
+    assert jnp.asarray(V).argsort().dtype == np.int32
+
+
+@pytest.mark.parametrize("kth", [0, 3, -1])
+def test_partition_parts(kth: int) -> None:
+    got = np.asarray(jnp.partition(X, kth))
+    at = np.asarray(jnp.argpartition(X, kth))
+    k = kth % 7
+    for rows in (got, np.take_along_axis(X, at, -1)):
+        same(np.sort(rows), np.sort(X))
+        same(rows[:, k], np.sort(X)[:, k])
+        assert (rows[:, :k] <= rows[:, k:k + 1]).all() and (rows[:, k:] >= rows[:, k:k + 1]).all()
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint", "nearest",
+                                    "inverted_cdf"])
+def test_quantiles(method: str) -> None:
+    q = np.array([0.0, 0.13, 0.5, 0.77, 1.0], np.float32)
+    # two products and a sum of f32
+    same(jnp.quantile(X, q, axis=1, method=method), np.quantile(X, q, axis=1, method=method), 1e-6)
+    same(jnp.percentile(X, 25.0, axis=(0, 1), keepdims=True, method=method),
+         np.percentile(X, 25.0, axis=(0, 1), keepdims=True, method=method), 1e-6)
+
+
+def test_quantiles_with_nan() -> None:
+    same(jnp.median(X, axis=0), np.median(X, axis=0))
+    same(jnp.median(NAN, axis=1), np.array([np.nan, np.nan, 4.5], np.float32))
+    same(jnp.nanmedian(NAN, axis=1), np.array([2.0, np.nan, 4.5], np.float32))
+    same(jnp.nanquantile(NAN, 0.25, axis=1), np.array([1.5, np.nan, 3.5], np.float32))
+    w = np.array([1, 5, 0, 2], np.float32)
+    same(jnp.quantile(NAN[2], np.array([0.1, 0.9], np.float32), weights=w, method="inverted_cdf"),
+         np.array([4.0, 9.0], np.float32))  # weights of 2, 4, 5, 9: 0, 5, 1, 2
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_places(side: str) -> None:
+    a = np.array([0.0, 1.0, 1.0, 2.0, np.nan], np.float32)
+    v = np.array([[-1.0, 1.0, 1.5], [np.nan, np.inf, -0.0]], np.float32)
+    same(jnp.searchsorted(a, v, side), np.searchsorted(a, v, side))
+    long = np.sort(RNG.integers(0, 500, 3000)).astype(np.int32)
+    some = RNG.integers(-5, 505, 300).astype(np.int32)  # sorted together instead of compared
+    same(jnp.searchsorted(long, some, side), np.searchsorted(long, some, side))
+
+
+def test_bins() -> None:
+    edges = np.array([0, 2, 4, 8], np.int32)
+    for e in (edges, edges[::-1].copy()):
+        for right in (False, True):
+            same(jnp.digitize(V, e, right), np.digitize(V, e, right))
+    same(jnp.bincount(V, minlength=12), np.bincount(V, minlength=12))
+    same(jnp.bincount(V, X.ravel()[:20]), np.bincount(V, X.ravel()[:20]), 1e-6)
+    same(jnp.histogram(X, 5, (-1, 1)), np.histogram(X, 5, (-1, 1)), 1e-6)
+    same(jnp.histogram(V, edges, density=True), np.histogram(V, edges, density=True), 1e-6)
+    got, want = jnp.histogram2d(V, V % 4, [3, 2]), np.histogram2d(V, V % 4, [3, 2])
+    same(tuple(got), tuple(want), 1e-6)
+
+
+def traced(f: Any, *args: Any, **static: Any) -> Any:
+    return calque.jit(lambda *xs: f(*xs, **static))(*args)
+
+
+def test_sets() -> None:
+    every = {"return_index": True, "return_inverse": True, "return_counts": True}
+    same(jnp.unique(V, **every), np.unique(V, **every))
+    table = np.stack([V % 2, V % 3], 1)
+    same(jnp.unique(table, axis=0, **every), np.unique(table, axis=0, **every))
+    want = np.unique(V)
+    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        want = getattr(np, name)(V, W)
+        same(getattr(jnp, name)(V, W), want)
+        full = traced(getattr(jnp, name), V, W, size=31, fill_value=-1)
+        same(full, np.concatenate([want, np.full(31 - want.size, -1)]))
+    same(jnp.isin(V, W), np.isin(V, W))
+    same(jnp.intersect1d(V, W, return_indices=True), np.intersect1d(V, W, return_indices=True))
+
+
+def test_unique_under_jit_equals_outside() -> None:
+    every = {"return_index": True, "return_inverse": True, "return_counts": True}
+    for x in (V, NAN, np.array([0.0, -0.0, 1.0], np.float32)):
+        for equal_nan in (True, False):
+            same(traced(jnp.unique, x, size=9, equal_nan=equal_nan, **every),
+                 tuple(np.asarray(r) for r in jnp.unique(x, size=9, equal_nan=equal_nan, **every)))
+
+
+@pytest.mark.parametrize("error, text, f", [
+    (TypeError, "at least one operand", lambda: lax.sort(())),
+    (TypeError, "equal shapes", lambda: lax.sort((X, V))),
+    (ValueError, "num_keys=3", lambda: lax.sort((X, X), num_keys=3)),
+    (ValueError, "out of bounds", lambda: lax.sort(X, dimension=2)),
+    (ValueError, "no larger than size", lambda: lax.top_k(X, 8)),
+    (ValueError, "nonnegative", lambda: lax.top_k(X, -1)),
+    (ValueError, "complex", lambda: lax.top_k(X.astype(np.complex64), 1)),
+    (ValueError, "floating", lambda: lax.approx_max_k(V, 1)),
+    (TypeError, "'kind'", lambda: jnp.sort(X, kind="mergesort")),
+    (ValueError, "invalid argument side", lambda: jnp.searchsorted(V, 1, "middle")),
+    (ValueError, "method can only be", lambda: jnp.quantile(X, 0.5, method="cubic")),
+    (ValueError, "complex", lambda: jnp.median(X.astype(np.complex64))),
+    (calque.errors.ConcretizationTypeError, "size", lambda: calque.jit(jnp.unique)(V)),
+    (calque.errors.ConcretizationTypeError, "length", lambda: calque.jit(jnp.bincount)(V)),
+    (TypeError, "integer type", lambda: jnp.bincount(X[0]))])
+def test_refusals(error: Any, text: str, f: Any) -> None:
+    with pytest.raises(error, match=text):
+        f()
