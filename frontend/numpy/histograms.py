@@ -11,7 +11,6 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.eager import fused
 from calque.lax.operands import as_size
-from calque.numpy import arithmetic as ar
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import choose
@@ -309,7 +308,8 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
             counts = true_divide(counts, rd.sum(counts))
             for i in _count(rank):
                 widths = diff(edges[i])
-                counts = true_divide(counts, sh.broadcast_in_dim(widths, aval_of(counts).shape, (i,)))
+                widths = sh.broadcast_in_dim(widths, aval_of(counts).shape, (i,))
+                counts = true_divide(counts, widths)
         return util.array(counts), edges
 
 

@@ -187,7 +187,9 @@ def _unique(name: str, ar: Any, axis: Any, equal_nan: bool, size: Any,
     count = _size(name, size)
     with fused(name):
         x = asarray(x)
-        shape = aval_of(x).shape
+        shape, dtype = aval_of(x).shape, aval_of(x).dtype
+        if dtype.kind == "c":  # a number with a NaN part is NaN, whatever the other part
+            x = choose(ew.ne_p.bind(x, x), dtype.type(np.nan), x)
         if axis is None:
             x, at = ravel(x), 0
         else:

@@ -97,10 +97,11 @@ def _sum_last(b: Builder, x: Value) -> Value:
 
 def by_network(b: Builder, keys: Sequence[Value]) -> Value:
     """Bitonic stages of (keys, position); positions make all elements different, so that any
-    network is stable.  Padding has the largest key and later positions."""
+    network is stable.  Padding has the largest key and later positions.  Each stage is written to
+    memory: barriers take signed integers only."""
     rows, n = keys[0].shape
     size = 1 << (n - 1).bit_length()
-    columns = [b.transpose(_padded(b, k, size), (1, 0)) for k in keys]
+    columns = [b.transpose(_signed(_padded(b, k, size)), (1, 0)) for k in keys]
     state = [*columns, b.iota((size, rows), np.int32, 0)]
     block = 2
     while block <= size:
@@ -110,6 +111,12 @@ def by_network(b: Builder, keys: Sequence[Value]) -> Value:
             step //= 2
         block *= 2
     return b.transpose(b.slice(state[-1], (0, 0), (n, rows)), (1, 0))
+
+
+def _signed(x: Value) -> Value:
+    """Unsigned keys as signed ones in the same order."""
+    bits = x.dtype.itemsize
+    return (x ^ (1 << (8 * bits - 1))).view(np.dtype(f"i{bits}"))
 
 
 def _padded(b: Builder, x: Value, size: int) -> Value:
