@@ -2,7 +2,9 @@
 
 A row's positions are sorted by its keys (unsigned integers), stably: short rows by insertion, long
 ones by counting digits from the lowest up (LSD radix sort: Knuth 5.2.5); a digit that all keys
-share costs one counting pass.  Rows are spread over workgroups.  Start reading at `emit_order`.
+share costs one counting pass.  Where few of many are wanted, two countings of the highest digits
+leave only positions that can be among them.  Rows are spread over workgroups.  Start reading at
+`emit_order`.
 """
 from __future__ import annotations
 
@@ -17,11 +19,12 @@ from calque.lowering.rules.registry import Context
 INSERTION = 32  # rows up to this are sorted by insertion
 WIDE_DIGITS = 4096  # rows from this on have digits of 11 bits, others of 8
 GROUPS = 64  # workgroups that rows are spread over at most
+FEW = 4  # positions are selected first where at most one in four is wanted
 WORTH = 4096  # elements that a workgroup should have
 
 
-def emit_order(ctx: Context, keys: Sequence[Value]) -> Value:
-    """For keys (rows, n): positions (rows, n) in ascending order, equal ones in theirs; int32."""
+def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
+    """For keys (rows, n): the first k positions in ascending order, equal ones in theirs; int32."""
     ir, b = mlir.ir(), ctx.b
     rows, n = keys[0].shape
     ctx.kernels += 1
@@ -29,15 +32,16 @@ def emit_order(ctx: Context, keys: Sequence[Value]) -> Value:
     groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     widths = [8 * k.dtype.itemsize for k in keys]
     with ir.InsertionPoint.at_block_begin(ctx.module.body):
-        executable = ir.Operation.parse(_executable(name, widths, rows, n, groups))
+        executable = ir.Operation.parse(_executable(name, widths, rows, n, k, groups))
         ir.InsertionPoint.current.insert(executable)
     kind, short = np.dtype(np.int32), n <= INSERTION
-    results = [((rows, n), kind)] + ([] if short else [((rows, 2 * n), kind)])
+    width = n if short else k
+    results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
     op = b.op("flow.dispatch", [_signed(b, k) for k in keys], results, {
         "entry_points": f"[@{name}::@{name}]",
         "operandSegmentSizes": f"array<i32: 0, {len(keys)}, 0, 0>",
         "tied_operands": f"[{', '.join(['-1 : index'] * len(results))}]"})
-    return Value(b, op.results[0], (rows, n), kind)
+    return b.slice(Value(b, op.results[0], (rows, width), kind), (0, 0), (rows, k))
 
 
 def _signed(b: Builder, x: Value) -> Value:
@@ -45,7 +49,8 @@ def _signed(b: Builder, x: Value) -> Value:
     return b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
 
 
-def _executable(name: str, widths: Sequence[int], rows: int, n: int, groups: int) -> str:
+def _executable(name: str, widths: Sequence[int], rows: int, n: int, k: int,
+                groups: int) -> str:
     short = n <= INSERTION
     count = len(widths) + (1 if short else 2)
     arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(count))
@@ -54,12 +59,12 @@ def _executable(name: str, widths: Sequence[int], rows: int, n: int, groups: int
             for i, w in enumerate(widths)]
     at = len(widths)
     refs.append(f"%out = stream.binding.subspan %b{at}[%c0] : !stream.binding -> "
-                f"memref<{total}xi32>")
+                f"memref<{rows * (n if short else k)}xi32>")
     if not short:
         refs.append(f"%work = stream.binding.subspan %b{at + 1}[%c0] : !stream.binding -> "
                     f"memref<{2 * total}xi32>")
         refs.append(f"%counts = memref.alloca() : memref<{1 << _digits(n)}xi32>")
-    body = _insertion(widths, total) if short else _radix(widths, n, total)
+    body = _insertion(widths, total) if short else _radix(widths, n, k, total)
     each = -(-rows // groups)
     return f"""
 stream.executable private @{name} {{
@@ -143,44 +148,141 @@ def _digits(n: int) -> int:
     return 11 if n >= WIDE_DIGITS else 8
 
 
-def _radix(widths: Sequence[int], n: int, total: int) -> str:
+def _radix(widths: Sequence[int], n: int, k: int, total: int) -> str:
     """Digits from the lowest of the last key to the highest of the first one.
 
     The positions lie in one half of a row's scratch and go to the other; `src` says which half.
     """
     digits = _digits(n)
     buckets = 1 << digits
+    rows = total // n
+    few = len(widths) == 1 and FEW * k <= n
     text = f"""
         %zero = arith.constant 0 : i32
         %one = arith.constant 1 : i32
         %buckets = arith.constant {buckets} : index
         %wbase = arith.addi %base, %base : index
-        %n32 = arith.constant {n} : i32
+        {_selection(widths[0], n, k, total) if few else _everything(total)}
+        %m32 = arith.index_cast %m : index to i32
+        %src{len(widths)} = arith.constant 0 : index"""
+    for i in reversed(range(len(widths))):
+        text += _passes(i, widths[i], digits, total, few)
+    return text + f"""
+        %from = arith.addi %wbase, %src0 : index
+        %wanted = arith.constant {k} : index
+        %obase = arith.muli %row, %wanted : index
+        scf.for %i = %c0 to %wanted step %c1 {{
+          %w = arith.addi %from, %i : index
+          %p = memref.load %work[%w] : memref<{2 * total}xi32>
+          %o = arith.addi %obase, %i : index
+          memref.store %p, %out[%o] : memref<{rows * k}xi32>
+        }}"""
+
+
+def _everything(total: int) -> str:
+    """All positions, in order."""
+    return f"""
         scf.for %i = %c0 to %n step %c1 {{
           %own = arith.index_cast %i : index to i32
           %w = arith.addi %wbase, %i : index
           memref.store %own, %work[%w] : memref<{2 * total}xi32>
         }}
-        %src{len(widths)} = arith.constant 0 : index"""
-    for k in reversed(range(len(widths))):
-        text += _passes(k, widths[k], digits, total)
-    return text + f"""
-        %from = arith.addi %wbase, %src0 : index
+        %m = arith.addi %n, %c0 : index"""
+
+
+def _selection(width: int, n: int, k: int, total: int) -> str:
+    """Positions in order whose keys do not exceed the k-th one in its highest digits."""
+    digits = min(_digits(n), width)
+    high = width - digits
+    low = max(0, high - digits)
+    counts, key = f"memref<{1 << _digits(n)}xi32>", f"memref<{total}xi{width}>"
+
+    def value(shift: str, name: str) -> str:
+        return f"""
+            %e = arith.addi %base, %i : index
+            %v = memref.load %k0[%e] : {key}
+            {name}_s = arith.shrui %v, {shift} : i{width}
+            {name} = arith.index_castui {name}_s : i{width} to index"""
+
+    def cut(level: int, wanted: str) -> str:
+        """The digit of the wanted-th key, and how many keys lie below it."""
+        return f"""
+        %cut{level}, %below{level}, %all{level} = scf.for %i = %c0 to %buckets step %c1
+            iter_args(%at = %c0, %under = %zero, %sum = %zero) -> (index, i32, i32) {{
+          %c = memref.load %counts[%i] : {counts}
+          %next = arith.addi %sum, %c : i32
+          %early = arith.cmpi slt, %sum, {wanted} : i32
+          %late = arith.cmpi sge, %next, {wanted} : i32
+          %here = arith.andi %early, %late : i1
+          %at2 = arith.select %here, %i, %at : index
+          %under2 = arith.select %here, %sum, %under : i32
+          scf.yield %at2, %under2, %next : index, i32, i32
+        }}"""
+
+    clear = f"""
+        scf.for %i = %c0 to %buckets step %c1 {{
+          memref.store %zero, %counts[%i] : {counts}
+        }}"""
+    count = f"""
+            %c = memref.load %counts[%d] : {counts}
+            %c2 = arith.addi %c, %one : i32
+            memref.store %c2, %counts[%d] : {counts}"""
+    text = f"""
+        %high = arith.constant {high} : i{width}
+        %low = arith.constant {low} : i{width}
+        %k32 = arith.constant {k} : i32
+        {clear}
         scf.for %i = %c0 to %n step %c1 {{
-          %w = arith.addi %from, %i : index
-          %p = memref.load %work[%w] : memref<{2 * total}xi32>
-          %o = arith.addi %base, %i : index
-          memref.store %p, %out[%o] : memref<{total}xi32>
+            {value("%high", "%d")}
+            {count}
+        }}
+        {cut(1, "%k32")}"""
+    if high:
+        text += f"""
+        %rest = arith.subi %k32, %below1 : i32
+        %span = arith.constant {1 << (high - low)} : index
+        %floor = arith.muli %cut1, %span : index
+        {clear}
+        scf.for %i = %c0 to %n step %c1 {{
+            {value("%low", "%u")}
+            %d = arith.subi %u, %floor : index
+            %inside = arith.cmpi ult, %d, %span : index
+            scf.if %inside {{
+              {count}
+            }}
+        }}
+        {cut(2, "%rest")}
+        %limit = arith.addi %floor, %cut2 : index"""
+    else:
+        text += """
+        %limit = arith.addi %cut1, %c0 : index"""
+    return text + f"""
+        %m = scf.for %i = %c0 to %n step %c1 iter_args(%found = %c0) -> (index) {{
+            {value("%low", "%u")}
+            %own = arith.index_cast %i : index to i32
+            %w = arith.addi %wbase, %found : index
+            memref.store %own, %work[%w] : memref<{2 * total}xi32>
+            %take = arith.cmpi ule, %u, %limit : index
+            %more = arith.addi %found, %c1 : index
+            %now = arith.select %take, %more, %found : index
+            scf.yield %now : index
         }}"""
 
 
-def _passes(k: int, width: int, digits: int, total: int) -> str:
-    """All digits of key k."""
+def _passes(k: int, width: int, digits: int, total: int, few: bool) -> str:
+    """All digits of key k, of the positions at hand (all: counted where they lie)."""
     key, work = f"memref<{total}xi{width}>", f"memref<{2 * total}xi32>"
     counts = f"memref<{1 << digits}xi32>"
     passes = -(-width // digits)
     mask = (1 << min(digits, width)) - 1
     mask = mask if mask < 1 << (width - 1) else mask - (1 << width)
+
+    place = f"""
+            %w = arith.addi %from, %i : index
+            %p = memref.load %work[%w] : {work}
+            %pi = arith.index_cast %p : i32 to index
+            %e = arith.addi %base, %pi : index""" if few else """
+            %e = arith.addi %base, %i : index"""
 
     def digit(value: str, result: str) -> str:
         cast = (f"{result} = arith.index_castui {result}_m : i{width} to index")
@@ -200,18 +302,22 @@ def _passes(k: int, width: int, digits: int, total: int) -> str:
           scf.for %i = %c0 to %buckets step %c1 {{
             memref.store %zero, %counts[%i] : {counts}
           }}
-          scf.for %i = %c0 to %n step %c1 {{
-            %e = arith.addi %base, %i : index
+          %from = arith.addi %wbase, %src : index
+          scf.for %i = %c0 to %m step %c1 {{
+            {place}
             %v = memref.load %k{k}[%e] : {key}
             {digit("%v", "%d")}
             %c = memref.load %counts[%d] : {counts}
             %c2 = arith.addi %c, %one : i32
             memref.store %c2, %counts[%d] : {counts}
           }}
-          %v0 = memref.load %k{k}[%base] : {key}
+          %p0 = memref.load %work[%from] : {work}
+          %pi0 = arith.index_cast %p0 : i32 to index
+          %e0 = arith.addi %base, %pi0 : index
+          %v0 = memref.load %k{k}[%e0] : {key}
           {digit("%v0", "%d0")}
           %most = memref.load %counts[%d0] : {counts}
-          %shared = arith.cmpi eq, %most, %n32 : i32
+          %shared = arith.cmpi eq, %most, %m32 : i32
           %next = scf.if %shared -> index {{
             scf.yield %src : index
           }} else {{
@@ -222,9 +328,8 @@ def _passes(k: int, width: int, digits: int, total: int) -> str:
               scf.yield %more : i32
             }}
             %dst = arith.subi %n, %src : index
-            %from = arith.addi %wbase, %src : index
             %to = arith.addi %wbase, %dst : index
-            scf.for %i = %c0 to %n step %c1 {{
+            scf.for %i = %c0 to %m step %c1 {{
               %w = arith.addi %from, %i : index
               %p = memref.load %work[%w] : {work}
               %pi = arith.index_cast %p : i32 to index

@@ -60,14 +60,15 @@ def _float_key(b: Builder, x: Value, canonical: bool) -> Value:
 
 
 # ---- the order of rows
-def order_of(ctx: Context, keys: Sequence[Value]) -> Value:
-    """For keys (rows, n): positions (rows, n) in ascending, stable order, int32."""
+def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
+    """For keys (rows, n): the first k positions in ascending, stable order, int32."""
     rows, n = keys[0].shape
     if n == 1:
         return ctx.b.splat(0, (rows, 1), np.int32)
     if ctx.cpu:
-        return emit_order(ctx, keys)
-    return by_rank(ctx.b, keys) if n <= RANKED else by_network(ctx.b, keys)
+        return emit_order(ctx, keys, k)
+    order = by_rank(ctx.b, keys) if n <= RANKED else by_network(ctx.b, keys)
+    return ctx.b.slice(order, (0, 0), (rows, k))
 
 
 def _before(b: Builder, xs: Sequence[Value], ys: Sequence[Value]) -> Value:
@@ -186,7 +187,7 @@ def _sort(ctx: Context, xs: list[Value], params: dict[str, Any],
         return list(xs)
     rows = _Rows(b, xs[0].shape, axis)
     keys = [rows.split(k) for x in xs[:params["num_keys"]] for k in sort_keys(b, x)]
-    order = order_of(ctx, keys)
+    order = order_of(ctx, keys, rows.n)
     return [rows.join(_picked(ctx, rows.split(x), order)) for x in xs]
 
 
@@ -198,6 +199,5 @@ def _top_k(ctx: Context, xs: list[Value], params: dict[str, Any],
     if 0 in outs[0].shape:
         return [b.splat(0, o.shape, o.dtype) for o in outs]
     rows = _Rows(b, x.shape, axis)
-    order = order_of(ctx, [~rows.split(_key(b, x, False))])
-    order = b.slice(order, (0, 0), (rows.count, k))
+    order = order_of(ctx, [~rows.split(_key(b, x, False))], k)
     return [rows.join(_picked(ctx, rows.split(x), order)), rows.join(order)]
