@@ -89,8 +89,9 @@ def explain_primitive(name: str) -> None:
 def table_of_primitives() -> None:
     """Print every primitive and the rules it has."""
     from rich.console import Console
-    from rich.table import Table
-    table = Table("primitive", *RULES, "lowering", title=f"{len(registry)} primitives", box=None,
+    from rich.table import Column, Table
+    names = Column("primitive", no_wrap=True, min_width=max(map(len, registry)))
+    table = Table(names, *RULES, "lowering", title=f"{len(registry)} primitives", box=None,
                   title_justify="left")
     for name in sorted(registry):
         table.add_row(name, *["yes" if rule is not None else "-"
