@@ -129,7 +129,7 @@ def _edges(x: Any, bins: Any, range: Any) -> Any:
     dtype = util.to_inexact(aval_of(x).dtype)
     edges = asarray(bins)
     if aval_of(edges).ndim == 1:
-        return util.cast(edges, util.to_inexact(util.joined([x, edges])[0]))
+        return util.cast(edges, dtype)
     count = as_size("histogram_bin_edges", bins)
     flat = util.cast(ravel(x), dtype)
     if range is None:
@@ -305,6 +305,8 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
         counts = sh.reshape(_added(at, w, total), tuple(lengths))
         counts = sh.slice_(counts, (1,) * rank, tuple(s - 1 for s in lengths))
         if density:
+            counts = ew.convert(counts, util.to_inexact(aval_of(w).dtype if weights is not None
+                                                        else aval_of(x).dtype))
             counts = true_divide(counts, rd.sum(counts))
             for i in _count(rank):
                 widths = diff(edges[i])

@@ -388,6 +388,9 @@ def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> l
         return [take(v, at, axis=0) for v in (values, *[m for m, _ in more])]
     (at,) = nonzero(mask, size=size)
     number = total_of(mask, dtype=_I32)
+    if size:  # without a fill_value, missing ones are the first one found
+        first = sh.broadcast_in_dim(sh.slice_in_dim(at, 0, 1, 0), (size,), (0,))
+        at = choose(ew.lt_p.bind(sh.iota(_I32, (size,)), asarray(number)), at, util.array(first))
     pairs = ((values, fill_value), *more)
     if not aval_of(values).size:
         blank = [sh.broadcast_in_dim(ew.const(v, 0), (size,), ()) for v, _ in pairs]
@@ -498,8 +501,23 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
             ordered, at = so.sort([y, sh.iota(_I32, (m,))], 0)
             second = take(at, places(ordered, values, "left"), axis=0, mode="clip")
             second = util.array(ew.convert(second, kind))
+    if assume_unique and size is None:
+        first, second = ew.convert(first, _I32), ew.convert(second, _I32)
     found = _chosen(values, mask, count, fill_value, (first, n), (second, m))
     return tuple(found) if return_indices else found[0]
+
+
+def _lonely(x: Any, size: Any, fill_value: Any) -> Any:
+    """The elements that occur once, in order."""
+    n = aval_of(x).size
+    with fused("setxor1d"):
+        (ordered,) = so.sort([x], 0)
+        end = sh.broadcast_in_dim(np.bool_(True), (min(n, 1),), ())
+        differ = ew.ne_p.bind(sh.slice_in_dim(ordered, min(n, 1), n, 0),
+                              sh.slice_in_dim(ordered, 0, max(n - 1, 0), 0))
+        lonely = ew.and_p.bind(sh.concatenate([end, differ], 0), sh.concatenate([differ, end], 0))
+        ordered, lonely = util.array(ordered), util.array(lonely)
+    return _chosen(ordered, lonely, size, fill_value)[0]
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
@@ -508,7 +526,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: accepted.
+      assume_unique: each array has no element twice (one that has is left out).
       size: the number of results (static; needed under jit).
       fill_value: what missing ones are; the smallest element found unless given.
 
@@ -525,6 +543,8 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     """
     x, y = _pair("setxor1d", ar1, ar2, size)
     count = _size("setxor1d", size)
+    if assume_unique:
+        return _lonely(concatenate([x, y]), count, fill_value)
     (u, known_u), (v, known_v) = _distinct(x, size), _distinct(y, size)
     every = concatenate([u, v])
     valid = concatenate([known_u, known_v])
