@@ -302,7 +302,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
 
 
 def places(x: Any, v: Any, side: str) -> Any:
-    """searchsorted of operands of one dtype: pairs compared, or all sorted together."""
+    """searchsorted of operands of one dtype: pairs compared, or a search by halves."""
     n, m = aval_of(x).size, aval_of(v).size
     shape, kind = aval_of(v).shape, np.dtype("int32")
     if not n or not m:
@@ -313,14 +313,31 @@ def places(x: Any, v: Any, side: str) -> Any:
         found = before(sh.broadcast_in_dim(x, pairs, (1,)), sh.broadcast_in_dim(flat, pairs, (0,)),
                        side == "right")
         return sh.reshape(total_of(ew.convert(found, kind), 1, dtype=kind), shape)
+    if aval_of(x).dtype.kind == "c":
+        return sh.reshape(_merged(x, flat, side), shape)
+    at = sh.broadcast_in_dim(kind.type(0), (m,), ())
+    step = 1 << (n.bit_length() - 1)
+    while step:  # as many elements as `at` says are before v; try step more
+        far = ew.add_p.bind(at, ew.const(at, step))
+        there = take(x, ew.sub_p.bind(far, ew.const(at, 1)), axis=0, mode="clip")
+        more = ew.and_p.bind(before(there, flat, side == "right"),
+                             ew.le_p.bind(far, ew.const(far, n)))
+        at = ew.select_n(more, at, far)
+        step //= 2
+    return sh.reshape(at, shape)
+
+
+def _merged(x: Any, v: Any, side: str) -> Any:
+    """Both sorted together: how many of x come before each of v."""
+    n, m, kind = aval_of(x).size, aval_of(v).size, np.dtype("int32")
     first = side == "left"
-    joined = sh.concatenate([flat, x] if first else [x, flat], 0)
+    joined = sh.concatenate([v, x] if first else [x, v], 0)
     order = so.sort([joined, sh.iota(kind, (n + m,))], 0)[1]
     is_x = (ew.ge_p if first else ew.lt_p).bind(order, ew.const(order, m if first else n))
     counts = cumsum(ew.convert(is_x, kind), dtype=kind)
     back = so.sort([order, counts], 0)[1]
     start = 0 if first else n
-    return sh.reshape(sh.slice_in_dim(back, start, start + m, 0), shape)
+    return sh.slice_in_dim(back, start, start + m, 0)
 
 
 def before(x: Any, y: Any, equal: bool) -> Any:
