@@ -10,9 +10,13 @@ from samples import ROWS, Row, Sample
 
 import calque
 from calque import lax
+from calque.array import current_device
 from calque.eager import clear_memory_cache
+from calque.lowering.compile import compile_module
 from calque.lowering.rules import Context
 from calque.lowering.rules import sort as rules
+from calque.lowering.targets import host_target
+from calque.runtime import Buffer, Executable
 
 
 def _case(row: Row, sample: Sample, dtype: Any) -> Case:
@@ -71,3 +75,22 @@ def test_argument_stays_as_it_is() -> None:
     x = calque.device_put(np.array([3.0, 1.0, 2.0], np.float32))
     assert np.asarray(lax.sort(x)).tolist() == [1.0, 2.0, 3.0]
     assert np.asarray(x).tolist() == [3.0, 1.0, 2.0]
+
+
+def test_iree_still_overwrites_what_it_sorts() -> None:
+    """Why rules/sort.py never emits stablehlo.sort: the argument is sorted in place."""
+    device = current_device()
+    text = """
+      func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+        %s = "stablehlo.sort"(%x) ({
+          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+            %l = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+            stablehlo.return %l : tensor<i1>
+        }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf32>) -> tensor<8xf32>
+        return %s : tensor<8xf32>
+      }"""
+    program = Executable(compile_module(text, host_target()), device, small=True, result_specs=None)
+    x = np.array([7, 3, 5, 1, 2, 8, 6, 4], np.float32)
+    argument = Buffer.from_numpy(x.copy(), device)
+    program([argument])
+    assert not np.array_equal(argument.numpy(), x)
