@@ -24,6 +24,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     elementwise as _elementwise,
     gather as _gather,
     index as _index,
+    linalg as _linalg,
     random as _random,
     reduce as _reduce,
     scatter as _scatter,

@@ -7,6 +7,8 @@ Conventions (single-result primitives; with `multiple_results` values become lis
   linearize(nonzero, primals, **params) -> (outs, nonzero_out, apply)    higher-order primitives
   transpose(ct, *args, **params) -> list of cotangents    a linear operand arrives as Linear(aval)
   batch(size, args, dims, **params) -> (out, dim)         dims: axis or None per operand
+  program(*avals, **params) -> Program                    what it is in other primitives, for those
+                                                          that lowering has no form of its own for
 Start reading at `Primitive.bind`.  Imports core.avals, core.errors.
 """
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
     __slots__ = ("name", "multiple_results", "abstract", "jvp", "linearize", "transpose", "batch",
-                 "effects", "differentiable", "higher_order", "__weakref__")
+                 "program", "effects", "differentiable", "higher_order", "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -46,6 +48,7 @@ class Primitive:
         self.linearize: Callable[..., Any] | None = None
         self.transpose: Callable[..., Any] | None = None
         self.batch: Callable[..., Any] | None = None
+        self.program: Callable[..., Any] | None = None
         assert name not in registry, name
         registry[name] = self
 

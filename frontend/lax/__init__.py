@@ -16,6 +16,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
   conv.py         conv_general_dilated, conv, conv_transpose, patches, local
   contract.py     dot_general, dot, batch_matmul, Precision
+  linalg.py       (lax.linalg) cholesky, triangular_solve, lu
   (control flow)  calque.control
 """
 import types as _types
@@ -24,6 +25,7 @@ from calque.control import cond as cond
 from calque.control import map as map
 from calque.control import scan as scan
 from calque.control import switch as switch
+from calque.lax import linalg as linalg
 from calque.lax.contract import *  # noqa: F403
 from calque.lax.conv import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403

@@ -7,6 +7,7 @@
   window.py       reductions over windows, reduction with any function, reduce_precision
   cumulative.py   cumsum, cumprod, cummax, cummin, cumlogsumexp
   index.py        dynamic_slice, dynamic_update_slice
+  linalg.py       cholesky, triangular_solve, lu, lu_pivots_to_permutation
   gather.py       gather
   scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general

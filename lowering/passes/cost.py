@@ -35,6 +35,8 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
         return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
     if e.primitive.name == "cond":
         return [(b, 1) for b in p["branches"]]
+    if e.primitive.program is not None:
+        return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
 
 
@@ -71,8 +73,10 @@ def _equations(p: Program) -> int:
 
 
 def is_unrolled(params: dict[str, Any]) -> bool:
-    """Whether a scan is written out instead of looped."""
+    """Whether a scan is written out instead of looped; never one with unroll=0."""
     length: int = params["length"]
+    if not params["unroll"]:
+        return False
     size = length * max(1, _equations(params["jaxpr"]))
     return size <= UNROLL_EQUATIONS or length <= params["unroll"]
 

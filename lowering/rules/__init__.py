@@ -14,6 +14,7 @@ from calque.lowering.rules import (  # noqa: F401
     elementwise,
     gather,
     index,
+    linalg,
     random,
     reduce,
     scatter,

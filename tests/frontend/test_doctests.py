@@ -21,7 +21,7 @@ from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
-           "experimental": calque.experimental, "lax": lax, "numpy": calque.numpy,
+           "experimental": calque.experimental, "lax": lax, "lax.linalg": lax.linalg, "numpy": calque.numpy,
            "random": random, "runtime": runtime, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}

@@ -1,0 +1,338 @@
+"""Factorizations and triangular systems as Programs of other primitives: IREE has no form of them.
+
+One matrix at a time: small ones by a scan over columns, which becomes a kernel of ours on CPU
+targets, larger ones by halves (Toledo, "Locality of reference in LU decomposition with partial
+pivoting", 1997), so that most of the work is products; batches by a scan over the matrices.
+Start reading at `program`, then `cholesky_columns`.  primitives/linalg.py gives them their rules.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.program import Program
+from calque.core.zeros import zeros
+from calque.primitives import control
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.contract import dot_general
+from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
+from calque.primitives.index import dynamic_slice
+from calque.transforms.stage import closed, stage
+
+STEP = 90_000  # element operations of a step, below what keeps a loop in one kernel (passes/cost)
+NARROW = 4  # columns of a panel at least, whatever its height
+ZERO = np.int32(0)
+
+
+@functools.lru_cache(maxsize=None)
+def program(name: str, avals: tuple[ShapedArray, ...], cores: tuple[int, ...],
+            params: tuple[tuple[str, Any], ...]) -> Program:
+    """The Program of a primitive on operands of which `cores` trailing axes are one problem."""
+    one = functools.partial(ALGORITHMS[name], **dict(params))
+    lead = avals[0].shape[:avals[0].ndim - cores[0]]
+    plain = [ShapedArray(a.shape, a.dtype) for a in avals]
+    if not lead:
+        return stage(lambda *xs: one(*xs), plain, name)
+    count = math.prod(lead)
+    inner = [ShapedArray(a.shape[a.ndim - c:], a.dtype) for a, c in zip(avals, cores)]
+
+    def every(*xs: Any) -> list[Any]:
+        body = stage(lambda *rows: one(*rows), inner, name)
+        if not count:
+            return [zeros(ShapedArray((*lead, *o.shape), o.dtype)) for o in body.out_avals]
+        flat = [sh.reshape(x, (count, *a.shape)) for x, a in zip(xs, inner)]
+        inside, consts = closed(body)
+        outs = control.scan(inside, consts, [], flat, length=count)
+        return [sh.reshape(o, (*lead, *aval_of(o).shape[1:])) for o in outs]
+
+    return stage(every, plain, name)
+
+
+# ---- small words
+def _scan(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
+          length: int, reverse: bool = False) -> list[Any]:
+    """Results of a scan whose step takes (*carry, *rows of xs) and returns (*carry, *ys).
+
+    Real ones are never written out (unroll=0): a kernel is as fast and compiles sooner, and IREE
+    rejects some of the longer forms ("restricted to workgroup distributed contexts").
+    """
+    avals = [aval_of(c) for c in carry] + [
+        ShapedArray(aval_of(x).shape[1:], aval_of(x).dtype) for x in xs]
+    body, consts = closed(stage(step, avals, "step"))
+    real = all(a.dtype.kind != "c" for a in avals)
+    return control.scan(body, consts, carry, xs, length=length, reverse=reverse,
+                        unroll=0 if real else 1)
+
+
+def _row(a: Any, i: Any) -> Any:
+    n = aval_of(a).shape[1]
+    return sh.reshape(dynamic_slice(a, [i, ZERO], (1, n)), (n,))
+
+
+def _element(v: Any, i: Any) -> Any:
+    return sh.reshape(dynamic_slice(v, [i], (1,)), ())
+
+
+def _down(v: Any, shape: tuple[int, int]) -> Any:
+    """A vector as the column that fills a matrix."""
+    return sh.broadcast_in_dim(v, shape, (0,))
+
+
+def _along(v: Any, shape: tuple[int, int]) -> Any:
+    """A vector as the row that fills a matrix."""
+    return sh.broadcast_in_dim(v, shape, (1,))
+
+
+def _part(a: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+    return sh.slice_(a, (rows[0], columns[0]), (rows[1], columns[1]))
+
+
+def _joined(top_left: Any, top_right: Any, low_left: Any, low_right: Any) -> Any:
+    return sh.concatenate([sh.concatenate([top_left, top_right], 1),
+                           sh.concatenate([low_left, low_right], 1)], 0)
+
+
+def _product(x: Any, y: Any, transposed: bool = False) -> Any:
+    """x y, or x^T y."""
+    return dot_general(x, y, (((0 if transposed else 1,), (0,)), ((), ())))
+
+
+def _conj(x: Any) -> Any:
+    return ew.conj(x) if aval_of(x).dtype.kind == "c" else x
+
+
+def _flip(x: Any) -> Any:
+    return sh.transpose(x, (1, 0))
+
+
+def _where(mask: Any, x: Any, y: Any) -> Any:
+    return ew.select_n(mask, y, x)
+
+
+def _ge(x: Any, y: Any) -> Any:
+    return ew.ge_p.bind(x, y)
+
+
+def _filled(like: Any, value: complex, shape: tuple[int, ...]) -> Any:
+    return sh.broadcast_in_dim(ew.const(like, value), shape, ())
+
+
+def _half(n: int) -> int:
+    """Where to cut n: near the middle, at a whole number of vectors where there are many."""
+    return n // 2 if n < 64 else -(-n // 64) * 32
+
+
+# ---- cholesky
+def cholesky(a: Any) -> list[Any]:
+    """L with L L^H = a, of which the lower triangle is read; NaN where a is not positive."""
+    shape = aval_of(a).shape
+    n = shape[0]
+    if not n:
+        return [a]
+    factor = _cholesky(a)
+    i, j = (sh.iota(np.dtype("i4"), shape, k) for k in (0, 1))
+    real = ew.real(factor) if aval_of(a).dtype.kind == "c" else factor
+    positive = ew.gt_p.bind(real, ew.const(real, 0))
+    off = ew.ne_p.bind(i, j)
+    good = rd.reduce_and_p.bind(ew.or_p.bind(positive, off), axes=(0, 1), out_sharding=None)
+    bad = _where(_ge(i, j), _filled(a, np.nan, shape), factor)
+    return [_where(sh.broadcast_in_dim(good, shape, ()), factor, bad)]
+
+
+def _cholesky(a: Any) -> Any:
+    n = aval_of(a).shape[0]
+    if 6 * n * n <= STEP:
+        return _cholesky_columns(a)
+    h = _half(n)
+    first = _cholesky(_part(a, (0, h), (0, h)))
+    below = _flip(_solve(_flip(_conj(first)), _flip(_part(a, (h, n), (0, h))), True, False))
+    rest = ew.sub(_part(a, (h, n), (h, n)), _product(below, _flip(_conj(below))))
+    corner = _filled(a, 0, (h, n - h))
+    return _joined(first, corner, below, _cholesky(rest))
+
+
+def _cholesky_columns(a: Any) -> Any:
+    """Column by column; rows of `rest` are columns of what is left of a."""
+    n = aval_of(a).shape[0]
+
+    def step(rest: Any, j: Any) -> list[Any]:
+        i = sh.iota(np.dtype("i4"), (n,))
+        column = _row(rest, j)
+        pivot = _element(column, j)
+        if aval_of(a).dtype.kind == "c":
+            pivot = ew.complex_(ew.real(pivot), ew.const(ew.real(pivot), 0))
+        root = ew.sqrt(pivot)
+        column = _where(_ge(i, j), ew.div(column, root), _filled(a, 0, (n,)))
+        column = _where(ew.eq(i, j), sh.broadcast_in_dim(root, (n,), ()), column)
+        outer = ew.mul(_down(_conj(column), (n, n)), _along(column, (n, n)))
+        return [ew.sub(rest, outer), column]
+
+    _, columns = _scan(step, [_flip(a)], [sh.iota(np.dtype("i4"), (n,))], n)
+    return _flip(columns)
+
+
+# ---- triangular_solve
+def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool,
+                     conjugate_a: bool, unit_diagonal: bool) -> list[Any]:
+    """x with op(a) x = b, or x op(a) = b."""
+    if not aval_of(b).size:
+        return [b]
+    dtype = aval_of(b).dtype
+    narrow = dtype.itemsize == 2
+    if narrow:
+        a, b = (ew.convert(x, np.dtype("f4")) for x in (a, b))
+    a = _conj(a) if conjugate_a else a
+    # rows of `columns` are columns of the matrix that stands left of x (or of x^T)
+    flipped = transpose_a == left_side
+    columns = a if flipped else _flip(a)
+    x = _solve(columns, b if left_side else _flip(b), lower != flipped, unit_diagonal)
+    x = x if left_side else _flip(x)
+    return [ew.convert(x, dtype) if narrow else x]
+
+
+def _solve(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
+    (n, m) = aval_of(b).shape
+    if n <= NARROW or 4 * n * m <= STEP:
+        return _solve_rows(columns, b, lower, unit)
+    h = _half(n)
+    top, low = _part(b, (0, h), (0, m)), _part(b, (h, n), (0, m))
+    corner = _part(columns, (0, h), (0, h)), _part(columns, (h, n), (h, n))
+    if lower:
+        top = _solve(corner[0], top, lower, unit)
+        low = ew.sub(low, _product(_part(columns, (0, h), (h, n)), top, True))
+        low = _solve(corner[1], low, lower, unit)
+    else:
+        low = _solve(corner[1], low, lower, unit)
+        top = ew.sub(top, _product(_part(columns, (h, n), (0, h)), low, True))
+        top = _solve(corner[0], top, lower, unit)
+    return sh.concatenate([top, low], 0)
+
+
+def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
+    """Each row of x, once found, is taken out of b."""
+    n, m = aval_of(b).shape
+
+    def step(rest: Any, j: Any, column: Any) -> list[Any]:
+        row = _row(rest, j)
+        if not unit:
+            row = ew.div(row, sh.broadcast_in_dim(_element(column, j), (m,), ()))
+        return [ew.sub(rest, ew.mul(_down(column, (n, m)), _along(row, (n, m)))), row]
+
+    positions = sh.iota(np.dtype("i4"), (n,))
+    return _scan(step, [b], [positions, columns], n, reverse=not lower)[1]
+
+
+# ---- lu
+def lu(a: Any) -> list[Any]:
+    """(L below the diagonal and U, rows exchanged at each step, the order of a's rows)."""
+    m, n = aval_of(a).shape
+    if not min(m, n):
+        return [a, zeros(ShapedArray((0,), np.dtype("i4"))), sh.iota(np.dtype("i4"), (m,))]
+    return list(_lu(a))
+
+
+def _lu(a: Any) -> tuple[Any, Any, Any]:
+    m, n = aval_of(a).shape
+    if n <= NARROW or 24 * m * n <= STEP:
+        return _lu_columns(a)
+    h = min(m, _half(n))
+    left, pivots, order = _lu(_part(a, (0, m), (0, h)))
+    first, last = sh.slice_(order, (0,), (h,)), sh.slice_(order, (h,), (m,))
+    right, corner = _part(a, (0, m), (h, n)), _part(left, (0, h), (0, h))
+    top = _solve(_flip(corner), _taken(right, first), True, True)
+    if h == m:
+        return sh.concatenate([left, top], 1), pivots, order
+    below = _part(left, (h, m), (0, h))
+    rest = ew.sub(_taken(right, last), _product(below, top))
+    rest, more, second = _lu(rest)
+    whole = _joined(corner, top, _taken(below, second), rest)
+    offset = sh.broadcast_in_dim(np.int32(h), aval_of(more).shape, ())
+    tail = _taken(sh.reshape(last, (m - h, 1)), second)
+    order = sh.concatenate([first, sh.reshape(tail, (m - h,))], 0)
+    return whole, sh.concatenate([pivots, ew.add(more, offset)], 0), order
+
+
+def _taken(a: Any, order: Any) -> Any:
+    """Rows of a matrix in an order."""
+    (m,), n = aval_of(order).shape, aval_of(a).shape[1]
+    numbers = GatherDimensionNumbers((1,), (0,), (0,))
+    return gather(a, sh.reshape(order, (m, 1)), numbers, (1, n),
+                  mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
+    """Column by column: exchange rows, divide by the pivot, subtract the outer product."""
+    m, n = shape = aval_of(a).shape
+    whole = np.dtype("i4")
+
+    def step(rest: Any, order: Any, j: Any) -> list[Any]:
+        rows, i, t = sh.iota(whole, (m,)), sh.iota(whole, shape, 0), sh.iota(whole, shape, 1)
+        column = sh.reshape(dynamic_slice(rest, [ZERO, j], (m, 1)), (m,))
+        p = _pivot(column, rows, j)
+        here, there = _row(rest, j), _row(rest, p)
+        swapped = _where(ew.eq(i, j), _along(there, shape), _where(
+            ew.eq(i, p), _along(here, shape), rest))
+        column = _where(ew.eq(rows, p), sh.broadcast_in_dim(_element(column, j), (m,), ()), column)
+        pivot = _element(there, j)
+        safe = _where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
+        factors = _down(ew.div(column, sh.broadcast_in_dim(safe, (m,), ())), shape)
+        reduced = ew.sub(swapped, ew.mul(factors, _along(there, shape)))
+        below = ew.gt_p.bind(i, j)
+        made = _where(ew.and_p.bind(below, ew.gt_p.bind(t, j)), reduced, _where(
+            ew.and_p.bind(below, ew.eq(t, j)), factors, swapped))
+        return [made, _exchanged(order, rows, j, p), p]
+
+    k = min(m, n)
+    made, order, pivots = _scan(step, [a, sh.iota(whole, (m,))], [sh.iota(whole, (k,))], k)
+    return made, pivots, order
+
+
+def _pivot(column: Any, rows: Any, j: Any) -> Any:
+    """The first row from j on with the largest |re| + |im|, as LAPACK's; NaN only at j itself."""
+    if aval_of(column).dtype.kind == "c":
+        size = ew.add(ew.abs_(ew.real(column)), ew.abs_(ew.imag(column)))
+    else:
+        size = ew.abs_(column)
+    (m,) = aval_of(size).shape
+    none = _filled(size, -1, (m,))
+    lost = _where(ew.eq(rows, j), _filled(size, np.inf, (m,)), none)
+    size = _where(ew.eq(size, size), size, lost)
+    size = _where(_ge(rows, j), size, none)
+    best = sh.broadcast_in_dim(rd.reduce_max_p.bind(size, axes=(0,), out_sharding=None), (m,), ())
+    first = _where(ew.eq(size, best), rows, sh.broadcast_in_dim(np.int32(m - 1), (m,), ()))
+    return rd.reduce_min_p.bind(first, axes=(0,), out_sharding=None)
+
+
+def _exchanged(order: Any, rows: Any, j: Any, p: Any) -> Any:
+    """A vector with the elements at j and p exchanged."""
+    (m,) = aval_of(order).shape
+    at_j, at_p = (sh.broadcast_in_dim(_element(order, i), (m,), ()) for i in (j, p))
+    return _where(ew.eq(rows, j), at_p, _where(ew.eq(rows, p), at_j, order))
+
+
+# ---- lu_pivots_to_permutation
+def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]:
+    """The order of rows after the exchanges of row i with row pivots[i], one after the other."""
+    whole, n = np.dtype("i4"), permutation_size
+    (k,) = aval_of(pivots).shape
+    order = sh.iota(whole, (n,))
+    if not n or not k:
+        return [order]
+
+    def step(order: Any, i: Any, p: Any) -> list[Any]:
+        safe = ew.clamp_p.bind(ZERO, p, np.int32(n - 1))
+        return [_exchanged(order, sh.iota(whole, (n,)), i, safe)]
+
+    return _scan(step, [order], [sh.iota(whole, (k,)), pivots], k)
+
+
+ALGORITHMS: dict[str, Callable[..., list[Any]]] = {
+    "cholesky": cholesky, "triangular_solve": triangular_solve, "lu": lu,
+    "lu_pivots_to_permutation": lu_pivots_to_permutation}
