@@ -331,6 +331,9 @@ class Builder:
     def _cut(self, x: Value) -> Value:
         if x.dtype.kind == "c":
             return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
+        if x.dtype.kind == "u":  # the operation takes no unsigned tensors
+            return self.bitcast(self._cut(self.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))),
+                                x.dtype)
         op = self.op("iree_tensor_ext.compute_barrier.start", [x], [(x.shape, x.dtype)])
         return Value(self, op.results[0], x.shape, x.dtype)
 
