@@ -17,6 +17,8 @@
   convert.py     astype, view
   convolve.py    convolve, correlate
   contract.py    dot, matmul, tensordot, ...
+  linalg.py      (numpy.linalg) solve, inv, det, cholesky, ...
+  norms.py       (numpy.linalg) norm, vector_norm, matrix_norm, cond
   exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
   advanced.py    x[...] with arrays of integers or booleans
@@ -34,6 +36,7 @@
 import types as _types
 
 from calque.array import Array as ndarray  # noqa: F401
+from calque.numpy import linalg as linalg
 from calque.numpy import methods as _methods  # noqa: F401 (installs them)
 from calque.numpy.arithmetic import *  # noqa: F403
 from calque.numpy.arrange import *  # noqa: F403

@@ -27,11 +27,12 @@ from calque.primitives.index import dynamic_slice
 from calque.transforms.stage import closed, stage
 
 STEP = 90_000  # element operations of a step, below what keeps a loop in one kernel (passes/cost)
+PANEL = 800_000  # the same for lu: narrow panels run faster, but each is compiled
 NARROW = 4  # columns of a panel at least, whatever its height
 ZERO = np.int32(0)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def program(name: str, avals: tuple[ShapedArray, ...], cores: tuple[int, ...],
             params: tuple[tuple[str, Any], ...]) -> Program:
     """The Program of a primitive on operands of which `cores` trailing axes are one problem."""
@@ -60,15 +61,15 @@ def _scan(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
           length: int, reverse: bool = False) -> list[Any]:
     """Results of a scan whose step takes (*carry, *rows of xs) and returns (*carry, *ys).
 
-    Real ones are never written out (unroll=0): a kernel is as fast and compiles sooner, and IREE
-    rejects some of the longer forms ("restricted to workgroup distributed contexts").
+    They are not written out (unroll=0) but for short complex ones: a kernel is as fast and compiles
+    sooner, and IREE rejects some long forms ("restricted to workgroup distributed contexts").
     """
     avals = [aval_of(c) for c in carry] + [
         ShapedArray(aval_of(x).shape[1:], aval_of(x).dtype) for x in xs]
     body, consts = closed(stage(step, avals, "step"))
     real = all(a.dtype.kind != "c" for a in avals)
     return control.scan(body, consts, carry, xs, length=length, reverse=reverse,
-                        unroll=0 if real else 1)
+                        unroll=0 if real or length > 8 else 1)
 
 
 def _row(a: Any, i: Any) -> Any:
@@ -240,7 +241,7 @@ def lu(a: Any) -> list[Any]:
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
     m, n = aval_of(a).shape
-    if n <= NARROW or 24 * m * n <= STEP:
+    if n <= NARROW or 24 * m * n <= PANEL:
         return _lu_columns(a)
     h = min(m, _half(n))
     left, pivots, order = _lu(_part(a, (0, m), (0, h)))

@@ -16,6 +16,7 @@ from calque.lowering.passes import loops
 SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
 CHEAP_WORK = 16_384
 KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
+WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
@@ -96,7 +97,8 @@ def is_kernel(e: Equation) -> bool:
         return False
     if loops.lanes(e) is not None:
         return True
-    return work(body) <= KERNEL_WORK and loops.is_known(e)
+    limit = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK
+    return work(body) <= limit and loops.is_known(e)
 
 
 def loop_steps(p: Program) -> int:

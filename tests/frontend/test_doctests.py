@@ -21,8 +21,9 @@ from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
-           "experimental": calque.experimental, "lax": lax, "lax.linalg": lax.linalg, "numpy": calque.numpy,
-           "random": random, "runtime": runtime, "tree": tree, "tree_util": tree_util}
+           "experimental": calque.experimental, "lax": lax, "lax.linalg": lax.linalg,
+           "numpy": calque.numpy, "numpy.linalg": calque.numpy.linalg, "random": random,
+           "runtime": runtime, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}
 # messages are long and tested elsewhere: an example of a failure names the error's class only

@@ -1,0 +1,520 @@
+"""numpy.linalg: what needs no eigenvalues.  Solvers rest on lax.linalg; leading axes are a batch.
+
+Start reading at `solve`.  Norms lie in norms.py.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.zeros import zeros
+from calque.lax.operands import canonical_axis
+from calque.numpy import arrange, contract, util
+from calque.numpy.contract import matmul, tensordot, vecdot
+from calque.numpy.norms import cond, matrix_norm, norm, vector_norm
+from calque.primitives import elementwise as ew
+from calque.primitives import linalg as la
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.sort import take_along
+
+
+class SlogdetResult(NamedTuple):
+    """Sign and logarithm of the absolute value of determinants.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.slogdet(jnp.array([[0.0, 1.0], [1.0, 0.0]])).sign
+      Array(-1., dtype=float32)
+    """
+
+    sign: Any
+    logabsdet: Any
+
+
+def _inexact(name: str, *values: Any) -> list[Any]:
+    """The arguments as arrays of one inexact dtype."""
+    values = util.check_arrays(name, *values)
+    return [util.array(x) for x in util.promote_inexact(name, *values)]
+
+
+def _square(name: str, a: Any) -> tuple[int, ...]:
+    shape = util.shape_of(a)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(explain(f"Argument to {name} must have shape [..., n, n], got {shape}.",
+                                 fix="pass square matrices."))
+    return shape
+
+
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L L^H = a, or its conjugate transpose.
+
+    Args:
+      a: array of shape (..., n, n), positive definite.
+      upper: return U = L^H.
+      symmetrize_input: factor (a + a^H) / 2; else the lower triangle alone is read.
+
+    Returns:
+      An array of a's shape; NaN in its triangle where a is not positive definite.
+
+    Raises:
+      TypeError: a is no array, or not square.
+      NotImplementedError: a is float16 or bfloat16.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      Array([[2., 0.],
+             [1., 2.]], dtype=float32)
+    """
+    from calque.lax import linalg
+    with util.fused("cholesky"):
+        (a,) = _inexact("jnp.linalg.cholesky", a)
+        if upper and not symmetrize_input:
+            a = la.conj(la.flip(a))
+        factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
+        return la.conj(la.flip(factor)) if upper else factor
+
+
+def _factored(a: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
+    """(lu, permutation) of a, its leading axes broadcast to lead."""
+    factors, _, order = la.lu(a)
+    n = util.shape_of(a)[-1]
+    return util.spread(factors, (*lead, n, n)), util.spread(order, (*lead, n))
+
+
+def _solved(a: Any, b: Any) -> Any:
+    """a^-1 b for matrices b; leading axes broadcast."""
+    n, m = util.shape_of(b)[-2:]
+    lead = util.common_shape("solve", [util.shape_of(a)[:-2], util.shape_of(b)[:-2]])
+    factors, order = _factored(a, lead)
+    b = util.spread(b, (*lead, n, m))
+    rows = sh.broadcast_in_dim(order, (*lead, n, m), tuple(range(len(lead) + 1)))
+    b = take_along(b, rows, len(lead))
+    b = la.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
+    return la.triangular_solve(factors, b, left_side=True, lower=False)
+
+
+def solve(a: Any, b: Any) -> Any:
+    """The x with a x = b.
+
+    Args:
+      a: array of shape (..., n, n).
+      b: array of shape (n,) or (..., n, m).
+
+    Returns:
+      An array of shape (..., n) or (..., n, m); infinite or NaN where a is singular.
+
+    Raises:
+      ValueError: shapes do not fit.
+      NotImplementedError: the promoted dtype is float16 or bfloat16.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0]))
+      Array([1. , 0.5], dtype=float32)
+    """
+    with util.fused("solve"):
+        a, b = _inexact("jnp.linalg.solve", a, b)
+        left, right = util.shape_of(a), util.shape_of(b)
+        if len(left) < 2:
+            raise ValueError(explain(
+                f"left hand array must be at least two dimensional; got a.shape={left}"))
+        if not right:
+            raise ValueError(explain(
+                f"solve: input with shape {right} does not have enough dimensions for all core "
+                "dimensions ('m', 'n')"))
+        size = right[0] if len(right) == 1 else right[-2]
+        if left[-1] != left[-2] or size != left[-1]:
+            raise ValueError(explain(
+                f"solve: inconsistent size for core dimension 'm': a is {left}, b is {right}.",
+                fix="pass a of shape (..., n, n), and b of shape (n,) or (..., n, m)."))
+        if len(right) > 1:
+            return _solved(a, b)
+        out = _solved(a, sh.reshape(b, (*right, 1)))
+        return sh.reshape(out, util.shape_of(out)[:-1])
+
+
+def inv(a: Any) -> Any:
+    """The inverse.
+
+    Args:
+      a: array of shape (..., n, n).
+
+    Returns:
+      An array of a's shape; infinite or NaN where a is singular.
+
+    Raises:
+      ValueError: a is not square.
+      NotImplementedError: a is float16 or bfloat16.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+      Array([[0.5 , 0.  ],
+             [0.  , 0.25]], dtype=float32)
+    """
+    with util.fused("inv"):
+        (a,) = _inexact("jnp.linalg.inv", a)
+        shape = _square("inv", a)
+        one = la.identity_like(zeros(ShapedArray(shape[-2:], util.dtype_of(a))))
+        return _solved(a, one)
+
+
+def _diagonal(a: Any) -> Any:
+    """The diagonals of square matrices."""
+    shape = util.shape_of(a)
+    on = la.identity_like(a)
+    hit = ew.ne_p.bind(on, la.filled(on, 0))
+    return rd.reduce_sum(ew.select_n(hit, la.filled(a, 0), a), (len(shape) - 1,))
+
+
+def _sign_of(pivots: Any, like: Any) -> Any:
+    """1 or -1: whether the exchanges are even."""
+    shape = util.shape_of(pivots)
+    at = sh.iota(np.dtype("i4"), shape, len(shape) - 1)
+    moved = ew.convert(ew.ne_p.bind(pivots, at), np.dtype("i4"))
+    odd = rd.reduce_sum(moved, (len(shape) - 1,))
+    odd = ew.and_p.bind(odd, ew.const(odd, 1))
+    return ew.convert(ew.sub(la.filled(odd, 1), ew.mul(odd, ew.const(odd, 2))),
+                      util.dtype_of(like))
+
+
+def det(a: Any) -> Any:
+    """The determinant.
+
+    Args:
+      a: array of shape (..., n, n).
+
+    Returns:
+      An array of shape (...).
+
+    Raises:
+      ValueError: a is not square.
+      NotImplementedError: a is float16 or bfloat16, and n is more than 3.
+
+    Notes:
+      Beyond 3 x 3 the derivative at a singular matrix is NaN.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+      Array(-2., dtype=float32)
+    """
+    with util.fused("det"):
+        (a,) = _inexact("jnp.linalg.det", a)
+        shape = _square("det()", a)
+        if shape[-1] in (1, 2, 3):
+            return _small_det(a, shape[-1])
+        factors, pivots, _ = la.lu(a)
+        diagonal = _diagonal(factors)
+        product = rd.reduce_prod_p.bind(diagonal, axes=(len(shape) - 2,), out_sharding=None)
+        return ew.mul(product, _sign_of(pivots, product))
+
+
+def _small_det(a: Any, n: int) -> Any:
+    """Written out: its derivative exists at singular matrices too."""
+    shape = util.shape_of(a)
+
+    def at(i: int, j: int) -> Any:
+        low, high = [0] * len(shape), list(shape)
+        low[-2:], high[-2:] = [i, j], [i + 1, j + 1]
+        return sh.reshape(sh.slice_(a, low, high), shape[:-2])
+
+    def minor(i: int, j: int, k: int, m: int) -> Any:
+        return ew.sub(ew.mul(at(i, k), at(j, m)), ew.mul(at(i, m), at(j, k)))
+
+    if n == 1:
+        return at(0, 0)
+    if n == 2:
+        return minor(0, 1, 0, 1)
+    terms = [ew.mul(at(0, 0), minor(1, 2, 1, 2)), ew.mul(at(0, 1), minor(1, 2, 0, 2)),
+             ew.mul(at(0, 2), minor(1, 2, 0, 1))]
+    return ew.add(ew.sub(terms[0], terms[1]), terms[2])
+
+
+def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
+    """Sign of the determinant and logarithm of its absolute value.
+
+    Args:
+      a: array of shape (..., n, n).
+      method: None or 'lu'.
+
+    Returns:
+      SlogdetResult(sign, logabsdet), each of shape (...); 0 and -inf for singular matrices.
+
+    Raises:
+      ValueError: a is not square, or method is unknown.
+      NotImplementedError: a is float16 or bfloat16, or method is 'qr'.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.slogdet(jnp.eye(2)).logabsdet
+      Array(0., dtype=float32)
+    """
+    if method == "qr":
+        raise NotImplementedError(explain("slogdet: method 'qr' is not supported.",
+                                          fix="leave method out."))
+    if method not in (None, "lu"):
+        raise ValueError(explain(f"Unknown slogdet method '{method}'. Supported methods are 'lu' "
+                                 "(`None`), and 'qr'."))
+    with util.fused("slogdet"):
+        (a,) = _inexact("jnp.linalg.slogdet", a)
+        shape = _square("slogdet()", a)
+        factors, pivots, _ = la.lu(a)
+        diagonal = _diagonal(factors)
+        last = len(shape) - 2
+        size = ew.abs_(diagonal)
+        if util.dtype_of(a).kind == "c":
+            safe = ew.select_n(ew.eq(size, la.filled(size, 0)), size, la.filled(size, 1))
+            signs = ew.div(diagonal, ew.complex_(safe, la.filled(safe, 0)))
+        else:
+            signs = ew.sign(diagonal)
+        sign = rd.reduce_prod_p.bind(signs, axes=(last,), out_sharding=None)
+        sign = ew.mul(sign, _sign_of(pivots, sign))
+        return SlogdetResult(sign, rd.reduce_sum(ew.log(size), (last,)))
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """a a ... a, n times; the inverse's power for negative n.
+
+    Args:
+      a: array of shape (..., m, m).
+      n: integer.
+
+    Returns:
+      An array of a's shape.
+
+    Raises:
+      TypeError: n is no integer, or a is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 3)
+      Array([[1, 3],
+             [0, 1]], dtype=int32)
+    """
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(explain(f"exponent must be an integer, got {n}")) from None
+    with util.fused("matrix_power"):
+        a = util.array(util.one_array("jnp.linalg.matrix_power", a))
+        shape = util.shape_of(a)
+        if len(shape) < 2:
+            raise TypeError(explain(
+                f"{len(shape)}-dimensional array given. Array must be at least two-dimensional"))
+        if shape[-1] != shape[-2]:
+            raise TypeError(explain("Last 2 dimensions of the array must be square"))
+        if not n:
+            return la.identity_like(a)
+        base, n = (inv(a), -n) if n < 0 else (a, n)
+        result = None
+        while n:
+            if n & 1:
+                result = base if result is None else la.product(result, base)
+            n >>= 1
+            base = la.product(base, base) if n else base
+        return result
+
+
+def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
+    """The product of matrices in the order that needs the fewest operations.
+
+    Args:
+      arrays: two or more matrices; the first and the last may be vectors.
+      precision: as in jnp.dot.
+
+    Returns:
+      An array.
+
+    Raises:
+      ValueError: there is no array, or one has another rank.
+      TypeError: sizes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.multi_dot([jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)])
+      Array([12., 12.], dtype=float32)
+    """
+    values = [util.array(x) for x in util.check_arrays("jnp.linalg.multi_dot", *arrays)]
+    if not values:
+        raise ValueError(explain("multi_dot requires at least one array"))
+    shapes = [util.shape_of(x) for x in values]
+    ends = (0, len(shapes) - 1)
+    if any(len(s) != 2 and not (i in ends and len(s) == 1) for i, s in enumerate(shapes)):
+        raise ValueError(explain(
+            "multi_dot: input arrays must all be two-dimensional, except for the first and last "
+            f"array which may be 1 or 2 dimensional. Got array shapes {shapes}"))
+    first = [1] if len(shapes[0]) == 1 else [shapes[0][0]]
+    sizes = first + [s[-1] if len(s) == 2 or i == 0 else 1 for i, s in enumerate(shapes)]
+    with util.fused("multi_dot"):
+        return _chain(values, _best_cuts(sizes), 0, len(values) - 1, precision)
+
+
+def _best_cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to cut each run of matrices (dynamic programming over runs)."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    cuts = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i, j], cuts[i, j] = min(
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j))
+    return cuts
+
+
+def _chain(values: Sequence[Any], cuts: Any, i: int, j: int, precision: Any) -> Any:
+    if i == j:
+        return values[i]
+    k = cuts[i, j]
+    return contract.dot(_chain(values, cuts, i, k, precision),
+                        _chain(values, cuts, k + 1, j, precision), precision=precision)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross product of vectors of three elements.
+
+    Args:
+      x1: array with 3 elements along axis.
+      x2: array with 3 elements along axis; the other axes broadcast.
+      axis: the axis of the vectors.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      ValueError: the axis has another size.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+      Array([0, 0, 1], dtype=int32)
+    """
+    x1, x2 = util.check_arrays("jnp.linalg.cross", x1, x2)
+    shapes = [util.shape_of(x) for x in (x1, x2)]
+    sizes = [s[canonical_axis(axis, len(s))] for s in shapes]
+    if sizes != [3, 3]:
+        raise ValueError(explain(
+            "Both input arrays must be (arrays of) 3-dimensional vectors, but they have "
+            f"x1.shape[axis]={sizes[0]} and x2.shape[axis]={sizes[1]}"))
+    with util.fused("cross"):
+        x, y = util.broadcast_all("cross", x1, x2)
+        shape = util.shape_of(x)
+        along = canonical_axis(axis, len(shape))
+
+        def turned(v: Any, k: int) -> Any:
+            parts = [sh.slice_in_dim(v, (i + k) % 3, (i + k) % 3 + 1, along) for i in range(3)]
+            return sh.concatenate(parts, along)
+
+        return ew.sub(ew.mul(turned(x, 1), turned(y, 2)), ew.mul(turned(x, 2), turned(y, 1)))
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """Products of every element of one vector with every element of another.
+
+    Args:
+      x1: array of shape (m,).
+      x2: array of shape (n,).
+
+    Returns:
+      An array of shape (m, n).
+
+    Raises:
+      ValueError: an argument is no vector.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([3, 4]))
+      Array([[3, 4],
+             [6, 8]], dtype=int32)
+    """
+    x1, x2 = util.check_arrays("jnp.linalg.outer", x1, x2)
+    ranks = [len(util.shape_of(x)) for x in (x1, x2)]
+    if ranks != [1, 1]:
+        raise ValueError(explain("Input arrays must be one-dimensional, but they are "
+                                 f"x1.ndim={ranks[0]} x2.ndim={ranks[1]}"))
+    return contract.outer(x1, x2)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """Sum of the diagonal of the last two axes.
+
+    Args:
+      x: array of shape (..., m, n).
+      offset: which diagonal.
+      dtype: dtype of the result.
+
+    Returns:
+      An array of shape (...).
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.trace(jnp.ones((3, 2, 2)))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    return arrange.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """A diagonal of the last two axes.
+
+    Args:
+      x: array of shape (..., m, n).
+      offset: which diagonal.
+
+    Returns:
+      An array of shape (..., k).
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.diagonal(jnp.array([[1, 2], [3, 4]]))
+      Array([1, 4], dtype=int32)
+    """
+    return arrange.diagonal(x, offset=offset, axis1=-2, axis2=-1)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The last two axes exchanged.
+
+    Args:
+      x: array of shape (..., m, n).
+
+    Returns:
+      An array of shape (..., n, m).
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.matrix_transpose(jnp.ones((2, 3))).shape
+      (3, 2)
+    """
+    x = util.array(util.one_array("jnp.linalg.matrix_transpose", x))
+    if aval_of(x).ndim < 2:
+        raise ValueError(explain(
+            f"matrix_transpose requires at least 2 dimensions; got shape {aval_of(x).shape}"))
+    return la.flip(x)
+
+
+__all__ = ["SlogdetResult", "cholesky", "cond", "cross", "det", "diagonal", "inv", "matmul",
+           "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "outer",
+           "slogdet", "solve", "tensordot", "trace", "vecdot", "vector_norm"]
+
+
+def __dir__() -> list[str]:
+    return __all__

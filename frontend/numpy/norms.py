@@ -1,0 +1,222 @@
+"""Norms of vectors and matrices, and condition numbers by them (numpy.linalg).
+
+The orders 2, -2 and 'nuc' of matrices need singular values and are refused.
+Start reading at `norm`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.errors import explain
+from calque.lax.operands import canonical_axis
+from calque.numpy import util
+from calque.numpy.arithmetic import power
+from calque.numpy.reductions import max as amax
+from calque.numpy.reductions import min as amin
+from calque.numpy.reductions import sum as total
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+def _inexact(name: str, x: Any) -> Any:
+    (x,) = util.promote_inexact(name, *util.check_arrays(name, x))
+    return util.array(x)
+
+
+def _square(x: Any) -> Any:
+    """|x|^2, real."""
+    if util.dtype_of(x).kind == "c":
+        return ew.add(ew.square(ew.real(x)), ew.square(ew.imag(x)))
+    return ew.square(x)
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The norm of vectors or of matrices.
+
+    Args:
+      x: array.
+      ord: order: see vector_norm and matrix_norm; None: the root of the sum of squares.
+      axis: one axis (vectors), two axes (matrices), or None: all of x.
+      keepdims: keep the axes with size 1.
+
+    Returns:
+      A real array.
+
+    Raises:
+      TypeError: x is no array.
+      ValueError: ord is not known, or axis fits no norm.
+      NotImplementedError: ord needs singular values.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
+      Array(5., dtype=float32)
+    """
+    x = _inexact("jnp.linalg.norm", x)
+    rank = len(util.shape_of(x))
+    if axis is None:
+        if ord is None:
+            return _vectors(x, 2, tuple(range(rank)), keepdims)
+        axes: tuple[int, ...] = tuple(range(rank))
+    else:
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = tuple(canonical_axis(a, rank) for a in given)
+        if len(set(axes)) != len(axes):
+            raise ValueError(explain(f"duplicate value in 'axis': {axis}"))
+    if len(axes) == 1:
+        return _vectors(x, 2 if ord is None else ord, axes, keepdims)
+    if len(axes) == 2:
+        return _matrices(x, "fro" if ord is None else ord, axes, keepdims)
+    raise ValueError(explain(
+        f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, "
+        "or two axes to compute a matrix-norm."))
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """(sum |x|^ord)^(1/ord) of vectors.
+
+    Args:
+      x: array.
+      axis: an axis, several (taken as one), or None: all.
+      keepdims: keep the axes with size 1.
+      ord: a number; inf and -inf: the largest and least |x|; 0: how many are not 0.
+
+    Returns:
+      A real array.
+
+    Raises:
+      TypeError: x is no array.
+      ValueError: ord is not known, or an axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.vector_norm(jnp.array([3.0, -4.0]), ord=1)
+      Array(7., dtype=float32)
+    """
+    x = _inexact("jnp.linalg.vector_norm", x)
+    rank = len(util.shape_of(x))
+    if axis is None:
+        axes = tuple(range(rank))
+    else:
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = tuple(canonical_axis(a, rank) for a in given)
+    return _vectors(x, ord, axes, keepdims)
+
+
+def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    how: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
+    if isinstance(ord, str) and ord not in ("inf", "-inf"):
+        raise ValueError(explain(f"Invalid order '{ord}' for vector norm.",
+                                 fix="use a number, inf or -inf."))
+    ord = float(ord) if isinstance(ord, str) else ord
+    with util.fused("norm"):
+        if not axes:  # a number: its absolute value, whatever the order
+            x, how = sh.reshape(x, (*util.shape_of(x), 1)), {"axis": len(util.shape_of(x))}
+        if ord == 2:
+            return ew.sqrt(total(_square(x), **how))
+        size = ew.abs_(x)
+        if ord == 0:
+            there = ew.ne_p.bind(x, ew.const(x, 0))
+            return total(ew.convert(there, util.dtype_of(size)), **how)
+        if ord == 1:
+            return total(size, **how)
+        if ord == np.inf:
+            return amax(size, initial=0, **how)
+        if ord == -np.inf:
+            return amin(size, initial=np.inf, **how)
+        return power(total(power(size, ord), **how), 1.0 / ord)
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """The norm of matrices, over the last two axes.
+
+    Args:
+      x: array of shape (..., m, n).
+      keepdims: keep the axes with size 1.
+      ord: 'fro': the root of the sum of squares; 1 and -1: the largest and least sum of |x| down
+        a column; inf and -inf: along a row.
+
+    Returns:
+      A real array of shape (...).
+
+    Raises:
+      TypeError: x is no array.
+      ValueError: ord is not known, or x has fewer than two axes.
+      NotImplementedError: ord is 2, -2 or 'nuc', which need singular values.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.matrix_norm(jnp.array([[1.0, -2.0], [3.0, 4.0]]), ord=1)
+      Array(6., dtype=float32)
+    """
+    x = _inexact("jnp.linalg.matrix_norm", x)
+    rank = len(util.shape_of(x))
+    return _matrices(x, ord, (canonical_axis(-2, rank), canonical_axis(-1, rank)), keepdims)
+
+
+def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    row, column = axes
+    ord = {"inf": np.inf, "-inf": -np.inf}.get(ord, ord) if isinstance(ord, str) else ord
+    if ord in (2, -2, "nuc"):
+        raise NotImplementedError(explain(
+            f"norm: order '{ord}' of matrices needs singular values, which are not supported.",
+            fix="use 'fro', 1, -1, inf or -inf."))
+    with util.fused("norm"):
+        if ord == "fro":
+            return ew.sqrt(total(_square(x), axis=axes, keepdims=keepdims))
+        if ord not in (1, -1, np.inf, -np.inf):
+            raise ValueError(explain(f"Invalid order '{ord}' for matrix norm.",
+                                     fix="use 'fro', 1, -1, inf or -inf."))
+        along, other = (row, column) if ord in (1, -1) else (column, row)
+        sums = total(ew.abs_(x), axis=along, keepdims=True)
+        if ord in (1, np.inf):
+            out = amax(sums, axis=other, keepdims=True, initial=0)
+        else:
+            out = amin(sums, axis=other, keepdims=True, initial=np.inf)
+        return out if keepdims else sh.squeeze(out, axes)
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition number: the norm of x times the norm of its inverse.
+
+    Args:
+      x: array of shape (..., n, n).
+      p: order of the norm: 'fro', 1, -1, inf or -inf.
+
+    Returns:
+      A real array of shape (...); infinite where x is singular.
+
+    Raises:
+      ValueError: x is not square.
+      NotImplementedError: p is None, 2, -2 or 'nuc', which need singular values.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.linalg.cond(jnp.array([[1.0, 0.0], [0.0, 4.0]]), 1)
+      Array(4., dtype=float32)
+    """
+    from calque.numpy.linalg import inv
+    x = _inexact("jnp.linalg.cond", x)
+    shape = util.shape_of(x)
+    if len(shape) < 2:
+        raise ValueError(explain(
+            f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
+    if p in (None, 2, -2):
+        raise NotImplementedError(explain(
+            f"cond: p={p} needs singular values, which are not supported.",
+            fix="use p=1, inf or 'fro'."))
+    if shape[-1] != shape[-2]:
+        raise ValueError(explain(
+            f"jnp.linalg.cond: for p={p}, array must be square; got arr.shape={shape}"))
+    with util.fused("cond"):
+        found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
+        lost = ew.ne_p.bind(found, found)  # NaN of a singular matrix, unless x itself has one
+        given = total(ew.convert(ew.ne_p.bind(x, x), util.dtype_of(found)), axis=(-2, -1))
+        lost = ew.and_p.bind(lost, ew.eq(given, ew.const(given, 0)))
+        inf = sh.broadcast_in_dim(ew.const(found, np.inf), util.shape_of(found), ())
+        return ew.select_n(lost, found, inf)
+
+
+__all__ = ["cond", "matrix_norm", "norm", "vector_norm"]

@@ -1,0 +1,111 @@
+"""numpy.linalg and lax.linalg against NumPy; their messages; derivatives by differences."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+
+pytestmark = pytest.mark.usefixtures("x64")
+RNG = np.random.default_rng(3)
+A = RNG.standard_normal((4, 4)) + 3 * np.eye(4)
+BATCH = RNG.standard_normal((2, 3, 5, 5)) + 4 * np.eye(5)
+COMPLEX = RNG.standard_normal((3, 3)) + 1j * RNG.standard_normal((3, 3)) + 3 * np.eye(3)
+LARGE = RNG.standard_normal((140, 140)) + 12 * np.eye(140)
+V = RNG.standard_normal(4)
+CLOSE = 1e-11  # residuals of well conditioned systems in f64: some hundred roundings of 1e-16
+
+VALUES: list[tuple[str, Callable[[Any], Any]]] = [
+    *[(f"{f} {i}", lambda m, f=f, x=x: getattr(m.linalg, f)(x))
+      for f in ("inv", "det", "slogdet") for i, x in enumerate((A, BATCH, COMPLEX, LARGE))],
+    *[(f"small det {n}", lambda m, n=n: m.linalg.det(A[:n, :n])) for n in (0, 1, 2, 3)],
+    ("solve vector", lambda m: m.linalg.solve(A, V)),
+    ("solve matrix", lambda m: m.linalg.solve(BATCH, np.ones((3, 5, 2)))),
+    ("solve one for all", lambda m: m.linalg.solve(A, np.ones((3, 4, 2)))),
+    ("solve vector for all", lambda m: m.linalg.solve(BATCH, np.arange(5.0))),
+    ("solve nothing", lambda m: m.linalg.solve(np.ones((0, 0)), np.ones((0, 2)))),
+    ("cholesky", lambda m: m.linalg.cholesky(A @ A.T)),
+    ("cholesky upper", lambda m: m.linalg.cholesky(COMPLEX @ COMPLEX.conj().T, upper=True)),
+    *[(f"power {n}", lambda m, n=n: m.linalg.matrix_power(A, n)) for n in (-3, 0, 1, 2, 7)],
+    ("integer power", lambda m: m.linalg.matrix_power(np.array([[1, 2], [3, 4]]), 5)),
+    *[(f"matrix norm {p}", lambda m, p=p: m.linalg.norm(BATCH, p, (-2, -1)))
+      for p in (None, "fro", 1, -1, np.inf, -np.inf)],
+    *[(f"vector norm {p}", lambda m, p=p: m.linalg.norm(COMPLEX, p, 0))
+      for p in (None, 0, 1, 2, 3.5, -1, np.inf, -np.inf)],
+    ("norm of all", lambda m: m.linalg.norm(BATCH)),
+    ("norm kept", lambda m: m.linalg.norm(BATCH, 1, (0, 2), True)),
+    ("vector_norm", lambda m: m.linalg.vector_norm(BATCH, axis=(0, 3), ord=3)),
+    ("matrix_norm", lambda m: m.linalg.matrix_norm(BATCH, ord=1, keepdims=True)),
+    *[(f"cond {p}", lambda m, p=p: m.linalg.cond(A, p)) for p in ("fro", 1, np.inf, -1)],
+    ("multi_dot", lambda m: m.linalg.multi_dot([V, A, np.ones((4, 9)), np.ones((9, 2))])),
+    ("cross", lambda m: m.linalg.cross(BATCH[..., :3, 0], np.arange(3.0))),
+    ("outer", lambda m: m.linalg.outer(V, V)),
+    ("trace", lambda m: m.linalg.trace(BATCH, offset=1)),
+    ("diagonal", lambda m: m.linalg.diagonal(BATCH, offset=-1)),
+    ("matrix_transpose", lambda m: m.linalg.matrix_transpose(BATCH)),
+    ("vecdot", lambda m: m.linalg.vecdot(COMPLEX, COMPLEX)),
+    ("matmul", lambda m: m.linalg.matmul(A, V)),
+    ("tensordot", lambda m: m.linalg.tensordot(A, A, axes=1))]
+
+
+def test_values_equal_numpys() -> None:
+    def every() -> list[Any]:
+        return [tuple(calque.tree_util.tree_leaves(f(jnp))) for _, f in VALUES]
+
+    wrong = []
+    for (name, f), outs in zip(VALUES, calque.jit(every)()):
+        want = f(np)
+        wants = want if isinstance(want, tuple) else (want,)
+        for o, w in zip(outs, wants, strict=True):
+            g, w = np.asarray(o), np.asarray(w)
+            if g.shape != w.shape or not np.allclose(g, w, CLOSE, CLOSE):
+                wrong.append(f"{name}: {g} instead of {w}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("f", [jnp.linalg.inv, jnp.linalg.det, lambda a: jnp.linalg.solve(a, V),
+                               lambda a: jnp.linalg.slogdet(a).logabsdet,
+                               lambda a: jnp.linalg.cholesky(a @ a.T)])
+def test_derivatives_by_differences(f: Any) -> None:
+    u, step = np.random.default_rng(1).standard_normal((4, 4)), 1e-6
+    _, tangent = calque.jvp(f, (jnp.array(A),), (jnp.array(u),))
+    want = (np.asarray(f(jnp.array(A + step * u))) - np.asarray(f(jnp.array(A - step * u)))) / (
+        2 * step)
+    np.testing.assert_allclose(np.asarray(tangent), want, 1e-6, 1e-7)  # step^2 and 1e-16 / step
+
+
+def test_where_factorizations_fail_there_is_nan_or_inf() -> None:
+    assert np.isnan(jnp.linalg.cholesky(jnp.array([[1.0, 2], [2, 1]]))[1, 1])
+    assert np.isinf(jnp.linalg.slogdet(jnp.zeros((2, 2))).logabsdet)
+    assert jnp.linalg.det(jnp.zeros((5, 5))) == 0
+    assert np.isinf(jnp.linalg.cond(jnp.ones((2, 2)), 1))
+
+
+ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: jnp.linalg.solve(A, np.ones(3)), ValueError, "inconsistent size for core dimension"),
+    (lambda: jnp.linalg.solve(V, V), ValueError, "at least two dimensional"),
+    (lambda: jnp.linalg.inv(V), ValueError, "must have shape"),
+    (lambda: jnp.linalg.matrix_power(A, 1.5), TypeError, "exponent must be an integer"),
+    (lambda: jnp.linalg.norm(A, "x"), ValueError, "Invalid order 'x' for matrix norm"),
+    (lambda: jnp.linalg.norm(V, "fro"), ValueError, "Invalid order 'fro' for vector norm"),
+    (lambda: jnp.linalg.norm(A, 2), NotImplementedError, "singular values"),
+    (lambda: jnp.linalg.norm(BATCH, 1), ValueError, "Improper number of axes"),
+    (lambda: jnp.linalg.inv(A.astype("f2")), NotImplementedError, "Unsupported dtype float16"),
+    (lambda: lax.linalg.cholesky(np.ones((2, 3))), TypeError, "incompatible shapes"),
+    (lambda: lax.linalg.lu(np.ones((2, 2), int)), TypeError, "does not accept dtype int64"),
+    (lambda: lax.linalg.triangular_solve(A, np.ones((3, 2)), left_side=True), ValueError,
+     "Incompatible shapes for arguments to triangular_solve"),
+    (lambda: lax.linalg.lu_pivots_to_permutation(np.array([1, 2], "i4"), 1), ValueError,
+     "has to exceed the trailing dimension")]
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_messages(case: Any) -> None:
+    f, kind, text = case
+    with pytest.raises(kind, match=text):
+        f()
