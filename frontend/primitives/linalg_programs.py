@@ -28,6 +28,9 @@ from calque.transforms.stage import closed, stage
 
 STEP = 90_000  # element operations of a step, below what keeps a loop in one kernel (passes/cost)
 PANEL = 800_000  # the same for lu: narrow panels run faster, but each is compiled
+# IREE rejects the halves of larger matrices ("operations with large vector sizes", first seen at
+# 384 x 384; tests/lowering/test_linalg_needs_cures.py): those are one host loop.
+HALVED = 512 * 256
 NARROW = 4  # columns of a panel at least, whatever its height
 ZERO = np.int32(0)
 
@@ -241,7 +244,7 @@ def lu(a: Any) -> list[Any]:
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
     m, n = aval_of(a).shape
-    if n <= NARROW or 24 * m * n <= PANEL:
+    if n <= NARROW or 24 * m * n <= PANEL or m * n > HALVED:
         return _lu_columns(a)
     h = min(m, _half(n))
     left, pivots, order = _lu(_part(a, (0, m), (0, h)))
