@@ -59,6 +59,8 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
     """Sum (or another fold) over axes: in blocks when long, in f32 for half precision."""
     b = ctx.b
     axes = sorted(axes)
+    if x.dtype.kind == "c":
+        return _complex_sum(ctx, x, axes, name)
     narrow = x.dtype in NARROW
     if narrow:
         x, out_dtype = x.astype(np.float32), x.dtype
@@ -74,6 +76,22 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         return out.astype(out_dtype) if narrow else out
     (out,) = emit_reduce(b, [x], [identity], axes, fold(name))
     return out.astype(out_dtype) if narrow else out
+
+
+def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
+    """In two real parts: a product of two or three complex numbers fused with a division came out
+    wrong from IREE."""
+    b = ctx.b
+    re, im = b.real(x), b.imag(x)
+    if name == "add":
+        return b.complex(emit_sum(ctx, re, axes), emit_sum(ctx, im, axes))
+    assert name == "multiply", name
+
+    def body(b: Builder, v: list[Value]) -> list[Value]:
+        (r0, i0), (r1, i1) = v[:2], v[2:]
+        return [r0 * r1 - i0 * i1, r0 * i1 + i0 * r1]
+
+    return b.complex(*emit_reduce(b, [re, im], [1, 0], axes, body))
 
 
 @rule("reduce_sum")
