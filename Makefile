@@ -6,11 +6,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FLAGS lowering/native/LEVELS)
 
 .PHONY: demo test test-slow lint bench docs system clean
 
-# What a bare Debian + Python 3.11 lacks: venv (and with it pip). Nothing else is needed.
+# What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
+# of linear algebra; without one the package takes slower forms.
 system:
+	@if ! command -v cc >/dev/null 2>&1; then \
+	  echo "== installing system packages: gcc libc6-dev (apt-get)"; \
+	  apt-get update -q && apt-get install -y -q gcc libc6-dev; fi || \
+	  echo "== no C compiler: the kernels in C are left out"
 	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 	  echo "== installing system packages: python3 python3-venv (apt-get)"; \
 	  apt-get update -q && apt-get install -y -q python3 python3-venv; \
@@ -21,12 +27,12 @@ $(VENV)/.made: | system
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.made pyproject.toml
+$(VENV)/.demo: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque and what it needs (numpy, ml_dtypes, optree, iree compiler and runtime)"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made pyproject.toml
+$(VENV)/.test: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque with its test tools"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.demo

@@ -147,7 +147,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
                     reason: str = "") -> Compiled:
     """Lower and compile, past the memory cache."""
     target = target_of(device)
-    lowered = lower(program, target, donated, storage=device.platform == "cpu")
+    lowered = lower(program, target, donated, storage=device.platform == "cpu", in_process=True)
     if lowered.module is None:
         return Compiled(lowered, device, None)
     try:
@@ -162,7 +162,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
 def _located(program: Program, target: Target, donated: tuple[int, ...],
              error: CompileError) -> CompileError:
     """The error again from a compile with locations, so that it names the user's line."""
-    located = lower(program, target, donated, locations=True)
+    located = lower(program, target, donated, locations=True, in_process=True)
     assert located.module is not None
     try:
         compile_cached(located.module, target, located.options)

@@ -444,7 +444,7 @@ class LoweredFunction:
                 f"as_text: unknown dialect {dialect!r}.", fix="use 'stablehlo'."))
         from calque.eager import target_of
         low = lower(self._traced.jaxpr, target_of(current_device()), locations=debug_info,
-                    name=f"jit_{self._traced.fun_name}")
+                    in_process=True, name=f"jit_{self._traced.fun_name}")
         if low.module is None:
             return "module {\n}\n"
         return module_text(low.module, debug_info)

@@ -60,7 +60,7 @@ class Lowered:
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
           signature: Callable[[Lowered], str] | None = None, locations: bool = False,
           name: str = "calque", bake_consts: bool = False,
-          storage: bool = False) -> Lowered:
+          storage: bool = False, in_process: bool = False) -> Lowered:
     """Emit a Program for a target.
 
     Args:
@@ -70,6 +70,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         computed; a module that describes itself is made even where there is nothing to compute.
       locations: keep the user's file and line on every operation.
       bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
+      in_process: the program will run in this process, where NumPy can be called.
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
     p = hoist(eliminate_dead_code(program))
@@ -94,7 +95,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     module, forwards, stored, callbacks = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
         None if signature is None else signature(lowered), locations, name, baked,
-        storage and not (lowered.small or lowered.inline))
+        storage and not (lowered.small or lowered.inline), in_process)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    callbacks=callbacks)
 
@@ -130,7 +131,7 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
-                  name: str, baked: Mapping[Var, Any], storage: bool
+                  name: str, baked: Mapping[Var, Any], storage: bool, in_process: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
     """The module's bytecode, the results that may share memory with arguments or each other,
     those that are written into storage arguments, and the callbacks."""
@@ -149,7 +150,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 {"calque.signature": ir.StringAttr.get(signature)})
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
-            emitter = _Emitter(target, locations)
+            emitter = _Emitter(target, locations, in_process)
             emitter.ctx.module = module
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
@@ -197,10 +198,10 @@ def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) 
 class _Emitter:
     """Emits the equations of Programs into the current block."""
 
-    def __init__(self, target: Target, locations: bool) -> None:
+    def __init__(self, target: Target, locations: bool, in_process: bool) -> None:
         f64_ok = target.backend != "vulkan-spirv" or "fp64" in target.spirv
         builder = Builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
-        self.ctx = Context(builder, cpu=target.backend == "llvm-cpu")
+        self.ctx = Context(builder, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
 

@@ -13,8 +13,9 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Program
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import lanes, memory
+from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
@@ -117,23 +118,7 @@ class _Shell:
             with ir.InsertionPoint(export.regions[0].blocks.append()):
                 sizes = [memory.index(self.groups), memory.index(1), memory.index(1)]
                 memory.operation("stream.return", [], sizes)
-        b = self.ctx.b
-        op = b.op("flow.dispatch", [_signed(b, x) for x in xs],
-                  [(s, _signed_dtype(d)) for s, d in specs], {
-                      "entry_points": f"[@{self.name}::@{self.name}]",
-                      "operandSegmentSizes": f"array<i32: 0, {len(xs)}, 0, 0>",
-                      "tied_operands": f"[{', '.join(['-1 : index'] * len(specs))}]"})
-        return [b.bitcast(Value(b, r, s, _signed_dtype(d)), d)
-                for r, (s, d) in zip(op.results, self.outs)]
-
-
-def _signed_dtype(dtype: Dtype) -> Dtype:
-    return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype
-
-
-def _signed(b: Builder, x: Value) -> Value:
-    """flow.dispatch takes no unsigned tensors; memory has no sign."""
-    return b.bitcast(x, _signed_dtype(x.dtype))
+        return dispatch(self.ctx.b, self.name, xs, specs)[:len(self.outs)]
 
 
 # ---- one loop per element

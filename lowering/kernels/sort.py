@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import dispatch, insert
 from calque.lowering.rules.registry import Context
 
 INSERTION = 32  # rows up to this are sorted by insertion
@@ -25,28 +25,17 @@ WORTH = 4096  # elements that a workgroup should have
 
 def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     """For keys (rows, n): the first k positions in ascending order, equal ones in theirs; int32."""
-    ir, b = mlir.ir(), ctx.b
+    b = ctx.b
     rows, n = keys[0].shape
     ctx.kernels += 1
     name = f"sort_{ctx.kernels}"
     groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     widths = [8 * k.dtype.itemsize for k in keys]
-    with ir.InsertionPoint.at_block_begin(ctx.module.body):
-        executable = ir.Operation.parse(_executable(name, widths, rows, n, k, groups))
-        ir.InsertionPoint.current.insert(executable)
+    insert(ctx.module, _executable(name, widths, rows, n, k, groups))
     kind, short = np.dtype(np.int32), n <= INSERTION
     width = n if short else k
     results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
-    op = b.op("flow.dispatch", [_signed(b, k) for k in keys], results, {
-        "entry_points": f"[@{name}::@{name}]",
-        "operandSegmentSizes": f"array<i32: 0, {len(keys)}, 0, 0>",
-        "tied_operands": f"[{', '.join(['-1 : index'] * len(results))}]"})
-    return b.slice(Value(b, op.results[0], (rows, width), kind), (0, 0), (rows, k))
-
-
-def _signed(b: Builder, x: Value) -> Value:
-    """flow.dispatch takes no unsigned tensors; memory has no sign."""
-    return b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+    return b.slice(dispatch(b, name, keys, results)[0], (0, 0), (rows, k))
 
 
 def _executable(name: str, widths: Sequence[int], rows: int, n: int, k: int,

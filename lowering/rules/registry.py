@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering.builder import Builder, Value
+from calque.lowering.targets import Target
 
 Rule = Callable[["Context", list[Value], dict[str, Any], list[ShapedArray]], Any]
 rules: dict[str, Rule] = {}
@@ -51,10 +52,12 @@ class Context:
     overwrite the caller's array (IREE_NOTES 1).  `leaves` counts what one fused loop would read.
     """
 
-    def __init__(self, b: Builder, cpu: bool = True) -> None:
+    def __init__(self, b: Builder, target: Target | None = None, in_process: bool = False) -> None:
         self.b = b
+        self.target = target
+        self.in_process = in_process  # the program runs in a process that runs Python
         self.loops = 0  # how many rolled loops the insertion point is in
-        self.cpu = cpu  # the target is llvm-cpu: its forms may be chosen
+        self.cpu = target is not None and target.backend == "llvm-cpu"
         self.roots: dict[Value, frozenset[int]] = {}
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`

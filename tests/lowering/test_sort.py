@@ -38,7 +38,7 @@ def test_network_of_other_targets(monkeypatch: pytest.MonkeyPatch) -> None:
 def _as_other_target(monkeypatch: pytest.MonkeyPatch, ranked: int, wanted: Any,
                      main: bool = False) -> None:
     start = Context.__init__
-    monkeypatch.setattr(Context, "__init__", lambda self, b, cpu=True: start(self, b, cpu=False))
+    monkeypatch.setattr(Context, "__init__", lambda self, b, *_: start(self, b))
     monkeypatch.setattr(rules, "RANKED", ranked)
     clear_memory_cache()
     try:

@@ -1,0 +1,80 @@
+"""Which form a primitive takes on a target: one table, read by the rules and by `calque explain`.
+
+The forms of a primitive stand in the order of preference; the first that the target has is taken:
+
+* host: NumPy's LAPACK, called by the program on the caller's thread; only in a process that runs
+  Python, never in an artifact.
+* native: a C kernel linked into the program (lowering/native), where the package was built with one
+  for the target's level.
+* kernel: a kernel written in MLIR by lowering/kernels; every CPU target.
+* portable: StableHLO (loops and products); every target.
+
+Start reading at `form_of`.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.lowering.kernels.native import available, object_of
+from calque.lowering.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to compute a primitive.
+
+    Attributes:
+      kind: 'host', 'native', 'kernel' or 'portable'.
+      text: what it is, for `calque explain`.
+      source: of a native form, the C file's stem.
+    """
+
+    kind: str
+    text: str
+    source: str = ""
+
+
+_COLUMNS = "column by column in a loop, by halves where large"
+_JACOBI = "Jacobi rotations in a loop"
+FORMS: dict[str, tuple[Form, ...]] = {
+    "sort": (Form("kernel", "stable radix sort of positions"),
+             Form("portable", "ranks by comparing all pairs, or a bitonic network")),
+    "top_k": (Form("kernel", "radix selection, then a sort of what is left"),
+              Form("portable", "the bitonic network")),
+    "scan": (Form("kernel", "one kernel from the body's Program, where passes/cost allows"),
+             Form("portable", "written out, or a loop on the host")),
+    "while": (Form("kernel", "one kernel from the body's Program, where passes/cost allows"),
+              Form("portable", "a loop on the host")),
+    "cholesky": (Form("native", "blocked C kernel", "factor"), Form("portable", _COLUMNS)),
+    "triangular_solve": (Form("native", "blocked C kernel", "factor"),
+                         Form("portable", _COLUMNS)),
+    "lu": (Form("native", "blocked C kernel", "factor"), Form("portable", _COLUMNS)),
+}
+
+
+def form_of(primitive: str, target: Target | None, dtype: np.dtype[Any],
+            in_process: bool = False) -> str:
+    """The kind of form that a primitive of this dtype takes on a target."""
+    for form in FORMS[primitive]:
+        if has_form(form, target, dtype, in_process):
+            return form.kind
+    raise AssertionError(f"{primitive}: no form for {target}")
+
+
+def has_form(form: Form, target: Target | None, dtype: np.dtype[Any], in_process: bool) -> bool:
+    """Whether a target has a form for a dtype."""
+    cpu = target is not None and target.backend == "llvm-cpu"
+    if form.kind == "host":
+        return in_process and cpu
+    if form.kind == "native":
+        return available(target, form.source, dtype)
+    return cpu if form.kind == "kernel" else True
+
+
+def missing_objects(target: Target) -> list[str]:
+    """The C sources that the table names and the package lacks for a CPU target."""
+    sources = sorted({f.source for forms in FORMS.values() for f in forms if f.kind == "native"})
+    return [s for s in sources if object_of(target, s) is None]

@@ -1,0 +1,128 @@
+"""Calls of the C kernels (lowering/native): one dispatch that IREE links an object into.
+
+An object is found by the target's level (`level_of`) and exists where a C compiler was there when
+the package was built; `available` tells, and other forms are taken where not (lowering/forms.py).
+The name of an executable holds the object's digest, so that the compile cache knows its version.
+Start reading at `emit_native`.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import Dtype, Spec, dispatch, insert
+from calque.lowering.rules.registry import Context
+from calque.lowering.targets import Target
+
+OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"
+NATIVE_DTYPES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+_V3 = frozenset(("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))
+_V4 = frozenset(("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"))
+
+
+def level_of(target: Target | None) -> str:
+    """The folder of a target's objects; '' for targets without any."""
+    if target is None or target.backend != "llvm-cpu":
+        return ""
+    if target.arch == "aarch64":
+        return "aarch64"
+    features = frozenset(target.features)
+    if not features >= _V3:
+        # the baseline without SSE4 has no objects; LLVM's CPU models name what they have
+        return "x86-64-v2" if "sse4.2" in features else ""
+    return "x86-64-v4" if features >= _V4 else "x86-64-v3"
+
+
+def object_of(target: Target | None, source: str) -> Path | None:
+    """The object of lowering/native/<source>.c for a target, where it was built."""
+    level = level_of(target)
+    path = OBJECTS / level / f"{source}.o"
+    return path if level and path.exists() else None
+
+
+def available(target: Target | None, source: str, dtype: Dtype) -> bool:
+    """Whether the kernels of a source can be called for a target and dtype."""
+    return dtype.name in NATIVE_DTYPES and object_of(target, source) is not None
+
+
+@functools.cache
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value],
+                results: Sequence[Spec], scalars: Sequence[int], groups: int = 1) -> list[Value]:
+    """Call `void entry(operand, offset, ..., result, offset, ..., scalar, ..., group, groups)`.
+
+    Args:
+      source: the C file's stem.
+      operands: read only.
+      results: shape and dtype of each; work space is a result too.
+      scalars: passed as int64.
+      groups: workgroups the call is spread over.
+    """
+    path = object_of(ctx.target, source)
+    assert path is not None and ctx.target is not None, source
+    ctx.kernels += 1
+    name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
+    specs = [*[(x.shape, x.dtype) for x in operands], *results]
+    insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups))
+    return dispatch(ctx.b, name, operands, results)
+
+
+def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],
+                scalars: Sequence[int], groups: int) -> str:
+    types, lines, given = [], [], []
+    for i, (shape, dtype) in enumerate(specs):
+        real, parts = _memory(dtype)
+        size = max(1, int(np.prod(shape, dtype=np.int64))) * parts
+        lines.append(
+            f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{size}x{real}>"
+            f"\n%p{i}, %o{i}, %s{i}, %t{i} = iree_codegen.extract_strided_metadata %m{i} : "
+            f"memref<{size}x{real}> -> memref<{real}>, index, index, index\n"
+            f"%at{i} = arith.divui %o{i}, %c{parts} : index")
+        types += [f"memref<{real}>", "index"]
+        given += [f"%p{i}", f"%at{i}"]
+    for i, value in enumerate(scalars):
+        lines.append(f"%n{i} = arith.constant {int(value)} : i64")
+    types += ["i64"] * len(scalars) + ["index", "index"]
+    given += [f"%n{i}" for i in range(len(scalars))] + ["%group", "%groups"]
+    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(len(specs)))
+    triple = f"{arch}-unknown-unknown-eabi-elf"
+    body = "\n      ".join(lines)
+    return f"""
+stream.executable private @{name} attributes {{hal.executable.objects = #hal.executable.objects<{{
+    #hal.executable.target<"llvm-cpu", "embedded-elf-{arch}", {{target_triple = "{triple}"}}> = [
+    #hal.executable.object<{{path = "{path}"}}>]}}>}} {{
+  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+    %g = arith.constant {groups} : index
+    %one = arith.constant 1 : index
+    stream.return %g, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func private @{entry}({", ".join(types)})
+        attributes {{hal.import.static, llvm.bareptr = true}}
+    func.func @{name}({arguments}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %groups = arith.constant {groups} : index
+      %group = stream.dispatch.workgroup.id[0] : index
+      {body}
+      func.call @{entry}({", ".join(given)}) : ({", ".join(types)}) -> ()
+      return
+    }}
+  }}
+}}"""
+
+
+def _memory(dtype: Dtype) -> tuple[str, int]:
+    """The MLIR type of what a dtype is made of, and how many of it."""
+    if dtype.kind == "c":
+        return f"f{dtype.itemsize * 4}", 2
+    return (f"f{dtype.itemsize * 8}" if dtype.kind == "f" else f"i{dtype.itemsize * 8}"), 1
