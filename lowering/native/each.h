@@ -35,6 +35,11 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNUSED __attribute__((unused))
+#ifdef __clang__
+#define ONCE static UNUSED __attribute__((noinline))
+#else /* one body: GCC would make a copy for every constant argument */
+#define ONCE static UNUSED __attribute__((noinline, noclone))
+#endif
 #define UNROLL _Pragma("GCC unroll 16")
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

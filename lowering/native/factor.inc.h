@@ -66,13 +66,18 @@ typedef RINT NAME(mask) __attribute__((vector_size(LANES * sizeof(R))));
 /* Of a panel's rows: row -= multiplier * pivot_row right of column j, and the multiplier in it. */
 static void NAME(eliminate)(T *a, int64_t ld, int64_t m, int64_t j, T pivot, bool divided) {
   NAME(mask) after, at;
-  NAME(lanes) real, imaginary = {0};
+  NAME(lanes) real;
+#if COMPLEX
+  NAME(lanes) imaginary;
+#endif
   for (int64_t lane = 0; lane < LANES; lane++) {
     T value = a[lane / PARTS];
     after[lane] = lane / PARTS > j ? -1 : 0;
     at[lane] = lane / PARTS == j ? -1 : 0;
     real[lane] = lane % PARTS ? IM(value) : RE(value);
-    if (COMPLEX) imaginary[lane] = lane % PARTS ? RE(value) : -IM(value);
+#if COMPLEX
+    imaginary[lane] = lane % PARTS ? RE(value) : -IM(value);
+#endif
   }
   T inverse = divided ? (T)1 : NAME(divide)(1, pivot);
   for (int64_t i = 1; i < m; i++) {

@@ -41,8 +41,8 @@ INLINE UNUSED VIEW NAME(adjoint)(VIEW x) {
 
 /* Rows p of `columns` columns of b, times sign, filled up with zeros; parts of complex numbers lie
  * in vectors of their own. */
-static UNUSED void NAME(pack)(V *restrict packed, VIEW b, int64_t depth, int64_t columns, R sign,
-                              bool conj) {
+ONCE void NAME(pack)(V *restrict packed, VIEW b, int64_t depth, int64_t columns, R sign,
+                     bool conj) {
   R *to = (R *)packed;
   const int64_t width = TILE_COLUMNS;
   R imaginary = conj ? -sign : sign;
@@ -126,8 +126,8 @@ INLINE void NAME(tile)(const int rows, int64_t depth, const T *a, int64_t row, i
 
 /* c (m x n, rows ldc apart) += sign op(a) op(b), summed over k.  With `lower`, only what lies on and
  * below c's diagonal is needed: above it c may take anything. */
-static UNUSED void NAME(multiply)(T *c, int64_t ldc, VIEW a, VIEW b, int64_t m, int64_t n, int64_t k,
-                                  R sign, bool lower) {
+ONCE void NAME(multiply)(T *c, int64_t ldc, VIEW a, VIEW b, int64_t m, int64_t n, int64_t k, R sign,
+                         bool lower) {
   V packed[DEPTH * 2];
   for (int64_t p = 0; p < k; p += DEPTH) {
     int64_t depth = smaller(DEPTH, k - p);

@@ -5,9 +5,8 @@
 
 /* TILE_COLUMNS right sides at a time: x (n <= BASE, at most `columns`) becomes op(a)^-1 x.  Columns
  * lie side by side in `lanes`, so right sides of either orientation take the same road. */
-static UNUSED void NAME(substitute)(VIEW a, T *x, int64_t row, int64_t column, int64_t n,
-                                    int64_t columns, bool lower, bool unit, const T *inverse,
-                                    bool exact) {
+ONCE void NAME(substitute)(VIEW a, T *x, int64_t row, int64_t column, int64_t n, int64_t columns,
+                           bool lower, bool unit, const T *inverse, bool exact) {
   V lanes[BASE][2];
   const int64_t width = TILE_COLUMNS;
   for (int64_t i = 0; i < n; i++) {
@@ -62,8 +61,8 @@ static UNUSED void NAME(substitute)(VIEW a, T *x, int64_t row, int64_t column, i
 
 /* x(i, j) at x[i * row + j * column], n x m, becomes op(a)^-1 x; `lower` says that op(a) is lower
  * triangular.  row or column is 1. */
-static UNUSED void NAME(solve)(VIEW a, T *x, int64_t row, int64_t column, int64_t n, int64_t m,
-                               bool lower, bool unit) {
+ONCE void NAME(solve)(VIEW a, T *x, int64_t row, int64_t column, int64_t n, int64_t m, bool lower,
+                      bool unit) {
   if (n <= BASE) {
     T inverse[BASE];
     bool exact = false;

@@ -1,0 +1,106 @@
+"""The C kernels of lowering/native as a shared library of the host's compiler, called with ctypes.
+
+`call(entry, dtype, inputs, results, sizes)` drives one entry for every group in turn.  Between the
+buffers' ends and what the kernel was given lies a margin that is compared afterwards.
+"""
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
+FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")
+FLAGS = ("-std=c11 -O3 -ffreestanding -fPIC -fvisibility=hidden -fno-stack-protector -fno-plt "
+         "-fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns -fno-math-errno "
+         "-ffp-contract=fast -fcx-limited-range -Wall -Wextra -Wno-psabi").split()
+SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+DTYPES = tuple(SUFFIXES)
+MARGIN = 3  # elements before each buffer's first: the offset that is passed
+
+
+def families() -> list[str]:
+    return [name for name in FAMILIES if (FOLDER / f"{name}.c").exists()]
+
+
+def compiler() -> str:
+    path = shutil.which("gcc") or shutil.which("clang")
+    if path is None:
+        pytest.skip("no C compiler on this machine")
+    return path
+
+
+@functools.cache
+def library(family: str) -> ctypes.CDLL:
+    out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
+    subprocess.run([compiler(), *FLAGS, "-march=native", "-shared", "-nostdlib", "-o", str(out),
+                    str(FOLDER / f"{family}.c")], check=True)
+    return ctypes.CDLL(str(out))
+
+
+def real(dtype: Any) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype
+
+
+def epsilon(dtype: Any) -> float:
+    return float(np.finfo(dtype).eps)
+
+
+def call(family: str, entry: str, dtype: Any, inputs: Sequence[np.ndarray[Any, Any]],
+         results: Sequence[tuple[tuple[int, ...], Any]], sizes: Sequence[int],
+         groups: int = 1) -> list[np.ndarray[Any, Any]]:
+    """Results (shape, dtype) of calque_<entry>; inputs must come back unchanged."""
+    function = getattr(library(family), f"calque_{entry}_{SUFFIXES[np.dtype(dtype).name]}")
+    function.restype = None
+    held, outs, arguments = [], [], []
+    for x in inputs:
+        buffer = np.full(x.size + 2 * MARGIN, 99, x.dtype)
+        buffer[MARGIN:MARGIN + x.size] = np.ascontiguousarray(x).reshape(-1)
+        held.append((buffer, buffer.copy()))
+        arguments += [ctypes.c_void_p(buffer.ctypes.data), ctypes.c_int64(MARGIN)]
+    for shape, kind in results:
+        buffer = np.full(int(np.prod(shape)) + 2 * MARGIN, 99, kind)
+        outs.append(buffer)
+        arguments += [ctypes.c_void_p(buffer.ctypes.data), ctypes.c_int64(MARGIN)]
+    arguments += [ctypes.c_int64(int(size)) for size in sizes]
+    for group in range(groups):
+        function(*arguments, ctypes.c_int64(group), ctypes.c_int64(groups))
+    for buffer, before in held:
+        np.testing.assert_array_equal(buffer, before)
+    for buffer in outs:
+        assert np.all(buffer[:MARGIN] == 99) and np.all(buffer[buffer.size - MARGIN:] == 99)
+    return [b[MARGIN:b.size - MARGIN].reshape(shape)
+            for b, (shape, _) in zip(outs, results, strict=True)]
+
+
+def matrices(seed: int, *shape: int, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
+    """Normal numbers, the imaginary part too."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def adjoint(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In double precision: residuals are computed with more digits than the kernels have."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def error(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], dtype: Any, n: int) -> float:
+    """max |x - y| over the largest of y, in units of n eps."""
+    scale = max(float(np.max(np.abs(y), initial=0)), float(np.finfo(real(dtype)).tiny))
+    gap = float(np.max(np.abs(wide(x) - wide(y)), initial=0))
+    return gap / scale / (max(n, 1) * epsilon(dtype))
