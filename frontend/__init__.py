@@ -22,6 +22,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     conv as _conv,
     cumulative as _cumulative,
     elementwise as _elementwise,
+    fft as _fft,
     gather as _gather,
     index as _index,
     linalg as _linalg,

@@ -519,6 +519,7 @@ row("while", INEXACT, (
 
 # ---- families with files of their own
 import samples_conv  # noqa: E402,F401
+import samples_fft  # noqa: E402,F401
 import samples_gather  # noqa: E402,F401
 import samples_linalg  # noqa: E402,F401
 import samples_sort  # noqa: E402,F401

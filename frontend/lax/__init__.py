@@ -15,6 +15,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   sort.py         sort, sort_key_val, top_k
   index.py        dynamic_slice, dynamic_update_slice and their one-axis forms
   conv.py         conv_general_dilated, conv, conv_transpose, patches, local
+  fourier.py      fft, FftType
   contract.py     dot_general, dot, batch_matmul, Precision
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu
   (control flow)  calque.control
@@ -31,6 +32,7 @@ from calque.lax.conv import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403
 from calque.lax.cut import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403
+from calque.lax.fourier import *  # noqa: F403
 from calque.lax.gather import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403

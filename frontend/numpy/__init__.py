@@ -17,6 +17,7 @@
   convert.py     astype, view
   convolve.py    convolve, correlate
   contract.py    dot, matmul, tensordot, ...
+  fft.py         (numpy.fft) fft, ifft, rfft, ...; frequencies.py: fftfreq, fftshift
   linalg.py      (numpy.linalg) solve, inv, det, cholesky, ...
   norms.py       (numpy.linalg) norm, vector_norm, matrix_norm, cond
   exchange.py    from_dlpack, frombuffer
@@ -36,6 +37,7 @@
 import types as _types
 
 from calque.array import Array as ndarray  # noqa: F401
+from calque.numpy import fft as fft
 from calque.numpy import linalg as linalg
 from calque.numpy import methods as _methods  # noqa: F401 (installs them)
 from calque.numpy.arithmetic import *  # noqa: F403

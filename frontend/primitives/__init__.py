@@ -6,6 +6,7 @@
   shape.py        reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota
   window.py       reductions over windows, reduction with any function, reduce_precision
   cumulative.py   cumsum, cumprod, cummax, cummin, cumlogsumexp
+  fft.py          fft
   index.py        dynamic_slice, dynamic_update_slice
   linalg.py       cholesky, triangular_solve, lu, lu_pivots_to_permutation
   gather.py       gather

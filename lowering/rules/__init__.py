@@ -12,6 +12,7 @@ from calque.lowering.rules import (  # noqa: F401
     conv,
     cumulative,
     elementwise,
+    fft,
     gather,
     index,
     linalg,

@@ -1,0 +1,235 @@
+"""fft, axis by axis.  IREE's own stablehlo.fft (powers of two in f32 alone) is never emitted.
+
+Real transforms of even length run as complex ones of half the length.  Lines along an axis are
+taken by the C kernel where it is linked (kernels/fft.py), else by StableHLO: products with small
+dense matrices, factor by factor (Stockham's order: no shuffling at the end), and Bluestein's
+chirp for lengths with large prime factors.  Start reading at `_fft`; tables: lowering/fourier.py.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.lowering import fourier
+from calque.lowering.builder import Builder, Value
+from calque.lowering.rules.contract import emit_dot
+from calque.lowering.rules.registry import Context, rule
+
+RADIX = 64  # the largest dense matrix
+TABLE = 4096  # twiddles beyond are products from two small tables
+Pair = tuple[Value, Value]  # real and imaginary part
+
+
+@rule("fft")
+def _fft(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
+    b, x, out = ctx.b, xs[0], outs[0]
+    if 0 in out.shape:
+        return b.splat(0, out.shape, out.dtype)
+    kind, lengths = params["fft_type"].name, params["fft_lengths"]
+    first = len(out.shape) - len(lengths)
+    inverse = kind in ("IFFT", "IRFFT")
+    if kind == "RFFT":
+        x = _real(ctx, x)
+    elif kind == "FFT" or kind == "IFFT":
+        x = _axis(ctx, x, len(x.shape) - 1, inverse)
+    for axis in reversed(range(first, len(x.shape) - 1)):
+        x = _axis(ctx, x, axis, inverse)
+    return _back_to_real(ctx, x, out.shape[-1]) if kind == "IRFFT" else x
+
+
+def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
+    """The complex transform along one axis."""
+    b, shape = ctx.b, x.shape
+    n = shape[axis]
+    if n == 1:
+        return x
+    last = len(shape) - 1
+    order = [*[i for i in range(last + 1) if i != axis], axis]
+    moved = b.transpose(x, order)
+    rows = b.reshape(moved, (-(-_size(shape) // n), n))
+    pair = b.barrier(b.real(rows), b.imag(rows))
+    re, im = transform(b, (pair[0], pair[1]), inverse)
+    made = b.complex(*b.barrier(re, im))
+    return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape))
+
+
+def _rows(b: Builder, x: Value) -> Value:
+    return b.reshape(x, (_size(x.shape) // x.shape[-1], x.shape[-1]))
+
+
+# ---- real transforms along the last axis
+def _real(ctx: Context, x: Value) -> Value:
+    """n real numbers to n // 2 + 1 complex ones."""
+    b, n = ctx.b, x.shape[-1]
+    shape = (*x.shape[:-1], n // 2 + 1)
+    x = _rows(b, x)
+    if n % 2:
+        re, im = transform(b, (x, b.like(x, 0)), False) if n > 1 else (x, b.like(x, 0))
+        half = [_columns(b, part, 0, n // 2 + 1) for part in b.barrier(re, im)]
+        return b.reshape(b.complex(*half), shape)
+    m = n // 2
+    z = b.reshape(x, (x.shape[0], m, 2))
+    even, odd = (b.reshape(b.slice(z, (0, 0, i), (x.shape[0], m, i + 1)), (x.shape[0], m))
+                 for i in (0, 1))
+    pair = transform(b, (even, odd), False)
+    return b.reshape(_unpacked(b, (pair[0], pair[1])), shape)
+
+
+def _columns(b: Builder, x: Value, start: int, stop: int) -> Value:
+    return b.slice(x, (0, start), (x.shape[0], stop))
+
+
+def _reversed(b: Builder, x: Value) -> Value:
+    return b.emit("reverse", [x], x.shape, x.dtype, {"dimensions": "array<i64: 1>"})
+
+
+def _unpacked(b: Builder, z: Pair) -> Value:
+    """With z the transform of x[2j] + i x[2j + 1]: that of x.
+
+    X[k] = (z[k] + conj z[m-k]) / 2 + exp(-2 pi i k / n) (z[k] - conj z[m-k]) / 2i."""
+    m = z[0].shape[1]
+    re, im = b.barrier(*[b.concatenate([p, _columns(b, p, 0, 1)], 1) for p in z])
+    back_re, back_im = _reversed(b, re), _reversed(b, im)
+    even = ((re + back_re) * 0.5, (im - back_im) * 0.5)
+    odd = ((im + back_im) * 0.5, (back_re - re) * 0.5)
+    w = _row_table(b, fourier.roots(2 * m, np.arange(m + 1)), re)
+    turned = _times(odd, w)
+    return b.complex(*b.barrier(even[0] + turned[0], even[1] + turned[1]))
+
+
+def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
+    """n // 2 + 1 complex numbers to n real ones; imaginary parts that must be 0 are not read."""
+    b = ctx.b
+    shape = (*x.shape[:-1], n)
+    x = _rows(b, x)
+    re, im = b.barrier(b.real(x), b.imag(x))
+    count, m = re.shape[0], n // 2
+    if n == 1:
+        return b.reshape(re, shape)
+    zero = b.splat(0, (count, 1), re.dtype)
+    if n % 2:
+        up_re, up_im = (_columns(b, p, 1, m + 1) for p in (re, im))
+        full = (b.concatenate([_columns(b, re, 0, 1), up_re, _reversed(b, up_re)], 1),
+                b.concatenate([zero, up_im, -_reversed(b, up_im)], 1))
+        parts = b.barrier(*full)
+        out, _ = transform(b, (parts[0], parts[1]), True)
+        return b.reshape(out, shape)
+    im = b.concatenate([zero, _columns(b, im, 1, m), zero], 1)
+    packed = _packed(b, re, b.barrier(im)[0])
+    even, odd = transform(b, packed, True)
+    pairs = [b.reshape(p, (count, m, 1)) for p in b.barrier(even, odd)]
+    return b.reshape(b.concatenate(pairs, 2), shape)
+
+
+def _packed(b: Builder, re: Value, im: Value) -> Pair:
+    """The inverse of _unpacked: (X[k] + conj X[m-k] + i exp(2 pi i k / n) (X[k] - conj X[m-k]))
+    / 2."""
+    m = re.shape[1] - 1
+    back_re, back_im = (_columns(b, _reversed(b, p), 0, m) for p in (re, im))
+    re, im = _columns(b, re, 0, m), _columns(b, im, 0, m)
+    even = ((re + back_re) * 0.5, (im - back_im) * 0.5)
+    odd = ((re - back_re) * 0.5, (im + back_im) * 0.5)
+    c, s = fourier.roots(2 * m, np.arange(m))
+    turned = _times(odd, _row_table(b, (s, c), re))  # i conj(w) = s + i c for w = c + i s
+    parts = b.barrier(even[0] + turned[0], even[1] + turned[1])
+    return parts[0], parts[1]
+
+
+# ---- complex transforms of rows, in StableHLO
+def transform(b: Builder, x: Pair, inverse: bool) -> Pair:
+    """Of (rows, n); the inverse exchanges the parts before and after."""
+    n = x[0].shape[1]
+    if n == 1:
+        return x
+    if inverse:
+        im, re = transform(b, (x[1], x[0]), False)
+        return re * (1 / n), im * (1 / n)
+    parts = fourier.radices(n, RADIX)
+    if parts is None:
+        return _chirp(b, x)
+    return _factors(b, x, parts)
+
+
+def _times(x: Pair, y: Pair) -> Pair:
+    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+
+def _row_table(b: Builder, table: Any, like: Value) -> Pair:
+    """A table along the last axis, for every row."""
+    re, im = (b.broadcast(b.constant(np.asarray(t).astype(like.dtype)), like.shape,
+                          (len(like.shape) - 1,)) for t in table)
+    return re, im
+
+
+def _factors(b: Builder, x: Pair, radices: tuple[int, ...]) -> Pair:
+    """The state is (rows, elements still to transform, done): the next factor r of the elements
+    (r, m) becomes the slowest digit of what is done."""
+    rows, n = x[0].shape
+    done, left = 1, n
+    for r in radices:
+        m = left // r
+        re, im = (b.reshape(p, (rows, r, m * done)) for p in x)
+        c, s = (b.constant(t.astype(re.dtype)) for t in _matrix(r))
+
+        def dot(p: Value, q: Value, r: int = r, width: int = m * done) -> Value:
+            return emit_dot(b, p, q, (((1,), (0,)), ((), ())), (rows, width, r), p.dtype)
+
+        y: Pair = (dot(re, c) - dot(im, s), dot(re, s) + dot(im, c))
+        shape = (rows, m, done, r)
+        y = b.reshape(y[0], shape), b.reshape(y[1], shape)
+        if m > 1:
+            for axes, table in _twiddles(m, r):
+                w = [b.broadcast(b.constant(t.astype(re.dtype)), (m, r), axes)
+                     if t.shape == (m, r) else _spread(b, t.astype(re.dtype), m, r, axes)
+                     for t in table]
+                y = _times(y, (b.broadcast(w[0], shape, (1, 3)), b.broadcast(w[1], shape, (1, 3))))
+        parts = b.barrier(*[b.transpose(p, (0, 1, 3, 2)) for p in y])
+        x = parts[0], parts[1]
+        done, left = done * r, m
+    return b.reshape(x[0], (rows, n)), b.reshape(x[1], (rows, n))
+
+
+def _matrix(r: int) -> Any:
+    """exp(-2 pi i j k / r), by j and k."""
+    j = np.arange(r)
+    return fourier.roots(r, np.outer(j, j))
+
+
+def _twiddles(m: int, r: int) -> list[Any]:
+    """exp(-2 pi i j k / (m r)) by j < m and k < r: (axes of (m, r), table), factors of it.
+
+    Large ones: j = high * step + low."""
+    j, k = np.arange(m), np.arange(r)
+    step = 64
+    if m * r <= TABLE or m % step:
+        return [((0, 1), fourier.roots(m * r, np.outer(j, k)))]
+    return [("high", fourier.roots(m * r, np.outer(j[::step], k))),
+            ("low", fourier.roots(m * r, np.outer(j[:step], k)))]
+
+
+def _spread(b: Builder, t: Any, m: int, r: int, which: str) -> Value:
+    """A table of high or low digits of j as one by j and k."""
+    high = m // 64
+    wide = b.broadcast(b.constant(t), (high, 64, r), (0, 2) if which == "high" else (1, 2))
+    return b.reshape(wide, (m, r))
+
+
+def _chirp(b: Builder, x: Pair) -> Pair:
+    """Bluestein: j k = (j^2 + k^2 - (k - j)^2) / 2 makes of it a convolution with a chirp."""
+    rows, n = x[0].shape
+    m = fourier.padded(2 * n - 1)
+    chirp, kernel = fourier.chirp(n, m)
+    a = _row_table(b, (chirp.real, chirp.imag), x[0])
+    zeros = b.splat(0, (rows, m - n), x[0].dtype)
+    padded = b.barrier(*[b.concatenate([p, zeros], 1) for p in b.barrier(*_times(x, a))])
+    y = transform(b, (padded[0], padded[1]), False)
+    z = _times(y, _row_table(b, (kernel.real, kernel.imag), y[0]))
+    im, re = transform(b, (z[1], z[0]), False)  # the inverse; the kernel is over m already
+    out = b.barrier(*_times((_columns(b, re, 0, n), _columns(b, im, 0, n)), a))
+    return out[0], out[1]
