@@ -3,6 +3,7 @@
  */
 #include "multiply.h"
 #include "solve.h"
+#include "lanes.h"
 
 /* ---- cholesky */
 
@@ -56,41 +57,17 @@ ENTRY(cholesky)(const T *a, int64_t a_at, T *l, int64_t l_at, int64_t batch, int
 }
 
 /* ---- lu */
-#ifndef PANEL
-#define PANEL 8 /* columns that are factored one by one */
-#endif
-#define LANES (PANEL * PARTS)
-typedef R NAME(lanes) __attribute__((vector_size(LANES * sizeof(R)), aligned(sizeof(R)), may_alias));
-typedef RINT NAME(mask) __attribute__((vector_size(LANES * sizeof(R))));
-
-/* Of a panel's rows: row -= multiplier * pivot_row right of column j, and the multiplier in it. */
+/* Of a panel's rows: row -= multiplier * first row, right of column j; the multiplier in column j. */
 static void NAME(eliminate)(T *a, int64_t ld, int64_t m, int64_t j, T pivot, bool divided) {
-  NAME(mask) after, at;
-  NAME(lanes) real;
-#if COMPLEX
-  NAME(lanes) imaginary;
-#endif
-  for (int64_t lane = 0; lane < LANES; lane++) {
-    T value = a[lane / PARTS];
-    after[lane] = lane / PARTS > j ? -1 : 0;
-    at[lane] = lane / PARTS == j ? -1 : 0;
-    real[lane] = lane % PARTS ? IM(value) : RE(value);
-#if COMPLEX
-    imaginary[lane] = lane % PARTS ? RE(value) : -IM(value);
-#endif
-  }
+  MASK after = NAME(columns)(j + 1, PANEL), at = NAME(columns)(j, j + 1);
+  ROW top = *(ROW *)a, top_turned = NAME(turned)(top);
   T inverse = divided ? (T)1 : NAME(divide)(1, pivot);
   for (int64_t i = 1; i < m; i++) {
-    NAME(lanes) *row = (NAME(lanes) *)(a + i * ld);
+    ROW *row = (ROW *)(a + i * ld);
     T x = a[i * ld + j];
     x = divided ? NAME(divide)(x, pivot) : x * inverse;
-    NAME(lanes) product = RE(x) * real, column = RE(x) + (NAME(lanes)){0};
-#if COMPLEX
-    product += IM(x) * imaginary;
-    for (int64_t lane = 1; lane < LANES; lane += 2) column[lane] = IM(x);
-#endif
-    NAME(lanes) next = *row - (NAME(lanes))((NAME(mask))product & after);
-    *row = (NAME(lanes))(((NAME(mask))next & ~at) | ((NAME(mask))column & at));
+    ROW next = *row - NAME(only)(NAME(times)(x, top, top_turned), after);
+    *row = NAME(either)(at, NAME(everywhere)(x), next);
   }
 }
 
