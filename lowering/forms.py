@@ -44,6 +44,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
              Form("portable", "ranks by comparing all pairs, or a bitonic network")),
     "top_k": (Form("kernel", "radix selection, then a sort of what is left"),
               Form("portable", "the bitonic network")),
+    "fft": (Form("native", "C kernel: Stockham's passes over lines side by side", "fft"),
+            Form("portable", "products with small matrices; Bluestein's chirp in both")),
     "scan": (Form("kernel", "one kernel from the body's Program, where passes/cost allows"),
              Form("portable", "written out, or a loop on the host")),
     "while": (Form("kernel", "one kernel from the body's Program, where passes/cost allows"),

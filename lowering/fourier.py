@@ -94,3 +94,72 @@ def chirp(n: int, m: int) -> tuple[Array, Array]:
     around[:n] = a.conj()
     around[m - n + 1:] = a.conj()[1:][::-1]
     return a, np.fft.fft(around) / m
+
+
+# ---- plans and tables of the C kernel (lowering/native/fft.c)
+LARGEST = 61  # its largest prime factor: six bits, and what its registers' spill may cost
+TURNED_LANES = 16  # as in fft.c
+
+
+def is_smooth(n: int) -> bool:
+    return primes(n)[-1] <= LARGEST if n > 1 else True
+
+
+@functools.cache
+def passes(n: int) -> tuple[int, ...]:
+    """The factors that the kernel takes one after the other: odd primes, then 8, 4 and 2."""
+    odd = tuple(p for p in primes(n) if p > 2)
+    twos = len(primes(n)) - len(odd)
+    eights, rest = divmod(twos, 3)
+    if rest == 1 and eights:
+        even: tuple[int, ...] = (8,) * (eights - 1) + (4, 4)
+    else:
+        even = (8,) * eights + ((2,) if rest == 1 else (4,) if rest == 2 else ())
+    return odd[::-1] + even
+
+
+@functools.cache
+def halves(n: int) -> tuple[int, int]:
+    """n as a product of two factors that are as alike as possible, the larger one first."""
+    best = 1
+    for p in {1, *_divisors(primes(n))}:
+        if p * p <= n and p > best:
+            best = p
+    return n // best, best
+
+
+def _divisors(factors: tuple[int, ...]) -> set[int]:
+    found = {1}
+    for p in factors:
+        found |= {d * p for d in found}
+    return found
+
+
+@functools.lru_cache(maxsize=32)
+def line_table(n: int, scale: float, columns: int, whole: int) -> Array:
+    """The table that fft.c wants for lines of n, as float64; with `columns`, the turns by roots of
+    `whole` for so many columns."""
+    parts = [np.array([scale, 0.0])]
+    left = n
+    for r in passes(n):
+        m = left // r
+        if r % 2:
+            parts.append(_interleaved(*roots(r, np.arange(r))))
+        if m > 1:
+            parts.append(_interleaved(*roots(left, np.outer(np.arange(m), np.arange(1, r)))))
+        left = m
+    if columns:
+        k = np.arange(n)
+        parts.append(np.stack(roots(whole, np.outer(k, np.arange(TURNED_LANES))), 1).ravel())
+        starts = np.arange(0, columns, TURNED_LANES)
+        parts.append(_interleaved(*roots(whole, np.outer(starts, k))))
+    return np.concatenate(parts)
+
+
+def _interleaved(re: Array, im: Array) -> Array:
+    return np.stack([re, im], -1).ravel()
+
+
+def packed(factors: tuple[int, ...]) -> int:
+    """Factors as digits of six bits, the first one lowest."""
+    return sum(r << 6 * i for i, r in enumerate(factors))

@@ -2,8 +2,8 @@
 
 Real transforms of even length run as complex ones of half the length.  Lines along an axis are
 taken by the C kernel where it is linked (kernels/fft.py), else by StableHLO: products with small
-dense matrices, factor by factor (Stockham's order: no shuffling at the end), and Bluestein's
-chirp for lengths with large prime factors.  Start reading at `_fft`; tables: lowering/fourier.py.
+dense matrices, factor by factor (Stockham's order: no shuffling at the end).  Lengths with large
+prime factors are Bluestein's chirps in both forms.  Start reading at `_fft`; tables: lowering/fourier.py.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import fourier
 from calque.lowering.builder import Builder, Value
+from calque.lowering.kernels import fft as kernel
 from calque.lowering.rules.contract import emit_dot
 from calque.lowering.rules.registry import Context, rule
 
@@ -46,11 +47,21 @@ def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     if n == 1:
         return x
     last = len(shape) - 1
+    native = kernel.takes(ctx, n, x.dtype)
+    inner = _size(shape[axis + 1:])
+    if native and axis == last:
+        return b.reshape(kernel.rows(ctx, x, n, inverse), shape)
+    if native and kernel.has_axis(n, inner, x.dtype):
+        flat = b.reshape(x, (_size(shape[:axis]), n, inner))
+        return b.reshape(kernel.axis(ctx, flat, inverse), shape)
     order = [*[i for i in range(last + 1) if i != axis], axis]
     moved = b.transpose(x, order)
+    if native:
+        made = kernel.rows(ctx, moved, n, inverse)
+        return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
     rows = b.reshape(moved, (-(-_size(shape) // n), n))
     pair = b.barrier(b.real(rows), b.imag(rows))
-    re, im = transform(b, (pair[0], pair[1]), inverse)
+    re, im = transform(ctx, (pair[0], pair[1]), inverse)
     made = b.complex(*b.barrier(re, im))
     return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
 
@@ -70,14 +81,17 @@ def _real(ctx: Context, x: Value) -> Value:
     shape = (*x.shape[:-1], n // 2 + 1)
     x = _rows(b, x)
     if n % 2:
-        re, im = transform(b, (x, b.like(x, 0)), False) if n > 1 else (x, b.like(x, 0))
+        re, im = transform(ctx, (x, b.like(x, 0)), False) if n > 1 else (x, b.like(x, 0))
         half = [_columns(b, part, 0, n // 2 + 1) for part in b.barrier(re, im)]
         return b.reshape(b.complex(*half), shape)
     m = n // 2
+    if m > 1 and kernel.takes(ctx, m, x.dtype):
+        made = kernel.rows(ctx, x, m, False)
+        return b.reshape(_unpacked(b, (b.real(made), b.imag(made))), shape)
     z = b.reshape(x, (x.shape[0], m, 2))
     even, odd = (b.reshape(b.slice(z, (0, 0, i), (x.shape[0], m, i + 1)), (x.shape[0], m))
                  for i in (0, 1))
-    pair = transform(b, (even, odd), False)
+    pair = transform(ctx, (even, odd), False)
     return b.reshape(_unpacked(b, (pair[0], pair[1])), shape)
 
 
@@ -118,11 +132,13 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
         full = (b.concatenate([_columns(b, re, 0, 1), up_re, _reversed(b, up_re)], 1),
                 b.concatenate([zero, up_im, -_reversed(b, up_im)], 1))
         parts = b.barrier(*full)
-        out, _ = transform(b, (parts[0], parts[1]), True)
+        out, _ = transform(ctx, (parts[0], parts[1]), True)
         return b.reshape(out, shape)
     im = b.concatenate([zero, _columns(b, im, 1, m), zero], 1)
     packed = _packed(b, re, b.barrier(im)[0])
-    even, odd = transform(b, packed, True)
+    if m > 1 and kernel.takes(ctx, m, re.dtype):
+        return b.reshape(kernel.rows(ctx, b.complex(*packed), m, True, True), shape)
+    even, odd = transform(ctx, packed, True)
     pairs = [b.reshape(p, (count, m, 1)) for p in b.barrier(even, odd)]
     return b.reshape(b.concatenate(pairs, 2), shape)
 
@@ -141,18 +157,21 @@ def _packed(b: Builder, re: Value, im: Value) -> Pair:
     return parts[0], parts[1]
 
 
-# ---- complex transforms of rows, in StableHLO
-def transform(b: Builder, x: Pair, inverse: bool) -> Pair:
+# ---- complex transforms of rows
+def transform(ctx: Context, x: Pair, inverse: bool) -> Pair:
     """Of (rows, n); the inverse exchanges the parts before and after."""
-    n = x[0].shape[1]
+    b, n = ctx.b, x[0].shape[1]
     if n == 1:
         return x
+    if kernel.takes(ctx, n, x[0].dtype):
+        made = kernel.rows(ctx, b.complex(*x), n, inverse)
+        return b.real(made), b.imag(made)
     if inverse:
-        im, re = transform(b, (x[1], x[0]), False)
+        im, re = transform(ctx, (x[1], x[0]), False)
         return re * (1 / n), im * (1 / n)
     parts = fourier.radices(n, RADIX)
     if parts is None:
-        return _chirp(b, x)
+        return _chirp(ctx, x)
     return _factors(b, x, parts)
 
 
@@ -220,16 +239,17 @@ def _spread(b: Builder, t: Any, m: int, r: int, which: str) -> Value:
     return b.reshape(wide, (m, r))
 
 
-def _chirp(b: Builder, x: Pair) -> Pair:
+def _chirp(ctx: Context, x: Pair) -> Pair:
     """Bluestein: j k = (j^2 + k^2 - (k - j)^2) / 2 makes of it a convolution with a chirp."""
+    b = ctx.b
     rows, n = x[0].shape
     m = fourier.padded(2 * n - 1)
     chirp, kernel = fourier.chirp(n, m)
     a = _row_table(b, (chirp.real, chirp.imag), x[0])
     zeros = b.splat(0, (rows, m - n), x[0].dtype)
     padded = b.barrier(*[b.concatenate([p, zeros], 1) for p in b.barrier(*_times(x, a))])
-    y = transform(b, (padded[0], padded[1]), False)
+    y = transform(ctx, (padded[0], padded[1]), False)
     z = _times(y, _row_table(b, (kernel.real, kernel.imag), y[0]))
-    im, re = transform(b, (z[1], z[0]), False)  # the inverse; the kernel is over m already
+    im, re = transform(ctx, (z[1], z[0]), False)  # the inverse; the kernel is over m already
     out = b.barrier(*_times((_columns(b, re, 0, n), _columns(b, im, 0, n)), a))
     return out[0], out[1]

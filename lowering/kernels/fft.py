@@ -1,0 +1,82 @@
+"""Complex transforms of lines by the C kernel (lowering/native/fft.c).
+
+A long line that stands alone is the columns and then the rows of a matrix: two dispatches, the
+second of which reads what the first has turned (Bailey, "FFTs in external or hierarchical memory",
+1990).  Start reading at `rows` and `axis`.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calque.lowering import fourier
+from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import Dtype
+from calque.lowering.kernels.native import available, emit_native
+from calque.lowering.rules.registry import Context
+
+LONG = 2048  # lines beyond do not fit the second-level cache side by side
+SPLIT = 256  # lines from here on are split where there are too few to fill a vector
+GROUPS = 8  # workgroups a call is spread over at most
+WORTH = 8192  # elements that a workgroup should have
+
+
+def takes(ctx: Context, n: int, dtype: Dtype) -> bool:
+    """Whether the kernel has lines of n for the target."""
+    return fourier.is_smooth(n) and available(ctx.target, "fft", dtype)
+
+
+def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = False) -> Value:
+    """Of each row of n complex numbers; x may be real, two numbers being taken as one."""
+    parts = 2 if x.dtype.kind != "c" else 1
+    count = math.prod(x.shape) // (n * parts)
+    whole = 1 / n if inverse else 1.0
+    lanes = 64 // _real(x.dtype).itemsize
+    if n <= LONG and (count >= lanes // 2 or n < SPLIT):
+        return _lines(ctx, x, (1, n, count), (0, 1, n), (0, 1, n), inverse, whole, 0,
+                      real_result, (count, n))
+    p, q = fourier.halves(n)
+    turned = _lines(ctx, x, (count, p, q), (n, q, 1), (n, q, 1), inverse, 1.0, n, False,
+                    (count, n))
+    return _lines(ctx, turned, (count, q, p), (n, 1, q), (n, p, 1), inverse, whole, 0,
+                  real_result, (count, n))
+
+
+def has_axis(n: int, inner: int, dtype: Dtype) -> bool:
+    """Whether lines that lie across `inner` columns are taken where they are."""
+    return n <= LONG and inner >= 32 // _real(dtype).itemsize
+
+
+def axis(ctx: Context, x: Value, inverse: bool) -> Value:
+    """Along the middle axis of (outer, n, inner)."""
+    outer, n, inner = x.shape
+    strides = (n * inner, inner, 1)
+    return _lines(ctx, x, (outer, n, inner), strides, strides, inverse,
+                  1 / n if inverse else 1.0, 0, False, x.shape)
+
+
+def _real(dtype: Dtype) -> Dtype:
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int, int, int],
+           written: tuple[int, int, int], inverse: bool, scale: float, whole: int,
+           real_result: bool, shape: tuple[int, ...]) -> Value:
+    """One call: (outer, n, lanes) lines, with the strides of outer, elements and lanes."""
+    outer, n, lanes = sizes
+    real = _real(x.dtype)
+    table = fourier.line_table(n, scale, lanes if whole else 0, whole)
+    width = 64 // real.itemsize
+    blocks = outer * -(-lanes // width)
+    groups = max(1, min(GROUPS, blocks, outer * n * lanes // WORTH))
+    dtype = real if real_result else np.dtype(f"c{2 * real.itemsize}")
+    result = (*shape[:-1], 2 * shape[-1]) if real_result else shape
+    work = groups * (4 * n + 8) * width
+    scalars = [1 if x.dtype.kind != "c" else 2, 1 if real_result else 2, *sizes, *read, *written,
+               fourier.packed(fourier.passes(n)), int(whole > 0), int(inverse)]
+    suffix = "c64" if real.itemsize == 4 else "c128"
+    out, _ = emit_native(ctx, "fft", f"calque_fft_{suffix}",
+                         [x, ctx.b.constant(table.astype(real))],
+                         [(result, dtype), ((work,), real)], scalars, groups)
+    return out
