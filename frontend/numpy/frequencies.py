@@ -34,6 +34,14 @@ def _frequencies(name: str, k: Any, n: int, d: Any, dtype: Any, device: Any) -> 
         return creation.asarray((k / (n * np.float64(d))).astype(kind))
 
 
+def _size(name: str, n: Any) -> int:
+    if isinstance(n, (list, tuple)):
+        raise ValueError(explain(
+            f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {n!r}.",
+            fix="pass the size of one axis."))
+    return operator.index(n)
+
+
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of fft's elements: 0, 1, ..., then the negative ones, over n d.
 
@@ -47,14 +55,14 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
       An array of n elements.
 
     Raises:
-      ValueError: d is no single value.
+      ValueError: n or d is no single value.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.fft.fftfreq(4)
       Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
-    n = operator.index(n)
+    n = _size("fftfreq", n)
     k = np.arange(n)
     return _frequencies("fftfreq", np.where(k < -(-n // 2), k, k - n), n, d, dtype, device)
 
@@ -72,14 +80,14 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
       An array of n // 2 + 1 elements.
 
     Raises:
-      ValueError: d is no single value.
+      ValueError: n or d is no single value.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.fft.rfftfreq(4)
       Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
-    n = operator.index(n)
+    n = _size("rfftfreq", n)
     return _frequencies("rfftfreq", np.arange(n // 2 + 1), n, d, dtype, device)
 
 
