@@ -128,7 +128,7 @@ INLINE void NAME(tile)(const int rows, int64_t depth, const T *a, int64_t row, i
  * below c's diagonal is needed: above it c may take anything. */
 ONCE void NAME(multiply)(T *c, int64_t ldc, VIEW a, VIEW b, int64_t m, int64_t n, int64_t k, R sign,
                          bool lower) {
-  V packed[DEPTH * 2];
+  V packed[DEPTH * 2] __attribute__((aligned(64)));
   for (int64_t p = 0; p < k; p += DEPTH) {
     int64_t depth = smaller(DEPTH, k - p);
     for (int64_t j = 0; j < n; j += TILE_COLUMNS) {

@@ -7,7 +7,7 @@
  * lie side by side in `lanes`, so right sides of either orientation take the same road. */
 ONCE void NAME(substitute)(VIEW a, T *x, int64_t row, int64_t column, int64_t n, int64_t columns,
                            bool lower, bool unit, const T *inverse, bool exact) {
-  V lanes[BASE][2];
+  V lanes[BASE][2] __attribute__((aligned(64)));
   const int64_t width = TILE_COLUMNS;
   for (int64_t i = 0; i < n; i++) {
     R *to = (R *)lanes[i];

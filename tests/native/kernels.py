@@ -19,9 +19,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
 FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")
-FLAGS = ("-std=c11 -O3 -ffreestanding -fPIC -fvisibility=hidden -fno-stack-protector -fno-plt "
-         "-fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns -fno-math-errno "
-         "-ffp-contract=fast -fcx-limited-range -Wall -Wextra -Wno-psabi").split()
+FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 DTYPES = tuple(SUFFIXES)
 MARGIN = 3  # elements before each buffer's first: the offset that is passed

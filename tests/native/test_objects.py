@@ -1,0 +1,54 @@
+"""What the objects may ask of whom links them (nothing), and the kernels under the sanitizers."""
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from calque.lowering.native.build import compiler_for
+from tests.native.kernels import FLAGS, FOLDER, compiler, families
+
+LEVELS = [line.split() for line in (FOLDER / "LEVELS").read_text("utf-8").splitlines()]
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.parametrize("level", [level for level, *_ in LEVELS])
+def test_objects_need_nothing(level: str, tmp_path: Path) -> None:
+    """Those that the package was built with, or compiled here where they are missing or old."""
+    arch, *flags = next(rest for name, *rest in LEVELS if name == level)
+    command = compiler_for(arch)
+    if not command or not shutil.which("nm"):
+        pytest.skip(f"no compiler for {arch} on this machine")
+    newest = max(path.stat().st_mtime for path in FOLDER.glob("*.[ch]"))
+
+    def needs(family: str) -> str:
+        made = FOLDER / "objects" / level / f"{family}.o"
+        if not made.exists() or made.stat().st_mtime < newest:
+            made = tmp_path / f"{family}.o"
+            # -O1 calls at least what -O3 calls
+            subprocess.run([*command, *FLAGS, "-O1", *flags, "-c", str(FOLDER / f"{family}.c"),
+                            "-o", str(made)], check=True)
+        return subprocess.run(["nm", "-u", str(made)], check=True, capture_output=True,
+                              text=True).stdout
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        assert list(pool.map(needs, families())) == [""] * len(families())
+
+
+@pytest.mark.parametrize("family", families())
+def test_under_sanitizers(family: str, tmp_path: Path) -> None:
+    program = tmp_path / "driver"
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
+    common = [compiler(), "-std=gnu11", "-O1", "-march=native", "-Wno-psabi", *sanitizers]
+    made = subprocess.run([*common, "-fcx-limited-range", "-fno-math-errno", "-I", str(FOLDER),
+                           "-I", str(HERE), str(HERE / "driver.c"), str(FOLDER / f"{family}.c"),
+                           "-o", str(program)],
+                          capture_output=True, text=True)
+    if made.returncode and "san" in made.stderr:
+        pytest.skip("no sanitizers on this machine: " + made.stderr[-200:])
+    assert made.returncode == 0, made.stderr
+    done = subprocess.run([str(program), family], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "ok\n", done.stderr[:3000]
