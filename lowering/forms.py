@@ -38,6 +38,7 @@ class Form:
 
 
 _COLUMNS = "column by column in a loop, by halves where large"
+_REFLECTIONS = "a reflection per column in a loop"
 _JACOBI = "Jacobi rotations in a loop"
 FORMS: dict[str, tuple[Form, ...]] = {
     "sort": (Form("kernel", "stable radix sort of positions"),
@@ -54,6 +55,17 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "triangular_solve": (Form("native", "blocked C kernel", "factor"),
                          Form("portable", _COLUMNS)),
     "lu": (Form("native", "blocked C kernel", "factor"), Form("portable", _COLUMNS)),
+    "geqrf": (Form("native", "blocked C kernel", "orthogonal"), Form("portable", _REFLECTIONS)),
+    "geqp3": (Form("native", "C kernel", "orthogonal"), Form("portable", _REFLECTIONS)),
+    "householder_product": (Form("native", "blocked C kernel", "orthogonal"),
+                            Form("portable", _REFLECTIONS)),
+    "eigh": (Form("native", "C kernel: tridiagonal form, implicit QL", "eigen"),
+             Form("portable", _JACOBI)),
+    "svd": (Form("native", "C kernel: bidiagonal form, implicit QR", "singular"),
+            Form("portable", _JACOBI)),
+    "tridiagonal": (Form("native", "C kernel", "eigen"), Form("portable", _REFLECTIONS)),
+    "tridiagonal_solve": (Form("native", "C kernel: elimination with exchanges", "eigen"),
+                          Form("portable", "elimination with exchanges, a loop over rows")),
 }
 
 

@@ -92,12 +92,13 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     if not computed and signature is None and not any(
             e.primitive.has_effects(e.params) for e in p.equations):
         return lowered
-    module, forwards, stored, callbacks = _module_bytes(
+    module, forwards, stored, ctx = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
         None if signature is None else signature(lowered), locations, name, baked,
         storage and not (lowered.small or lowered.inline), in_process)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
-                   callbacks=callbacks)
+                   options=(*lowered.options, *sorted(ctx.options)),
+                   callbacks=tuple(ctx.callbacks))
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -132,9 +133,9 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
                   name: str, baked: Mapping[Var, Any], storage: bool, in_process: bool
-                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
+                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
     """The module's bytecode, the results that may share memory with arguments or each other,
-    those that are written into storage arguments, and the callbacks."""
+    those that are written into storage arguments, and what emission noted."""
     ir = mlir.ir()
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -168,7 +169,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             _add_storage(func, block, ins, outs, stored)
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    return buffer.getvalue(), forwards, stored, tuple(emitter.ctx.callbacks)
+    return buffer.getvalue(), forwards, stored, emitter.ctx
 
 
 def _add_storage(func: Any, block: Any, ins: list[Any], outs: list[Any],

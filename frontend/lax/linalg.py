@@ -1,6 +1,7 @@
-"""lax.linalg: cholesky, triangular_solve, lu and lu_pivots_to_permutation.
+"""lax.linalg: factorizations and the systems they solve.
 
-Leading axes are a batch.  Start reading at `cholesky`.
+Leading axes are a batch; what rests on orthogonal matrices lies in decompositions.py.
+Start reading at `cholesky`.
 """
 from __future__ import annotations
 
@@ -10,10 +11,27 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.eager import fused
+from calque.lax.decompositions import (
+    EighImplementation,
+    SvdAlgorithm,
+    cholesky_update,
+    eigh,
+    hessenberg,
+    householder_product,
+    ormqr,
+    qdwh,
+    qr,
+    svd,
+    symmetric_product,
+    tridiagonal,
+    tridiagonal_solve,
+)
 from calque.lax.operands import as_operand
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
+from calque.primitives import orthogonal as og
 from calque.primitives import shape as sh
+from calque.primitives import tridiagonal as td
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
@@ -155,9 +173,18 @@ cholesky_p = la.cholesky_p
 triangular_solve_p = la.triangular_solve_p
 lu_p = la.lu_p
 lu_pivots_to_permutation_p = la.lu_pivots_to_permutation_p
+qr_p, householder_product_p = og.qr_p, og.householder_product_p
+eigh_p, svd_p = og.eigh_p, og.svd_p
+tridiagonal_p, hessenberg_p = td.tridiagonal_p, td.hessenberg_p
+tridiagonal_solve_p, cholesky_update_p = td.tridiagonal_solve_p, td.cholesky_update_p
 
-__all__ = ["cholesky", "cholesky_p", "lu", "lu_p", "lu_pivots_to_permutation",
-           "lu_pivots_to_permutation_p", "triangular_solve", "triangular_solve_p"]
+__all__ = [
+    "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p", "cholesky_update",
+    "cholesky_update_p", "eigh", "eigh_p", "hessenberg", "hessenberg_p", "householder_product",
+    "householder_product_p", "lu", "lu_p", "lu_pivots_to_permutation",
+    "lu_pivots_to_permutation_p", "ormqr", "qdwh", "qr", "qr_p", "svd", "svd_p",
+    "symmetric_product", "triangular_solve", "triangular_solve_p", "tridiagonal", "tridiagonal_p",
+    "tridiagonal_solve", "tridiagonal_solve_p"]
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@
   contract.py     dot_general
   conv.py         conv_general_dilated
   random.py       threefry keys and bits
+  generator.py    rng_bit_generator, optimization_barrier
   call.py         jit (calls of inner Programs)
   control.py      cond, scan
 

@@ -89,13 +89,13 @@ def identity_like(x: Any) -> Any:
     return ew.select_n(on, filled(x, 0), filled(x, 1))
 
 
-def _check(name: str, position: int, a: ShapedArray, rank: int = 2) -> None:
+def check_rank(name: str, position: int, a: ShapedArray, rank: int = 2) -> None:
     if a.ndim < rank:
         raise TypeError(explain(
             f"Input {position} to {name} must have rank at least {rank}, but got shape={a.shape}"))
 
 
-def _check_float(name: str, position: int, a: ShapedArray, half: bool = False) -> None:
+def check_float(name: str, position: int, a: ShapedArray, half: bool = False) -> None:
     if a.dtype.kind not in "fcV" or a.dtype.itemsize == 1:
         raise TypeError(explain(
             f"{name} does not accept dtype {a.dtype.name} at position {position}. Accepted dtypes "
@@ -108,12 +108,12 @@ def _check_float(name: str, position: int, a: ShapedArray, half: bool = False) -
 
 # ---- cholesky
 def _cholesky_abstract(a: ShapedArray) -> ShapedArray:
-    _check("cholesky", 0, a)
+    check_rank("cholesky", 0, a)
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(explain(
             f"Argument to symmetric positive definite must be a square matrix, got shape "
             f"{a.shape}: cholesky needs (..., n, n)."))
-    _check_float("cholesky", 0, a)
+    check_float("cholesky", 0, a)
     return a
 
 
@@ -142,7 +142,7 @@ def _hermitian(t: Any) -> Any:
     return ew.select_n(below(t), conj(flip(t)), t)
 
 
-def _batch_first(p: Primitive) -> Any:
+def batch_first(p: Primitive) -> Any:
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -> Any:
         out = p.bind(to_front(args[0], dims[0], size), **params)
         return (out, [0] * len(out)) if p.multiple_results else (out, 0)
@@ -150,7 +150,7 @@ def _batch_first(p: Primitive) -> Any:
 
 
 cholesky_p.abstract, cholesky_p.jvp = _cholesky_abstract, _cholesky_jvp
-cholesky_p.batch = _batch_first(cholesky_p)
+cholesky_p.batch = batch_first(cholesky_p)
 cholesky_p.program = lambda a: program("cholesky", (a,), (2,), ())
 
 
@@ -158,8 +158,8 @@ cholesky_p.program = lambda a: program("cholesky", (a,), (2,), ())
 def _solve_abstract(a: ShapedArray, b: ShapedArray, *, left_side: bool, lower: bool,
                     transpose_a: bool, conjugate_a: bool, unit_diagonal: bool) -> ShapedArray:
     for i, x in enumerate((a, b)):
-        _check("triangular_solve", i, x)
-        _check_float("triangular_solve", i, x, half=True)
+        check_rank("triangular_solve", i, x)
+        check_float("triangular_solve", i, x, half=True)
     if a.dtype != b.dtype:
         raise TypeError(explain(
             "lax.triangular_solve requires arguments to have the same dtypes, got "
@@ -225,8 +225,8 @@ triangular_solve_p.program = lambda a, b, **params: program(
 
 # ---- lu: (factors, pivots, permutation)
 def _lu_abstract(a: ShapedArray) -> list[ShapedArray]:
-    _check("lu", 0, a)
-    _check_float("lu", 0, a)
+    check_rank("lu", 0, a)
+    check_float("lu", 0, a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     return [a, ShapedArray((*lead, min(m, n)), INT), ShapedArray((*lead, m), INT)]
 
@@ -243,9 +243,9 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     rows = sh.broadcast_in_dim(order, shape, tuple(range(rank - 1)))
     t = take_along(t, rows, rank - 2)
     k = min(m, n)
-    lower = _padded(lower_part(_cut(factors, m, k), 1), m, m)
+    lower = padded(lower_part(cut(factors, m, k), 1), m, m)
     lower = ew.add(lower, identity_like(lower))
-    upper = _padded(upper_part(_cut(factors, k, n), 1), n, n)
+    upper = padded(upper_part(cut(factors, k, n), 1), n, n)
     upper = ew.add(upper, _identity_from(upper, k))
     t = triangular_solve(lower, t, left_side=True, lower=True, unit_diagonal=True)
     t = triangular_solve(upper, t, left_side=False, lower=False)
@@ -253,12 +253,12 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return [factors, pivots, order], [out, *none]
 
 
-def _cut(x: Any, m: int, n: int) -> Any:
+def cut(x: Any, m: int, n: int) -> Any:
     lead = aval_of(x).shape[:-2]
     return sh.slice_(x, (0,) * (len(lead) + 2), (*lead, m, n))
 
 
-def _padded(x: Any, m: int, n: int) -> Any:
+def padded(x: Any, m: int, n: int) -> Any:
     lead, (rows, columns) = aval_of(x).shape[:-2], aval_of(x).shape[-2:]
     if (rows, columns) == (m, n):
         return x
@@ -274,13 +274,13 @@ def _identity_from(x: Any, k: int) -> Any:
     return ew.select_n(late, filled(x, 0), identity_like(x))
 
 
-lu_p.abstract, lu_p.jvp, lu_p.batch = _lu_abstract, _lu_jvp, _batch_first(lu_p)
+lu_p.abstract, lu_p.jvp, lu_p.batch = _lu_abstract, _lu_jvp, batch_first(lu_p)
 lu_p.program = lambda a: program("lu", (a,), (2,), ())
 
 
 # ---- lu_pivots_to_permutation
 def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> ShapedArray:
-    _check("lu_pivots_to_permutation", 0, pivots, 1)
+    check_rank("lu_pivots_to_permutation", 0, pivots, 1)
     if pivots.dtype != INT:
         raise TypeError(explain(
             f"lu_pivots_to_permutation does not accept dtype {pivots.dtype.name} at position 0. "
@@ -294,6 +294,6 @@ def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> Shap
 
 
 lu_pivots_to_permutation_p.abstract = _permutation_abstract
-lu_pivots_to_permutation_p.batch = _batch_first(lu_pivots_to_permutation_p)
+lu_pivots_to_permutation_p.batch = batch_first(lu_pivots_to_permutation_p)
 lu_pivots_to_permutation_p.program = lambda pivots, **params: program(
     "lu_pivots_to_permutation", (pivots,), (1,), tuple(params.items()))

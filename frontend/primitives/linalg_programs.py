@@ -60,7 +60,7 @@ def program(name: str, avals: tuple[ShapedArray, ...], cores: tuple[int, ...],
 
 
 # ---- small words
-def _scan(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
+def scan_of(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
           length: int, reverse: bool = False) -> list[Any]:
     """Results of a scan whose step takes (*carry, *rows of xs) and returns (*carry, *ys).
 
@@ -178,7 +178,7 @@ def _cholesky_columns(a: Any) -> Any:
         outer = ew.mul(_down(_conj(column), (n, n)), _along(column, (n, n)))
         return [ew.sub(rest, outer), column]
 
-    _, columns = _scan(step, [_flip(a)], [sh.iota(np.dtype("i4"), (n,))], n)
+    _, columns = scan_of(step, [_flip(a)], [sh.iota(np.dtype("i4"), (n,))], n)
     return _flip(columns)
 
 
@@ -230,7 +230,7 @@ def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
         return [ew.sub(rest, ew.mul(_down(column, (n, m)), _along(row, (n, m)))), row]
 
     positions = sh.iota(np.dtype("i4"), (n,))
-    return _scan(step, [b], [positions, columns], n, reverse=not lower)[1]
+    return scan_of(step, [b], [positions, columns], n, reverse=not lower)[1]
 
 
 # ---- lu
@@ -294,7 +294,7 @@ def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
         return [made, _exchanged(order, rows, j, p), p]
 
     k = min(m, n)
-    made, order, pivots = _scan(step, [a, sh.iota(whole, (m,))], [sh.iota(whole, (k,))], k)
+    made, order, pivots = scan_of(step, [a, sh.iota(whole, (m,))], [sh.iota(whole, (k,))], k)
     return made, pivots, order
 
 
@@ -334,7 +334,7 @@ def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]
         safe = ew.clamp_p.bind(ZERO, p, np.int32(n - 1))
         return [_exchanged(order, sh.iota(whole, (n,)), i, safe)]
 
-    return _scan(step, [order], [sh.iota(whole, (k,)), pivots], k)
+    return scan_of(step, [order], [sh.iota(whole, (k,)), pivots], k)
 
 
 ALGORITHMS: dict[str, Callable[..., list[Any]]] = {

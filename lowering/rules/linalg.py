@@ -1,16 +1,148 @@
-"""Factorizations and triangular systems: the Programs that their primitives give."""
+"""Linear algebra: C kernels where the target has them, else the Programs that primitives give.
+
+One function per primitive calls the C entry (lowering/native/README.md: operands, results, work
+space in elements, scalars); `_form` chooses.  Start reading at `_form`.
+"""
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Value
+from calque.lowering.forms import FORMS, form_of
+from calque.lowering.kernels.dispatch import Spec
+from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.rules.registry import Context, rule
 
+GROUPS = 64  # workgroups that a batch is spread over at most
+WORTH = 4096  # elements that a workgroup should have
+INT = np.dtype(np.int32)
 
-@rule("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation")
-def _program(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> list[Value]:
+
+Native = Callable[[Context, list[Value], dict[str, Any], list[Spec]], list[Value]]
+
+
+@rule("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "geqrf", "geqp3",
+      "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
+      "tridiagonal_solve", "cholesky_update")
+def _form(ctx: Context, xs: list[Value], params: dict[str, Any],
+          outs: list[ShapedArray]) -> list[Value]:
     e = ctx.equation
+    name = e.primitive.name
+    if name in NATIVE:
+        kind = form_of(name, ctx.target, xs[0].dtype, ctx.in_process)
+        if kind == "native" and not params.get("perturb_singular"):
+            return NATIVE[name](ctx, xs, params, [(o.shape, o.dtype) for o in outs])
     assert e.primitive.program is not None, e.primitive
     return ctx.emit_program(e.primitive.program(*[a.aval for a in e.inputs], **params), xs)
+
+
+def _batch(x: Value, cores: int = 2) -> int:
+    return math.prod(x.shape[:len(x.shape) - cores])
+
+
+def _groups(x: Value, batch: int) -> int:
+    """How many workgroups share the batch."""
+    return max(1, min(GROUPS, batch, math.prod(x.shape) // WORTH))
+
+
+def _call(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
+          scalars: Sequence[int], work: int = 0, entry: str = "") -> list[Value]:
+    """The results of a primitive's entry; its batch, the first scalar, is spread over workgroups,
+    each with `work` elements of the operands' dtype to work in."""
+    groups = _groups(max(xs, key=lambda x: math.prod(x.shape)), scalars[0])
+    symbol = f"calque_{entry or name}_{NATIVE_DTYPES[xs[0].dtype.name]}"
+    more = [((work * groups,), xs[0].dtype)] if work else []
+    form = next(f for f in FORMS[name] if f.kind == "native")
+    return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups)
+
+
+def _cholesky(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+              ) -> list[Value]:
+    return _call(ctx, "cholesky", xs, outs, (_batch(xs[0]), xs[0].shape[-1]))
+
+
+def _lu(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
+    return _call(ctx, "lu", xs, outs, (_batch(xs[0]), *xs[0].shape[-2:]))
+
+
+def _triangular_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+                      ) -> list[Value]:
+    a, b = xs
+    n, m = b.shape[-2:] if params["left_side"] else b.shape[:-3:-1]
+    flags = [int(params[k]) for k in ("left_side", "lower", "transpose_a", "conjugate_a",
+                                      "unit_diagonal")]
+    return _call(ctx, "triangular_solve", xs, outs, (_batch(b), n, m, *flags))
+
+
+def _reflections(m: int, n: int) -> int:
+    """Work space of blocks of 32 reflections."""
+    return 32 * m + 64 * n + 2048
+
+
+def _geqrf(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+           ) -> list[Value]:
+    m, n = xs[0].shape[-2:]
+    return _call(ctx, "geqrf", xs, outs, (_batch(xs[0]), m, n), _reflections(m, n))[:2]
+
+
+def _geqp3(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+           ) -> list[Value]:
+    m, n = xs[0].shape[-2:]
+    return _call(ctx, "geqp3", xs, outs, (_batch(xs[0]), m, n), 3 * n)[:3]
+
+
+def _householder_product(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+                         ) -> list[Value]:
+    (m, n), k = xs[0].shape[-2:], xs[1].shape[-1]
+    return _call(ctx, "householder_product", xs, outs, (_batch(xs[0]), m, n, k),
+                 _reflections(m, n))[:1]
+
+
+def _eigh(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+          ) -> list[Value]:
+    (a,), b = xs, ctx.b
+    n = a.shape[-1]
+    if not params["lower"]:  # the upper triangle is the conjugate of the lower of a^T
+        a = b.transpose(a, (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2))
+        a = b.complex(b.real(a), -b.imag(a)) if a.dtype.kind == "c" else a
+    batch = _batch(a)
+    if not params["compute_vectors"]:
+        return _call(ctx, "eigh", [a], outs, (batch, n), n * n + 16 * n, "eigvalsh")[:1]
+    return _call(ctx, "eigh", [a], outs, (batch, n), 2 * n * n + 192 * n + 2048)[:2]
+
+
+def _svd(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
+    m, n = xs[0].shape[-2:]
+    p, k, batch = max(m, n), min(m, n), _batch(xs[0])
+    if not params["compute_uv"]:
+        return _call(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
+                     "svdvals")[:1]
+    full = params["full_matrices"]
+    s, u, vh = outs
+    room = p * (2 * k + 208) + 2 * k * (k + 80) + p * (p if full else k) + 4096
+    u_made, s_made, vh_made, _ = _call(ctx, "svd", xs, [u, s, vh], (batch, m, n, int(full)), room)
+    return [s_made, u_made, vh_made]
+
+
+def _tridiagonal(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+                 ) -> list[Value]:
+    n = xs[0].shape[-1]
+    return _call(ctx, "tridiagonal", xs, outs, (_batch(xs[0]), n, int(params["lower"])),
+                 n * n + 16 * n, "sytrd")[:4]
+
+
+def _tridiagonal_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+                       ) -> list[Value]:
+    n, m = xs[3].shape[-2:]
+    return _call(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n, "gtsv")[:1]
+
+
+NATIVE: dict[str, Native] = {
+    "cholesky": _cholesky, "lu": _lu, "triangular_solve": _triangular_solve, "geqrf": _geqrf,
+    "geqp3": _geqp3, "householder_product": _householder_product, "eigh": _eigh, "svd": _svd,
+    "tridiagonal": _tridiagonal, "tridiagonal_solve": _tridiagonal_solve}

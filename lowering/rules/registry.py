@@ -62,6 +62,7 @@ class Context:
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
         self.kernels = 0  # of our own, in this module
+        self.options: set[str] = set()  # more flags for the compiler
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.module: Any = None
         self.equation: Equation  # the one whose rule runs

@@ -1,0 +1,336 @@
+"""qr, eigh and svd with what they are made of; leading axes are a batch.
+
+Their Programs lie in orthogonal_programs.py.  Derivatives: Giles, "An extended collection of matrix
+derivative results" (2008); Walter & Lehmann, "Algorithmic differentiation of linear algebra
+functions" (2010), for qr of every shape; Wan & Zhang, "Automatic differentiation for complex valued
+SVD" (2019).  Start reading at `_qr_jvp`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.core.program import Program
+from calque.core.zeros import Zero, is_zero, zeros
+from calque.primitives import elementwise as ew
+from calque.primitives import orthogonal_programs as programs
+from calque.primitives import shape as sh
+from calque.primitives.elementwise import add, div, mul, sub
+from calque.primitives.linalg import (
+    INT,
+    batch_first,
+    check_float,
+    check_rank,
+    conj,
+    cut,
+    filled,
+    flip,
+    identity_like,
+    lower_part,
+    padded,
+    product,
+    triangular_solve,
+    upper_part,
+)
+from calque.primitives.linalg_programs import program
+from calque.primitives.reduce import reduce_sum
+from calque.primitives.sort import take_along
+from calque.transforms.stage import stage
+from calque.transforms.vmap import to_front
+
+geqrf_p = Primitive("geqrf", multiple_results=True, differentiable=False)
+geqp3_p = Primitive("geqp3", multiple_results=True, differentiable=False)
+householder_product_p = Primitive("householder_product", differentiable=False)
+qr_p = Primitive("qr", multiple_results=True)
+eigh_p = Primitive("eigh", multiple_results=True)
+svd_p = Primitive("svd", multiple_results=True)
+
+
+def real_dtype(dtype: Any) -> np.dtype[Any]:
+    """The real dtype of the same precision."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def square(name: str, a: ShapedArray, message: str) -> None:
+    """Raise unless a is floating and square; `message` ends with the shape."""
+    check_rank(name, 0, a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ValueError(explain(f"{message} {a.shape}", fix="pass square matrices."))
+    check_float(name, 0, a)
+
+
+def _alone(name: str, cores: tuple[int, ...], *avals: ShapedArray, **params: Any) -> Program:
+    return program(name, avals, cores, tuple(sorted(params.items())))
+
+
+# ---- Householder reflections
+def _geqrf_abstract(a: ShapedArray) -> list[ShapedArray]:
+    check_rank("geqrf", 0, a)
+    check_float("geqrf", 0, a)
+    return [a, ShapedArray((*a.shape[:-2], min(a.shape[-2:])), a.dtype)]
+
+
+def _geqp3_abstract(a: ShapedArray) -> list[ShapedArray]:
+    packed, taus = _geqrf_abstract(a)
+    return [packed, ShapedArray((*a.shape[:-2], a.shape[-1]), INT), taus]
+
+
+def _product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
+    check_rank("householder_product", 0, a)
+    check_rank("householder_product", 1, taus, 1)
+    for i, x in enumerate((a, taus)):
+        check_float("householder_product", i, x)
+    if a.dtype != taus.dtype:
+        raise TypeError(explain(
+            "lax.householder_product requires arguments to have the same dtypes, got "
+            f"{a.dtype.name}, {taus.dtype.name}.", fix="cast one of them with .astype(...)."))
+    m, n = a.shape[-2:]
+    if m < n:
+        raise ValueError(explain(
+            "The first argument to householder_product must have at least as many rows as "
+            f"columns, got shape {(m, n)}", fix="pass the tall matrix of reflections of geqrf."))
+    if taus.shape[-1] > min(m, n):
+        raise ValueError(explain(
+            "The second argument to householder_product must not have more rows than the minimum "
+            "of the first argument's rows and columns.", fix=f"pass at most {min(m, n)} factors."))
+    if taus.shape[:-1] != a.shape[:-2]:
+        raise ValueError(explain(
+            "householder_product: the arguments need the same leading axes, got shapes "
+            f"{a.shape} and {taus.shape}.", fix="broadcast one of them."))
+    return a
+
+
+geqrf_p.abstract, geqrf_p.batch = _geqrf_abstract, batch_first(geqrf_p)
+geqrf_p.program = lambda a: _alone("geqrf", (2,), a)
+geqp3_p.abstract, geqp3_p.batch = _geqp3_abstract, batch_first(geqp3_p)
+geqp3_p.program = lambda a: _alone("geqp3", (2,), a)
+householder_product_p.abstract = _product_abstract
+householder_product_p.program = lambda a, taus: _alone(
+    "householder_product", (2, 1), a, taus)
+householder_product_p.batch = lambda size, args, dims: (householder_product_p.bind(
+    *[to_front(x, d, size) for x, d in zip(args, dims)]), 0)
+
+
+# ---- qr
+def _qr_abstract(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
+                 use_magma: Any = None) -> list[ShapedArray]:
+    check_rank("qr", 0, a)
+    check_float("qr", 0, a)
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    k = m if full_matrices else min(m, n)
+    outs = [ShapedArray((*lead, m, k), a.dtype), ShapedArray((*lead, k, n), a.dtype)]
+    return [*outs, ShapedArray((*lead, n), INT)] if pivoting else outs
+
+
+def _qr_program(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
+                use_magma: Any = None) -> Program:
+    m, n = a.shape[-2:]
+    k = m if full_matrices else min(m, n)
+
+    def qr(x: Any) -> list[Any]:
+        if pivoting:
+            packed, order, taus = geqp3_p.bind(x)
+        else:
+            packed, taus = geqrf_p.bind(x)
+        if not m or not n:
+            q = zeros(ShapedArray((*a.shape[:-2], m, k), a.dtype))
+            outs = [add(q, identity_like(q)) if m and k else q, cut(packed, min(m, k), n)]
+        else:
+            q = householder_product_p.bind(padded(cut(packed, m, min(k, n)), m, k), taus)
+            r = packed if k <= m else packed
+            outs = [q, upper_part(cut(r, k, n), 1)]
+        return [*outs, order] if pivoting else outs
+
+    return stage(qr, [ShapedArray(a.shape, a.dtype)], "qr")
+
+
+def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool,
+            pivoting: bool, use_magma: Any = None) -> Any:
+    """dQ = Q W and dR = Q^H dA - W R with W skew-Hermitian, W's lower part from dA R1^-1.
+
+    R1 is the square part of R.  Where Q has more columns than A, those move only in A's range.
+    """
+    (a,), (t,) = primals, tangents
+    outs = qr_p.bind(a, full_matrices=full_matrices, pivoting=pivoting, use_magma=use_magma)
+    if is_zero(t):
+        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+    q, r, *order = outs
+    m, n = aval_of(a).shape[-2:]
+    k = min(m, n)
+    if pivoting:
+        rows = sh.broadcast_in_dim(order[0], aval_of(a).shape,
+                                   (*range(aval_of(a).ndim - 2), aval_of(a).ndim - 1))
+        t = take_along(t, rows, aval_of(a).ndim - 1)
+    head = cut(t, m, k)
+    solved = triangular_solve(cut(r, k, k), head, left_side=False, lower=False)  # dA R1^-1
+    inside = product(conj(flip(q)), solved)
+    skew = lower_part(inside, 1)  # rows of Q's columns, k columns
+    corner = cut(skew, k, k)
+    if aval_of(a).dtype.kind == "c":  # R's diagonal stays real
+        imag = ew.imag(cut(inside, k, k))
+        diagonal = ew.complex_(filled(imag, 0), imag)
+        corner = add(corner, mul(diagonal, identity_like(diagonal)))
+        whole = sub(corner, conj(flip(lower_part(corner, 1))))
+    else:
+        whole = sub(corner, flip(corner))
+    more = aval_of(q).shape[-1] - k
+    if more:
+        below = _lowest(skew, more)
+        top = sh.concatenate([whole, ew.neg(conj(flip(below)))], aval_of(a).ndim - 1)
+        low = sh.concatenate([below, filled(_blank(below, more), 0)], aval_of(a).ndim - 1)
+        whole = sh.concatenate([top, low], aval_of(a).ndim - 2)
+    dq = product(q, whole)
+    if m > aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
+        dq = add(dq, sub(solved, product(q, inside)))
+    dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
+    return outs, [dq, dr, *[Zero(aval_of(o).tangent()) for o in order]]
+
+
+def _lowest(x: Any, rows: int) -> Any:
+    """The last rows of a matrix."""
+    shape = aval_of(x).shape
+    start = (*[0] * (len(shape) - 2), shape[-2] - rows, 0)
+    return sh.slice_(x, start, shape)
+
+
+def _blank(x: Any, n: int) -> Any:
+    """Something of x's dtype and leading axes with n rows and columns."""
+    lead = aval_of(x).shape[:-2]
+    return zeros(ShapedArray((*lead, n, n), aval_of(x).dtype))
+
+
+qr_p.abstract, qr_p.jvp, qr_p.batch = _qr_abstract, _qr_jvp, batch_first(qr_p)
+qr_p.program = _qr_program
+
+
+# ---- eigh: (vectors, values)
+def _eigh_abstract(a: ShapedArray, *, lower: bool, sort_eigenvalues: bool,
+                   compute_vectors: bool, subset_by_index: Any, algorithm: Any
+                   ) -> list[ShapedArray]:
+    square("eigh", a, "Argument to symmetric eigendecomposition must have shape [..., n, n], "
+                      "got shape")
+    w = ShapedArray(a.shape[:-1], real_dtype(a.dtype))
+    return [a, w] if compute_vectors else [w]
+
+
+def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vectors: bool,
+              **params: Any) -> Any:
+    """dw = diag(P), dV = V (F o P) with P = V^H dA V, F[i, j] = 1 / (w[j] - w[i])."""
+    (t,) = tangents
+    if is_zero(t):
+        outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
+        return outs, [Zero(aval_of(x).tangent()) for x in outs]
+    v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
+    inner = product(conj(flip(v)), product(t, v))
+    if not compute_vectors:
+        return [w], [real_diagonal(inner)]
+    dv = product(v, mul(inner, _complexed(_gaps(w), v)))
+    return [v, w], [dv, real_diagonal(inner)]
+
+
+def _gaps(w: Any) -> Any:
+    """1 / (w[j] - w[i]), 0 on the diagonal."""
+    across, down = _matrix_of(w, -1), _matrix_of(w, -2)
+    eye = identity_like(across)
+    return sub(div(filled(eye, 1), add(eye, sub(across, down))), eye)
+
+
+def _matrix_of(w: Any, axis: int) -> Any:
+    """w along the columns (axis -1) or the rows (axis -2) of square matrices."""
+    shape = aval_of(w).shape
+    rank = len(shape)
+    return sh.broadcast_in_dim(w, (*shape, shape[-1]), (*range(rank - 1), rank + 1 + axis))
+
+
+def scaled_columns(v: Any, w: Any) -> Any:
+    """v diag(w) for real w."""
+    return mul(v, _complexed(sh.broadcast_in_dim(w, aval_of(v).shape, (
+        *range(aval_of(w).ndim - 1), aval_of(v).ndim - 1)), v))
+
+
+def symmetric_from_lower(a: Any) -> Any:
+    """The symmetric matrix with a's lower triangle."""
+    low = lower_part(a)
+    return add(low, flip(lower_part(a, 1)))
+
+
+def _complexed(x: Any, like: Any) -> Any:
+    """A real array in like's dtype."""
+    return ew.complex_(x, filled(x, 0)) if aval_of(like).dtype.kind == "c" else x
+
+
+def real_diagonal(a: Any) -> Any:
+    """The real part of the diagonal of matrices."""
+    a = ew.real(a) if aval_of(a).dtype.kind == "c" else a
+    return reduce_sum(mul(a, identity_like(a)), (aval_of(a).ndim - 1,))
+
+
+eigh_p.abstract, eigh_p.jvp, eigh_p.batch = _eigh_abstract, _eigh_jvp, batch_first(eigh_p)
+eigh_p.program = lambda a, **params: _alone("eigh", (2,), a, **params)
+
+
+# ---- svd: (values, left vectors, right vectors)
+def _svd_abstract(a: ShapedArray, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
+                  algorithm: Any) -> list[ShapedArray]:
+    check_rank("svd", 0, a)
+    check_float("svd", 0, a)
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    k = min(m, n)
+    s = ShapedArray((*lead, k), real_dtype(a.dtype))
+    u, v = (m, m if full_matrices else k), (n if full_matrices else k, n)
+    return [s, *[ShapedArray((*lead, *x), a.dtype) for x in (u, v)]] if compute_uv else [s]
+
+
+def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool,
+             compute_uv: bool, **params: Any) -> Any:
+    """With P = U^H dA V: ds = diag(P), dU = U (F o (P S + S P^H)), dV = V (F o (S P + P^H S))."""
+    (a,), (t,) = primals, tangents
+    m, n = aval_of(a).shape[-2:]
+    if is_zero(t):
+        outs = svd_p.bind(a, full_matrices=full_matrices, compute_uv=compute_uv, **params)
+        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+    if compute_uv and full_matrices and m != n:
+        raise NotImplementedError(explain(
+            "Singular value decomposition JVP not implemented for full matrices",
+            fix="pass full_matrices=False: vectors outside the range of a have no derivative."))
+    s, u, vh = svd_p.bind(a, full_matrices=False, compute_uv=True, **params)
+    v = conj(flip(vh))
+    inner = product(conj(flip(u)), product(t, v))
+    ds = real_diagonal(inner)
+    if not compute_uv:
+        return [s], [ds]
+    across, down = (_complexed(_matrix_of(s, k), u) for k in (-1, -2))
+    square_ = mul(s, s)
+    gaps = _complexed(_gaps(square_), u)
+    right = mul(inner, across)
+    left = mul(down, inner)
+    turn = mul(gaps, add(right, conj(flip(right))))
+    if aval_of(a).dtype.kind == "c":
+        half = mul(sub(inner, conj(flip(inner))), div(filled(across, 0.5), across))
+        turn = add(turn, mul(half, identity_like(half)))
+    du = product(u, turn)
+    dv = product(v, mul(gaps, add(left, conj(flip(left)))))
+    if m > n:
+        du = add(du, _outside(u, product(t, v), s))
+    if n > m:
+        dv = add(dv, _outside(v, product(conj(flip(t)), u), s))
+    return [s, u, vh], [ds, du, conj(flip(dv))]
+
+
+def _outside(u: Any, moved: Any, s: Any) -> Any:
+    """What of `moved` lies outside u's range, over the singular values."""
+    rest = sub(moved, product(u, product(conj(flip(u)), moved)))
+    shape = aval_of(rest).shape
+    rank = len(shape)
+    below = sh.broadcast_in_dim(_complexed(s, u), shape, (*range(rank - 2), rank - 1))
+    return div(rest, below)
+
+
+svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, batch_first(svd_p)
+svd_p.program = lambda a, **params: _alone("svd", (2,), a, **params)
+assert programs.ALGORITHMS

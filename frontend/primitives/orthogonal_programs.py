@@ -1,0 +1,484 @@
+"""Orthogonal decompositions as Programs of other primitives: the forms that every target has.
+
+Householder reflections run in a scan over columns (LAPACK's geqrf: H = I - tau v v^H, v[j] = 1, R's
+diagonal real), eigenvalues of Hermitian matrices and singular values come by Jacobi rotations of
+pairs of a round-robin tournament (Brent & Luk, "The solution of singular-value and symmetric
+eigenvalue problems on multiprocessor arrays", 1985), which are accurate and have no shifts to go
+wrong.  Start reading at `geqrf`, then `eigh`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.zeros import zeros
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.contract import dot_general
+from calque.primitives.elementwise import add, complex_, div, mul, select_n, sub
+from calque.primitives.index import dynamic_slice
+from calque.primitives.linalg_programs import ALGORITHMS, ZERO, scan_of
+from calque.primitives.sort import sort, take_along
+from calque.primitives.while_loop import while_loop
+from calque.transforms.stage import closed, stage
+
+INT = np.dtype("i4")
+SWEEPS = 40  # of rotations at most; matrices take about log2(n) + 5
+
+
+# ---- small words
+def _complex(x: Any) -> bool:
+    return bool(aval_of(x).dtype.kind == "c")
+
+
+def conj(x: Any) -> Any:
+    return ew.conj(x) if _complex(x) else x
+
+
+def real_part(x: Any) -> Any:
+    return ew.real(x) if _complex(x) else x
+
+
+def as_dtype_of(x: Any, real: Any) -> Any:
+    """A real array in x's dtype."""
+    return complex_(real, all_of(real, 0.0)) if _complex(x) else real
+
+
+def _over(x: Any, real: Any) -> Any:
+    """x / real, by parts: IREE's complex quotients are wrong in some folds."""
+    if not _complex(x):
+        return div(x, real)
+    return complex_(div(ew.real(x), real), div(ew.imag(x), real))
+
+
+def _times(x: Any, real: Any) -> Any:
+    """x real, by parts."""
+    if not _complex(x):
+        return mul(x, real)
+    return complex_(mul(ew.real(x), real), mul(ew.imag(x), real))
+
+
+def all_of(x: Any, value: float) -> Any:
+    """An array like x that holds one value."""
+    return sh.broadcast_in_dim(ew.const(x, value), aval_of(x).shape, ())
+
+
+def where(mask: Any, x: Any, y: Any) -> Any:
+    return select_n(mask, y, x)
+
+
+def down(v: Any, n: int) -> Any:
+    """v[i] at [i, j], for n columns."""
+    (m,) = aval_of(v).shape
+    return sh.broadcast_in_dim(v, (m, n), (0,))
+
+
+def along(v: Any, m: int) -> Any:
+    """v[j] at [i, j], for m rows."""
+    (n,) = aval_of(v).shape
+    return sh.broadcast_in_dim(v, (m, n), (1,))
+
+
+def repeat(v: Any, n: int) -> Any:
+    """A scalar, n times."""
+    return sh.broadcast_in_dim(v, (n,), ())
+
+
+def _sum(x: Any, axis: int = 0) -> Any:
+    return rd.reduce_sum_p.bind(x, axes=(axis,), out_sharding=None)
+
+
+def _max(x: Any) -> Any:
+    return rd.reduce_max_p.bind(x, axes=tuple(range(aval_of(x).ndim)), out_sharding=None)
+
+
+def _size2(x: Any) -> Any:
+    """|x|^2."""
+    if _complex(x):
+        re, im = ew.real(x), ew.imag(x)
+        return add(mul(re, re), mul(im, im))
+    return mul(x, x)
+
+
+def product(x: Any, y: Any) -> Any:
+    return dot_general(x, y, (((1,), (0,)), ((), ())))
+
+
+def flip(x: Any) -> Any:
+    return sh.transpose(x, (1, 0))
+
+
+def column_of(a: Any, j: Any) -> Any:
+    m = aval_of(a).shape[0]
+    return sh.reshape(dynamic_slice(a, [ZERO, j], (m, 1)), (m,))
+
+
+def element_of(v: Any, j: Any) -> Any:
+    return sh.reshape(dynamic_slice(v, [j], (1,)), ())
+
+
+def _eye(like: Any, m: int, n: int) -> Any:
+    i, j = (sh.iota(INT, (m, n), axis) for axis in (0, 1))
+    dtype = aval_of(like).dtype
+    one, none = (sh.broadcast_in_dim(ew.const(like, x), (m, n), ()) for x in (1, 0))
+    assert aval_of(one).dtype == dtype
+    return where(ew.eq(i, j), one, none)
+
+
+def _scale_of(x: Any) -> Any:
+    """The largest |re| or |im|, or 1 where that is 0, infinite or NaN; real."""
+    size = ew.abs_(real_part(x))
+    if _complex(x):
+        size = ew.max_p.bind(size, ew.abs_(ew.imag(x)))
+    largest = _max(size)
+    usable = ew.and_p.bind(ew.gt_p.bind(largest, ew.const(largest, 0)),
+                           ew.is_finite_p.bind(largest))
+    return where(usable, largest, ew.const(largest, 1))
+
+
+# ---- Householder reflections
+def geqrf(a: Any) -> list[Any]:
+    """(R on and above the diagonal and the reflections below it, their factors tau)."""
+    m, n = aval_of(a).shape
+    k = min(m, n)
+    if not k:
+        return [a, zeros(ShapedArray((0,), aval_of(a).dtype))]
+
+    def step(rest: Any, j: Any) -> list[Any]:
+        i = sh.iota(INT, (m,))
+        column = column_of(rest, j)
+        v, tau, beta = reflection(column, i, j)
+        applied = product(sh.reshape(conj(v), (1, m)), rest)
+        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
+        reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
+        at = repeat(j, m)
+        kept = where(ew.gt_p.bind(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
+        t, here = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
+        made = where(ew.gt_p.bind(t, here), reduced, where(ew.eq(t, here), down(kept, n), rest))
+        return [made, tau]
+
+    return scan_of(step, [a], [sh.iota(INT, (k,))], k)
+
+
+def reflection(column: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
+    """(v, tau, beta) with (I - conj(tau) v v^H) column = beta e_j from element j on (larfg).
+
+    v is 0 before j and 1 at j; tau is 0 where nothing stands below and column[j] is real.
+    """
+    (m,) = aval_of(column).shape
+    at = repeat(j, m)
+    below = where(ew.gt_p.bind(i, at), column, all_of(column, 0))
+    alpha = element_of(column, j)
+    scale = _scale_of(where(ew.ge_p.bind(i, at), column, all_of(column, 0)))
+    small = _over(below, repeat(scale, m))
+    head = _over(alpha, scale)
+    tail = _sum(_size2(small))
+    norm = mul(scale, ew.sqrt(add(_size2(head), tail)))
+    real = real_part(alpha)
+    beta = where(ew.ge_p.bind(real, ew.const(real, 0)), ew.neg(norm), norm)
+    none = ew.eq(tail, ew.const(tail, 0))
+    if _complex(column):
+        imag = ew.imag(alpha)
+        none = ew.and_p.bind(none, ew.eq(imag, ew.const(imag, 0)))
+    beta = where(none, real, beta)
+    safe = where(none, ew.const(beta, 1), beta)
+    full = as_dtype_of(alpha, beta)
+    tau = _over(sub(full, alpha), safe)
+    divisor = where(none, ew.const(alpha, 1), sub(alpha, full))
+    v = div(below, repeat(divisor, m))
+    v = where(ew.eq(i, at), all_of(v, 1), v)
+    return v, where(none, all_of(tau, 0), tau), full
+
+
+def householder_product(a: Any, taus: Any) -> list[Any]:
+    """The first columns of H_1 H_2 ... for the reflections below a's diagonal."""
+    m, n = aval_of(a).shape
+    (k,) = aval_of(taus).shape
+    if not m or not n:
+        return [a]
+
+    def step(q: Any, j: Any, tau: Any) -> list[Any]:
+        i = sh.iota(INT, (m,))
+        column, at = column_of(a, j), repeat(j, m)
+        v = where(ew.gt_p.bind(i, at), column, all_of(column, 0))
+        v = where(ew.eq(i, at), all_of(v, 1), v)
+        applied = product(sh.reshape(conj(v), (1, m)), q)
+        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
+        return [sub(q, mul(sh.broadcast_in_dim(tau, (m, n), ()), factor))]
+
+    start = _eye(a, m, n)
+    return scan_of(step, [start], [sh.iota(INT, (k,)), taus], k, reverse=True) if k else [start]
+
+
+def geqp3(a: Any) -> list[Any]:
+    """geqrf of a's columns in the order in which what is left of them is largest, and the order."""
+    m, n = aval_of(a).shape
+    k = min(m, n)
+    order = sh.iota(INT, (n,))
+    if not k:
+        return [a, order, zeros(ShapedArray((0,), aval_of(a).dtype))]
+
+    def step(rest: Any, order: Any, j: Any) -> list[Any]:
+        i, t = sh.iota(INT, (m,)), sh.iota(INT, (n,))
+        live = ew.ge_p.bind(sh.iota(INT, (m, n), 0), sh.broadcast_in_dim(j, (m, n), ()))
+        left = where(live, rest, all_of(rest, 0))
+        scale = _scale_of(left)
+        sizes = _sum(_size2(_over(left, sh.broadcast_in_dim(scale, (m, n), ()))))
+        open_ = ew.ge_p.bind(t, repeat(j, n))
+        sizes = where(open_, sizes, all_of(sizes, -1))
+        best = where(ew.eq(sizes, repeat(_max(sizes), n)), t, all_of(t, n))
+        p = ew.min_p.bind(rd.reduce_min_p.bind(best, axes=(0,), out_sharding=None), np.int32(n - 1))
+        p = where(ew.ge_p.bind(p, j), p, j)
+        moved = where(ew.eq(t, repeat(p, n)), repeat(j, n), t)
+        moved = where(ew.eq(t, repeat(j, n)), repeat(p, n), moved)
+        rest = take_along(rest, along(moved, m), 1)
+        order = take_along(order, moved, 0)
+        column = column_of(rest, j)
+        v, tau, beta = reflection(column, i, j)
+        applied = product(sh.reshape(conj(v), (1, m)), rest)
+        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
+        reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
+        kept = where(ew.gt_p.bind(i, repeat(j, m)), v,
+                      where(ew.eq(i, repeat(j, m)), repeat(beta, m), column))
+        columns, at = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
+        made = where(ew.gt_p.bind(columns, at), reduced,
+                      where(ew.eq(columns, at), down(kept, n), rest))
+        return [made, order, tau]
+
+    made, order, taus = scan_of(step, [a, order], [sh.iota(INT, (k,))], k)
+    return [made, order, taus]
+
+
+# ---- Jacobi rotations
+def _joined(xs: Sequence[Any]) -> Any:
+    xs = [x for x in xs if aval_of(x).shape[0]]
+    return sh.concatenate(xs, 0) if len(xs) > 1 else xs[0]
+
+
+def _next_round(x: Any) -> Any:
+    """Rows of a round-robin tournament move on: row k plays row k + n/2, row 0 stays."""
+    n = aval_of(x).shape[0]
+    h = n // 2
+    def part(low: int, high: int) -> Any:
+        return sh.slice_in_dim(x, low, max(low, high), 0)
+    if h == 1:
+        return x
+    return _joined([part(0, 1), part(h, h + 1), part(1, h - 1), part(h + 1, n), part(h - 1, h)])
+
+
+def _rotation(app: Any, aqq: Any, apq: Any, small: Any) -> tuple[Any, Any]:
+    """(c, s) with c real: rows p <- c p - s q, q <- conj(s) p + c q make apq vanish.
+
+    Nothing is rotated where |apq| <= small.
+    """
+    size = ew.sqrt(_size2(apq))
+    done = ew.not_p.bind(ew.gt_p.bind(size, small))
+    safe = where(done, all_of(size, 1), size)
+    half = div(sub(aqq, app), mul(all_of(safe, 2), safe))
+    root = ew.sqrt(add(all_of(half, 1), mul(half, half)))
+    sign = where(ew.ge_p.bind(half, all_of(half, 0)), all_of(half, 1), all_of(half, -1))
+    t = div(sign, add(ew.abs_(half), root))
+    c = div(all_of(t, 1), ew.sqrt(add(all_of(t, 1), mul(t, t))))
+    s = mul(t, c)
+    c, s = where(done, all_of(c, 1), c), where(done, all_of(s, 0), s)
+    return c, _times(_over(apq, safe), s)
+
+
+def _rotated(x: Any, c: Any, s: Any) -> Any:
+    n, m = aval_of(x).shape
+    h = n // 2
+    top, low = sh.slice_in_dim(x, 0, h, 0), sh.slice_in_dim(x, h, n, 0)
+    cosine, sine = down(c, m), down(s, m)
+    return sh.concatenate([sub(_times(top, cosine), mul(sine, low)),
+                           add(mul(conj(sine), top), _times(low, cosine))], 0)
+
+
+def diagonal(a: Any) -> Any:
+    n = aval_of(a).shape[0]
+    return _sum(where(ew.eq(sh.iota(INT, (n, n), 0), sh.iota(INT, (n, n), 1)), a, all_of(a, 0)))
+
+
+def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
+    """step(*state) -> (*state, largest rotation), `rounds` times a sweep, until none is made."""
+    count, avals = np.int32(0), [aval_of(s) for s in state]
+    real = np.dtype(f"f{avals[0].dtype.itemsize // (2 if avals[0].dtype.kind == 'c' else 1)}")
+    flag = ShapedArray((), real)
+
+    def again(i: Any, left: Any, *_: Any) -> list[Any]:
+        few = ew.lt_p.bind(i, np.int32(SWEEPS))
+        return [ew.and_p.bind(few, ew.gt_p.bind(left, ew.const(left, 0)))]
+
+    def sweep(i: Any, _: Any, *state: Any) -> list[Any]:
+        def one(*xs: Any) -> list[Any]:
+            *rest, left, _ = xs
+            *rest, moved = step(*rest)
+            return [*rest, ew.max_p.bind(left, moved)]
+        start = sh.broadcast_in_dim(real.type(0), (), ())
+        outs = scan_of(one, [*state, start], [sh.iota(INT, (rounds,))], rounds)
+        return [add(i, np.int32(1)), outs[-1], *outs[:-1]]
+
+    every = [ShapedArray((), INT), flag, *[ShapedArray(a.shape, a.dtype) for a in avals]]
+    (cond, cond_consts), (body, consts) = (closed(stage(f, every, "sweep"))
+                                           for f in (again, sweep))
+    return list(while_loop(cond, cond_consts, body, consts,
+                           [count, real.type(1), *state])[2:])
+
+
+def _even(a: Any) -> Any:
+    """A square matrix with a row and a column of zeros more where its size is odd."""
+    n = aval_of(a).shape[0]
+    return sh.pad(a, ew.const(a, 0), [(0, n % 2, 0)] * 2) if n % 2 else a
+
+
+def _moved_max(s: Any) -> Any:
+    return _max(ew.abs_(real_part(s)) if not _complex(s) else ew.sqrt(_size2(s)))
+
+
+def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
+         subset_by_index: Any = None, algorithm: Any = None) -> list[Any]:
+    """(eigenvectors as columns, ascending eigenvalues) of the matrix with a's triangle."""
+    n = aval_of(a).shape[0]
+    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if _complex(a) else 1)}")
+    if not n:
+        w = zeros(ShapedArray((0,), real))
+        return [a, w] if compute_vectors else [w]
+    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    a = a if lower else conj(flip(a))
+    full = where(ew.ge_p.bind(i, j), a, conj(flip(a)))
+    full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
+    scale = _scale_of(full)
+    work = _even(_over(full, sh.broadcast_in_dim(scale, (n, n), ())))
+    size = aval_of(work).shape[0]
+    h, eps = size // 2, float(np.finfo(real).eps)
+
+    def step(work: Any, vectors: Any) -> list[Any]:
+        d = real_part(diagonal(work))
+        app, aqq = sh.slice_in_dim(d, 0, h, 0), sh.slice_in_dim(d, h, size, 0)
+        apq = diagonal(sh.slice_(work, (0, h), (h, size)))
+        least = mul(all_of(app, eps), ew.sqrt(ew.abs_(mul(app, aqq))))
+        floor = all_of(app, eps * eps)
+        c, s = _rotation(app, aqq, apq, ew.max_p.bind(least, floor))
+        # rows by J^H, then columns by J: the rows of the conjugate transpose
+        work = conj(flip(_rotated(conj(flip(_rotated(work, c, s))), c, s)))
+        work = _next_round(flip(_next_round(flip(work))))
+        return [work, _next_round(_rotated(vectors, c, s)), _moved_max(s)]
+
+    vectors = _eye(a, size, size)
+    if size > 1:
+        work, vectors = _sweeps(step, [work, vectors], size - 1)
+    w = real_part(diagonal(work))
+    vectors = conj(flip(vectors))  # rows of J^H are columns of J
+    if n != size:  # the row that was added stays itself: its vector is the last unit vector
+        last = _size2(sh.reshape(sh.slice_in_dim(vectors, n, size, 0), (size,)))
+        w = where(ew.gt_p.bind(last, all_of(last, 0.5)), all_of(w, np.inf), w)
+        vectors = sh.slice_in_dim(vectors, 0, n, 0)
+    (_, order) = sort([w, sh.iota(INT, (size,))], 0)
+    order = sh.slice_in_dim(order, 0, n, 0)
+    w = mul(take_along(w, order, 0), repeat(scale, n))
+    vectors = take_along(vectors, along(order, n), 1)
+    bad = ew.not_p.bind(ew.is_finite_p.bind(_sum(_sum(ew.abs_(real_part(work))))))
+    lost = repeat(ew.const(w, np.nan), n)
+    w = where(repeat(bad, n), lost, w)
+    lost = sh.broadcast_in_dim(bad, (n, n), ())
+    return [where(lost, all_of(vectors, np.nan), vectors), w] if compute_vectors else [w]
+
+
+def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None,
+        algorithm: Any = None) -> list[Any]:
+    """(descending singular values, left vectors as columns, right ones as rows)."""
+    m, n = aval_of(a).shape
+    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if _complex(a) else 1)}")
+    if not m or not n:
+        s = zeros(ShapedArray((0,), real))
+        u, v = (m, m if full_matrices else 0), (n if full_matrices else 0, n)
+        return [s, _eye(zeros(ShapedArray((), aval_of(a).dtype)), *u),
+                _eye(zeros(ShapedArray((), aval_of(a).dtype)), *v)] if compute_uv else [s]
+    if m < n:
+        outs = svd(conj(flip(a)), full_matrices=full_matrices, compute_uv=compute_uv)
+        return [outs[0], conj(flip(outs[2])), conj(flip(outs[1]))] if compute_uv else outs
+    scale = _scale_of(a)
+    packed, taus = geqrf(_over(a, sh.broadcast_in_dim(scale, (m, n), ())))
+    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    top = sh.slice_in_dim(packed, 0, n, 0)
+    upper = where(ew.le_p.bind(i, j), top, all_of(top, 0))
+    # rows of `work` are conjugated columns of X = R^H (lower triangular), which converge sooner
+    work, vectors = _pad_rows(upper), _pad_square(upper)
+    size = aval_of(work).shape[0]
+    h, eps = size // 2, float(np.finfo(real).eps)
+
+    def step(work: Any, vectors: Any) -> list[Any]:
+        top, low = sh.slice_in_dim(work, 0, h, 0), sh.slice_in_dim(work, h, size, 0)
+        app, aqq = _sum(_size2(top), 1), _sum(_size2(low), 1)
+        apq = _sum(mul(top, conj(low)), 1)
+        small = mul(all_of(app, eps * np.sqrt(n)), mul(ew.sqrt(app), ew.sqrt(aqq)))
+        c, s = _rotation(app, aqq, apq, small)
+        return [_next_round(_rotated(work, c, s)), _next_round(_rotated(vectors, c, s)),
+                _moved_max(s)]
+
+    if size > 1:
+        work, vectors = _sweeps(step, [work, vectors], size - 1)
+    # work = J^H R and vectors = J^H, so R = J work and A = Q J diag(s) (work / s)
+    s = ew.sqrt(_sum(_size2(work), 1))
+    missing = all_of(s, 0)
+    if n != size:
+        mark = _size2(sh.reshape(sh.slice_in_dim(vectors, n, size, 1), (size,)))
+        missing = where(ew.gt_p.bind(mark, all_of(mark, 0.5)), all_of(mark, 1), all_of(mark, 0))
+    key = where(ew.gt_p.bind(missing, all_of(missing, 0)), all_of(s, np.inf), ew.neg(s))
+    (_, order) = sort([key, sh.iota(INT, (size,))], 0)
+    order = sh.slice_in_dim(order, 0, n, 0)
+    s = take_along(s, order, 0)
+    bad = ew.not_p.bind(ew.is_finite_p.bind(_sum(s)))
+    values = where(repeat(bad, n), all_of(s, np.nan), mul(s, repeat(scale, n)))
+    if not compute_uv:
+        return [values]
+    vectors = take_along(vectors, down(order, size), 0)
+    left = conj(flip(sh.slice_in_dim(vectors, 0, n, 1)))  # columns of J
+    right = take_along(work, down(order, n), 0)
+    safe = where(ew.gt_p.bind(s, all_of(s, 0)), s, all_of(s, 1))
+    vh = _orthonormal_rows(_over(right, down(safe, n)))
+    k = m if full_matrices else n
+    wide = left if k == n else _joined_square(left, k)
+    square = packed if m == n or not full_matrices else sh.pad(
+        packed, ew.const(packed, 0), [(0, 0, 0), (0, m - n, 0)])
+    (q,) = householder_product(square, taus)
+    u = product(q, wide)
+    nan = [(x, sh.broadcast_in_dim(bad, aval_of(x).shape, ())) for x in (u, vh)]
+    return [values, *[where(b, all_of(x, np.nan), x) for x, b in nan]]
+
+
+def _pad_rows(a: Any) -> Any:
+    n = aval_of(a).shape[0]
+    return sh.pad(a, ew.const(a, 0), [(0, n % 2, 0), (0, 0, 0)]) if n % 2 else a
+
+
+def _pad_square(a: Any) -> Any:
+    n = aval_of(a).shape[0] + aval_of(a).shape[0] % 2
+    return _eye(a, n, n)
+
+
+def _joined_square(x: Any, k: int) -> Any:
+    """x in the corner of the identity of size k."""
+    n = aval_of(x).shape[0]
+    eye = _eye(x, k, k)
+    top = sh.concatenate([x, sh.slice_(eye, (0, n), (n, k))], 1)
+    return sh.concatenate([top, sh.slice_in_dim(eye, n, k, 0)], 0)
+
+
+def _orthonormal_rows(x: Any) -> Any:
+    """Rows that are orthonormal or 0, the latter replaced by what completes the former."""
+    n = aval_of(x).shape[0]
+    packed, taus = geqrf(conj(flip(x)))
+    (q,) = householder_product(packed, taus)
+    d = real_part(diagonal(packed))  # R's diagonal: the sign of each column of q
+    sign = where(ew.lt_p.bind(d, all_of(d, 0)), all_of(d, -1), all_of(d, 1))
+    there = ew.gt_p.bind(_sum(_size2(x), 1), all_of(d, 0.5))
+    rows = _times(conj(flip(q)), down(sign, n))
+    return where(sh.broadcast_in_dim(there, (n, n), (0,)), x, rows)
+
+
+ALGORITHMS.update(geqrf=geqrf, geqp3=geqp3, householder_product=householder_product, eigh=eigh,
+                  svd=svd)

@@ -1,0 +1,170 @@
+"""tridiagonal, hessenberg and tridiagonal_solve as Programs of other primitives.
+
+Reductions are LAPACK's sytrd and gehrd without blocks, systems are its gtsv (partial pivoting).
+Start reading at `_reduced`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.zeros import zeros
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.elementwise import div, mul, sub
+from calque.primitives.linalg_programs import ALGORITHMS, scan_of
+from calque.primitives.orthogonal_programs import (
+    INT,
+    all_of,
+    along,
+    as_dtype_of,
+    column_of,
+    conj,
+    diagonal,
+    down,
+    element_of,
+    flip,
+    product,
+    real_part,
+    reflection,
+    repeat,
+    where,
+)
+
+
+def _reduced(a: Any) -> tuple[Any, Any]:
+    """(H^H a H below and on the subdiagonal replaced by the reflections, their factors)."""
+    n = aval_of(a).shape[0]
+
+    def step(rest: Any, j: Any) -> list[Any]:
+        i, below = sh.iota(INT, (n,)), ew.add(j, np.int32(1))
+        column = column_of(rest, j)
+        v, tau, beta = reflection(column, i, below)
+        whole = sh.broadcast_in_dim(tau, (n, n), ())
+        left = along(sh.reshape(product(sh.reshape(conj(v), (1, n)), rest), (n,)), n)
+        made = sub(rest, mul(conj(whole), mul(down(v, n), left)))
+        right = down(sh.reshape(product(made, sh.reshape(v, (n, 1))), (n,)), n)
+        made = sub(made, mul(whole, mul(right, along(conj(v), n))))
+        at = repeat(below, n)
+        kept = where(ew.gt_p.bind(i, at), v, where(ew.eq(i, at), repeat(beta, n), column))
+        t, here = sh.iota(INT, (n, n), 1), sh.broadcast_in_dim(j, (n, n), ())
+        earlier = where(ew.eq(t, here), down(kept, n), rest)
+        return [where(ew.gt_p.bind(t, here), made, earlier), tau]
+
+    made, taus = scan_of(step, [a], [sh.iota(INT, (n - 1,))], n - 1)
+    return made, taus
+
+
+def hessenberg(a: Any) -> list[Any]:
+    n = aval_of(a).shape[0]
+    if n < 2:
+        return [a, zeros(ShapedArray((0,), aval_of(a).dtype))]
+    return list(_reduced(a))
+
+
+def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
+    """(a with the reflections in its triangle, diagonal, off-diagonal, factors)."""
+    n = aval_of(a).shape[0]
+    if not lower:  # the same, seen from the other corner
+        packed, d, e, taus = tridiagonal(sh.rev(a, (0, 1)), lower=True)
+        return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
+    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    full = where(ew.ge_p.bind(i, j), a, conj(flip(a)))
+    full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
+    if n < 2:
+        none = zeros(ShapedArray((0,), aval_of(a).dtype))
+        return [full, real_part(diagonal(full)), real_part(none), none]
+    made, taus = _reduced(full)
+    packed = where(ew.ge_p.bind(i, j), made, a)
+    packed = where(ew.eq(i, j), as_dtype_of(a, real_part(packed)), packed)
+    e = real_part(diagonal(sh.slice_(made, (1, 0), (n, n - 1))))
+    return [packed, real_part(diagonal(made)), e, taus]
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> list[Any]:
+    """x of T x = b: rows are eliminated downwards, exchanged where that gives the larger pivot."""
+    n, m = aval_of(b).shape
+    if not n or not m:
+        return [b]
+    none = all_of(sh.slice_in_dim(d, 0, 1, 0), 0)
+    above = sh.concatenate([sh.slice_in_dim(du, 0, n - 1, 0), none], 0)
+    # the last row eliminates against one of zeros behind it
+    lower = sh.concatenate([sh.slice_in_dim(dl, 1, n, 0), none], 0)
+    nexts = [sh.concatenate([sh.slice_in_dim(x, 1, n, 0), none], 0) for x in (d, above)]
+    rows = sh.concatenate([sh.slice_in_dim(b, 1, n, 0), all_of(sh.slice_in_dim(b, 0, 1, 0), 0)], 0)
+    least = _least(dl, d, du) if perturb_singular else None
+
+    def eliminate(p: Any, q: Any, row: Any, low: Any, d1: Any, u1: Any, row1: Any) -> list[Any]:
+        swap = ew.gt_p.bind(_size(low), _size(p))
+        pivot = where(swap, low, p)
+        if least is not None:
+            tiny = ew.lt_p.bind(ew.abs_(real_part(pivot)) if aval_of(pivot).dtype.kind != "c"
+                                else ew.abs_(pivot), least)
+            pivot = where(tiny, as_dtype_of(pivot, least), pivot)
+        safe = where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
+        factor = div(where(swap, p, low), safe)
+        wide = repeat(factor, m)
+        zero = ew.const(p, 0)
+        out = [pivot, where(swap, d1, q), where(swap, u1, zero),
+               where(repeat(swap, m), row1, row)]
+        carry = [where(swap, sub(q, mul(factor, d1)), sub(d1, mul(factor, q))),
+                 where(swap, ew.neg(mul(factor, u1)), u1),
+                 where(repeat(swap, m), sub(row, mul(wide, row1)), sub(row1, mul(wide, row)))]
+        return [*carry, *out]
+
+    def scalar(v: Any) -> Any:
+        return sh.reshape(sh.slice_in_dim(v, 0, 1, 0), aval_of(v).shape[1:])
+
+    start = [scalar(d), scalar(above), scalar(b)]
+    *_, p, q, r, y = scan_of(eliminate, start, [lower, *nexts, rows], n)
+
+    def substitute(x1: Any, x2: Any, p: Any, q: Any, r: Any, row: Any) -> list[Any]:
+        rest = sub(sub(row, mul(repeat(q, m), x1)), mul(repeat(r, m), x2))
+        x = div(rest, repeat(p, m))
+        return [x, x1, x]
+
+    blank = all_of(scalar(b), 0)
+    return [scan_of(substitute, [blank, blank], [p, q, r, y], n, reverse=True)[2]]
+
+
+def cholesky_update(r: Any, w: Any) -> list[Any]:
+    """Each row of R takes up what w has in its column, by a rotation."""
+    n = aval_of(w).shape[0]
+    if not n:
+        return [r]
+
+    def rotate(w: Any, k: Any, row: Any) -> list[Any]:
+        a, b = element_of(row, k), element_of(w, k)
+        scale = ew.max_p.bind(ew.abs_(a), ew.abs_(b))
+        safe = where(ew.gt_p.bind(scale, ew.const(scale, 0)), scale, ew.const(scale, 1))
+        x, y = div(a, safe), div(b, safe)
+        size = ew.sqrt(ew.add(mul(x, x), mul(y, y)))
+        size = where(ew.gt_p.bind(size, ew.const(size, 0)), size, ew.const(size, 1))
+        c, s = repeat(div(x, size), n), repeat(div(y, size), n)
+        made = ew.add(mul(c, row), mul(s, w))
+        return [sub(mul(c, w), mul(s, row)), made]
+
+    return [scan_of(rotate, [w], [sh.iota(INT, (n,)), r], n)[1]]
+
+
+def _size(x: Any) -> Any:
+    """|re| + |im|, as LAPACK compares pivots."""
+    if aval_of(x).dtype.kind != "c":
+        return ew.abs_(x)
+    return ew.add(ew.abs_(ew.real(x)), ew.abs_(ew.imag(x)))
+
+
+def _least(dl: Any, d: Any, du: Any) -> Any:
+    """The pivot that stands for a smaller one: eps times the largest entry."""
+    largest = [rd.reduce_max_p.bind(_size(x), axes=(0,), out_sharding=None) for x in (dl, d, du)]
+    size = ew.max_p.bind(ew.max_p.bind(largest[0], largest[1]), largest[2])
+    info = np.finfo(aval_of(size).dtype)
+    return ew.max_p.bind(mul(size, ew.const(size, float(info.eps))),
+                         ew.const(size, float(info.tiny)))
+
+
+ALGORITHMS.update(cholesky_update=cholesky_update, hessenberg=hessenberg, tridiagonal=tridiagonal,
+                  tridiagonal_solve=tridiagonal_solve)
