@@ -24,6 +24,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     elementwise as _elementwise,
     fft as _fft,
     gather as _gather,
+    generator as _generator,
     index as _index,
     linalg as _linalg,
     random as _random,

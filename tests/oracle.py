@@ -584,6 +584,7 @@ def interpret(program: Any, args: Sequence[Any]) -> list[Array]:
 import oracle_conv  # noqa: E402,F401
 import oracle_fft  # noqa: E402,F401
 import oracle_gather  # noqa: E402,F401
+import oracle_generator  # noqa: E402,F401
 import oracle_linalg  # noqa: E402,F401
 import oracle_sort  # noqa: E402,F401
 import oracle_special  # noqa: E402,F401

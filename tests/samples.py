@@ -521,6 +521,7 @@ row("while", INEXACT, (
 import samples_conv  # noqa: E402,F401
 import samples_fft  # noqa: E402,F401
 import samples_gather  # noqa: E402,F401
+import samples_generator  # noqa: E402,F401
 import samples_linalg  # noqa: E402,F401
 import samples_sort  # noqa: E402,F401
 import samples_special  # noqa: E402,F401

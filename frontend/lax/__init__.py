@@ -17,6 +17,9 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   conv.py         conv_general_dilated, conv, conv_transpose, patches, local
   fourier.py      fft, FftType
   contract.py     dot_general, dot, batch_matmul, Precision
+  dots.py         ragged_dot, ragged_dot_general, scaled_dot
+  generator.py    rng_bit_generator, rng_uniform
+  staging.py      optimization_barrier, composite, platform_dependent, stage
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu
   (control flow)  calque.control
 """
@@ -31,9 +34,11 @@ from calque.lax.contract import *  # noqa: F403
 from calque.lax.conv import *  # noqa: F403
 from calque.lax.cumulative import *  # noqa: F403
 from calque.lax.cut import *  # noqa: F403
+from calque.lax.dots import *  # noqa: F403
 from calque.lax.elementwise import *  # noqa: F403
 from calque.lax.fourier import *  # noqa: F403
 from calque.lax.gather import *  # noqa: F403
+from calque.lax.generator import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
 from calque.lax.reductions import *  # noqa: F403
@@ -41,6 +46,7 @@ from calque.lax.scatter import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403
 from calque.lax.sort import *  # noqa: F403
 from calque.lax.special import *  # noqa: F403
+from calque.lax.staging import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403
 from calque.loops import fori_loop as fori_loop
 from calque.loops import while_loop as while_loop
@@ -51,3 +57,13 @@ __all__ = sorted(n for n, v in globals().items()
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> object:
+    """add_p and its like: the primitives by JAX's names."""
+    from calque.core.primitive import registry
+    if name.endswith("_p"):
+        for found in (name[:-2], name[:-2].replace("_", "-")):
+            if found in registry:
+                return registry[found]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -278,4 +278,102 @@ def tile(operand: Any, reps: Any) -> Any:
         return reshape(wide, [c * n for c, n in zip(counts, shape)])
 
 
-__all__ = ["concatenate", "index_in_dim", "pad", "rev", "slice", "slice_in_dim", "split", "tile"]
+def stack(operands: Any, axis: int = 0) -> Any:
+    """Arrays of one shape joined along a new axis.
+
+    Args:
+      operands: arrays of one dtype and shape.
+      axis: where the new axis stands in the result.
+
+    Returns:
+      One array, of rank one more.
+
+    Raises:
+      TypeError: dtypes differ.
+      ValueError: shapes differ, or the axis is none of the result's.
+      IndexError: there are no operands.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.stack([np.array([1, 2]), np.array([3, 4])], 1)
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
+    """
+    values = [as_operand("stack", x, i) for i, x in enumerate(operands)]
+    if not values:
+        raise IndexError(explain("stack: list index out of range: there are no operands."))
+    shapes = [aval_of(x).shape for x in values]
+    if len(set(shapes)) > 1:
+        raise ValueError(explain("All input arrays must have the same shape. Got "
+                                 f"{', '.join(map(str, shapes))}."))
+    kinds = [aval_of(x).dtype.name for x in values]
+    if len(set(kinds)) > 1:
+        raise TypeError(explain("lax.stack requires arguments to have the same dtypes, got "
+                                f"{', '.join(kinds)}.", fix="cast them with .astype(...)."))
+    at = canonical_axis(axis, len(shapes[0]) + 1)
+    wide = (*shapes[0][:at], 1, *shapes[0][at:])
+    with fused("stack"):
+        return concatenate([reshape(x, wide) for x in values], at)
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The parts of an array along an axis, which they lack.
+
+    Args:
+      x: array.
+      axis: the axis.
+
+    Returns:
+      A tuple of arrays.
+
+    Raises:
+      TypeError: x is no array.
+      ValueError: x has no such axis.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.unstack(np.array([[1, 2], [3, 4]]))
+      (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
+    x = as_operand("unstack", x)
+    shape = aval_of(x).shape
+    at = canonical_axis(axis, len(shape))
+    with fused("unstack"):
+        return tuple(index_in_dim(x, i, at, keepdims=False) for i in range(shape[at]))
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """arr broadcast to the shape of another array.
+
+    Args:
+      arr: array or number.
+      like_arr: array with the shape.
+
+    Returns:
+      An array of like_arr's shape and arr's dtype.
+
+    Raises:
+      TypeError: one is no array.
+      ValueError: the shapes do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.broadcast_like(np.array([1, 2]), np.zeros((2, 2)))
+      Array([[1, 2],
+             [1, 2]], dtype=int32)
+    """
+    x, like = as_operand("broadcast_like", arr), as_operand("broadcast_like", like_arr, 1)
+    own, shape = aval_of(x).shape, aval_of(like).shape
+    first = len(shape) - len(own)
+    if first < 0 or any(n not in (1, m) for n, m in zip(own, shape[first:])):
+        raise ValueError(explain(
+            f"Incompatible types for broadcasting: input type={aval_of(x).short()} and requested "
+            f"type={aval_of(like).short()}", fix="reshape the input first."))
+    return broadcast_in_dim(x, shape, range(first, len(shape)))
+
+
+__all__ = ["broadcast_like", "concatenate", "index_in_dim", "pad", "rev", "slice", "slice_in_dim",
+           "split", "stack", "tile", "unstack"]

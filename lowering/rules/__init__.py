@@ -14,6 +14,7 @@ from calque.lowering.rules import (  # noqa: F401
     elementwise,
     fft,
     gather,
+    generator,
     index,
     linalg,
     random,

@@ -3,7 +3,8 @@
 Real transforms of even length run as complex ones of half the length.  Lines along an axis are
 taken by the C kernel where it is linked (kernels/fft.py), else by StableHLO: products with small
 dense matrices, factor by factor (Stockham's order: no shuffling at the end).  Lengths with large
-prime factors are Bluestein's chirps in both forms.  Start reading at `_fft`; tables: lowering/fourier.py.
+prime factors are Bluestein's chirps in both forms.  Tables: lowering/fourier.py.  Start reading at
+`_fft`.
 """
 from __future__ import annotations
 
