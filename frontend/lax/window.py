@@ -248,6 +248,7 @@ def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any,
             fix="use one of these, or (low, high) pairs."))
     pads = []
     for n, k, s in zip(in_shape, window_shape, window_strides):
+        n, k, s = int(n), int(k), int(s)
         total = max((-(-n // s) - 1) * s + k - n, 0) if s else 0
         low = total // 2 if kind == "SAME" else total - total // 2
         pads.append((low, total - low))

@@ -49,13 +49,26 @@ def _dot_abstract(x: ShapedArray, y: ShapedArray, *, dimension_numbers: Dims, pr
         raise _fail(f"requires contracting dimensions to have the same shape, got "
                     f"{tuple(x.shape[i] for i in xc)} and {tuple(y.shape[i] for i in yc)}.",
                     "transpose or slice one operand so that the contracted sizes agree.")
-    if x.dtype != y.dtype and preferred_element_type is None:
-        ew.check_dtypes("dot_general", ew.ANY, [x, y])
     shape = ([x.shape[i] for i in xb] + [x.shape[i] for i in kept(x.ndim, xc, xb)]
              + [y.shape[i] for i in kept(y.ndim, yc, yb)])
-    dtype = x.dtype if preferred_element_type is None else np.dtype(preferred_element_type)
+    dtype = (_common(x.dtype, y.dtype) if preferred_element_type is None
+             else np.dtype(preferred_element_type))
     weak = x.weak_type and y.weak_type and preferred_element_type is None
     return ShapedArray(shape, dtype, weak)
+
+
+def _common(x: Any, y: Any) -> Any:
+    """The dtype of products: the higher kind, the larger size, lhs's; signed of equal integers."""
+    if x == y:
+        return x
+
+    def rank(d: Any) -> tuple[int, int]:
+        kind = {"b": 0, "i": 1, "u": 1, "c": 3}.get(d.kind, 2)
+        return kind, d.itemsize
+
+    if rank(x) == rank(y):
+        return x if x.kind != "u" else y
+    return max(x, y, key=rank)
 
 
 def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

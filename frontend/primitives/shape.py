@@ -281,7 +281,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Any) ->
     if value.shape:
         raise TypeError(f"padding_value must be a scalar; got shape {value.shape}")
     if len(padding_config) != x.ndim:
-        raise TypeError(f"length of padding_config must equal the number of axes of operand, got "
+        raise ValueError(f"length of padding_config must equal the number of axes of operand, got "
                         f"padding_config {padding_config} for operand shape {x.shape}")
     if any(i < 0 for _, _, i in padding_config):
         raise TypeError(f"interior padding in padding_config must be nonnegative, got "
