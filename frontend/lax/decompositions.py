@@ -176,26 +176,44 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True,
       >>> lax.linalg.eigh(np.array([[2.0, 1.0], [1.0, 2.0]], np.float32))[1]
       Array([1., 3.], dtype=float32)
     """
-    x = as_operand("eigh", x)
+    x = _hermitian("eigh", x, symmetrize_input)
+    _whole("eigh", subset_by_index, aval_of(x).shape[-1])
+    with fused("eigh"):
+        v, w = og.eigh_p.bind(_symmetrized(x) if symmetrize_input else x, lower=bool(lower),
+                              sort_eigenvalues=bool(sort_eigenvalues), compute_vectors=True,
+                              subset_by_index=subset_by_index, algorithm=implementation)
+        return v, w
+
+
+def eigenvalues(x: Any, *, lower: bool, symmetrize_input: bool) -> Any:
+    """The ascending eigenvalues alone, for numpy.linalg."""
+    x = _hermitian("eigh", x, symmetrize_input)
+    with fused("eigh"):
+        (w,) = og.eigh_p.bind(_symmetrized(x) if symmetrize_input else x, lower=lower,
+                              sort_eigenvalues=True, compute_vectors=False,
+                              subset_by_index=None, algorithm=None)
+        return w
+
+
+def _symmetrized(x: Any) -> Any:
+    total = ew.add(x, la.conj(la.flip(x)))
+    return ew.div(total, ew.const(total, 2))
+
+
+def _hermitian(name: str, x: Any, symmetrize: bool) -> Any:
+    """x as an operand; square where it is added to its transpose."""
+    x = as_operand(name, x)
     shape = aval_of(x).shape
     if len(shape) < 2:
         raise TypeError(explain(
             f"eigh: transpose permutation isn't a permutation of operand dimensions: x needs two "
             f"axes, got shape {shape}.", fix="pass an array of shape (..., n, n)."))
-    if symmetrize_input and shape[-1] != shape[-2]:
+    if symmetrize and shape[-1] != shape[-2]:
         raise TypeError(explain(
-            "eigh: add got incompatible shapes for broadcasting: "
+            f"{name}: add got incompatible shapes for broadcasting: "
             f"{shape}, {(*shape[:-2], shape[-1], shape[-2])}.",
             fix="pass an array of shape (..., n, n)."))
-    _whole("eigh", subset_by_index, shape[-1])
-    with fused("eigh"):
-        if symmetrize_input:
-            total = ew.add(x, la.conj(la.flip(x)))
-            x = ew.div(total, ew.const(total, 2))
-        v, w = og.eigh_p.bind(x, lower=bool(lower), sort_eigenvalues=bool(sort_eigenvalues),
-                              compute_vectors=True, subset_by_index=subset_by_index,
-                              algorithm=implementation)
-        return v, w
+    return x
 
 
 def _whole(name: str, subset: Any, n: int) -> None:

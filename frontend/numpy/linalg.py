@@ -1,6 +1,6 @@
-"""numpy.linalg: what needs no eigenvalues.  Solvers rest on lax.linalg; leading axes are a batch.
+"""numpy.linalg: solvers and determinants rest on lax.linalg; leading axes are a batch.
 
-Start reading at `solve`.  Norms lie in norms.py.
+Start reading at `solve`.  Norms lie in norms.py, decompositions in decompositions.py.
 """
 from __future__ import annotations
 
@@ -16,9 +16,25 @@ from calque.core.zeros import zeros
 from calque.lax.operands import canonical_axis
 from calque.numpy import arrange, contract, util
 from calque.numpy.contract import matmul, tensordot, vecdot
+from calque.numpy.decompositions import (
+    EighResult,
+    QRResult,
+    SVDResult,
+    eigh,
+    eigvalsh,
+    lstsq,
+    matrix_rank,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+    tensorinv,
+    tensorsolve,
+)
 from calque.numpy.norms import cond, matrix_norm, norm, vector_norm
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
+from calque.primitives import orthogonal as og
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives.sort import take_along
@@ -243,32 +259,40 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
 
     Args:
       a: array of shape (..., n, n).
-      method: None or 'lu'.
+      method: None or 'lu', or 'qr' for real matrices.
 
     Returns:
       SlogdetResult(sign, logabsdet), each of shape (...); 0 and -inf for singular matrices.
 
     Raises:
       ValueError: a is not square, or method is unknown.
-      NotImplementedError: a is float16 or bfloat16, or method is 'qr'.
+      NotImplementedError: a is float16 or bfloat16, or complex with method 'qr'.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.linalg.slogdet(jnp.eye(2)).logabsdet
       Array(0., dtype=float32)
     """
-    if method == "qr":
-        raise NotImplementedError(explain("slogdet: method 'qr' is not supported.",
-                                          fix="leave method out."))
-    if method not in (None, "lu"):
+    if method not in (None, "lu", "qr"):
         raise ValueError(explain(f"Unknown slogdet method '{method}'. Supported methods are 'lu' "
                                  "(`None`), and 'qr'."))
     with util.fused("slogdet"):
         (a,) = _inexact("jnp.linalg.slogdet", a)
         shape = _square("slogdet()", a)
-        factors, pivots, _ = la.lu(a)
-        diagonal = _diagonal(factors)
         last = len(shape) - 2
+        if method == "qr":
+            if util.dtype_of(a).kind == "c":
+                raise NotImplementedError(explain(
+                    "slogdet method='qr' not implemented for complex inputs",
+                    fix="leave method out."))
+            factors, taus = og.geqrf_p.bind(a)
+            turns = ew.select_n(ew.eq(taus, la.filled(taus, 0)), la.filled(taus, -1),
+                                la.filled(taus, 1))  # each reflection turns the sign
+            turned = rd.reduce_prod_p.bind(turns, axes=(last,), out_sharding=None)
+        else:
+            factors, pivots, _ = la.lu(a)
+            turned = _sign_of(pivots, a)
+        diagonal = _diagonal(factors)
         size = ew.abs_(diagonal)
         if util.dtype_of(a).kind == "c":
             safe = ew.select_n(ew.eq(size, la.filled(size, 0)), size, la.filled(size, 1))
@@ -276,7 +300,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         else:
             signs = ew.sign(diagonal)
         sign = rd.reduce_prod_p.bind(signs, axes=(last,), out_sharding=None)
-        sign = ew.mul(sign, _sign_of(pivots, sign))
+        sign = ew.mul(sign, turned)
         return SlogdetResult(sign, rd.reduce_sum(ew.log(size), (last,)))
 
 
@@ -406,6 +430,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
             "Both input arrays must be (arrays of) 3-dimensional vectors, but they have "
             f"x1.shape[axis]={sizes[0]} and x2.shape[axis]={sizes[1]}"))
     with util.fused("cross"):
+        x1, x2 = util.promote("cross", x1, x2)
         x, y = util.broadcast_all("cross", x1, x2)
         shape = util.shape_of(x)
         along = canonical_axis(axis, len(shape))
@@ -511,9 +536,11 @@ def matrix_transpose(x: Any, /) -> Any:
     return la.flip(x)
 
 
-__all__ = ["SlogdetResult", "cholesky", "cond", "cross", "det", "diagonal", "inv", "matmul",
-           "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "outer",
-           "slogdet", "solve", "tensordot", "trace", "vecdot", "vector_norm"]
+__all__ = ["EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross",
+           "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm",
+           "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv",
+           "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve",
+           "trace", "vecdot", "vector_norm"]
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,5 @@
 """Norms of vectors and matrices, and condition numbers by them (numpy.linalg).
 
-The orders 2, -2 and 'nuc' of matrices need singular values and are refused.
 Start reading at `norm`.
 """
 from __future__ import annotations
@@ -47,7 +46,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Raises:
       TypeError: x is no array.
       ValueError: ord is not known, or axis fits no norm.
-      NotImplementedError: ord needs singular values.
+      NotImplementedError: ord needs singular values and x is float16 or bfloat16.
 
     Example:
       >>> import calque.numpy as jnp
@@ -136,7 +135,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
       x: array of shape (..., m, n).
       keepdims: keep the axes with size 1.
       ord: 'fro': the root of the sum of squares; 1 and -1: the largest and least sum of |x| down
-        a column; inf and -inf: along a row.
+        a column; inf and -inf: along a row; 2 and -2: the largest and least singular value;
+        'nuc': the sum of singular values.
 
     Returns:
       A real array of shape (...).
@@ -144,7 +144,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     Raises:
       TypeError: x is no array.
       ValueError: ord is not known, or x has fewer than two axes.
-      NotImplementedError: ord is 2, -2 or 'nuc', which need singular values.
+      NotImplementedError: ord needs singular values and x is float16 or bfloat16.
 
     Example:
       >>> import calque.numpy as jnp
@@ -160,15 +160,13 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     row, column = axes
     ord = {"inf": np.inf, "-inf": -np.inf}.get(ord, ord) if isinstance(ord, str) else ord
     if ord in (2, -2, "nuc"):
-        raise NotImplementedError(explain(
-            f"norm: order '{ord}' of matrices needs singular values, which are not supported.",
-            fix="use 'fro', 1, -1, inf or -inf."))
+        return _by_singular_values(x, ord, axes, keepdims)
     with util.fused("norm"):
         if ord == "fro":
             return ew.sqrt(total(_square(x), axis=axes, keepdims=keepdims))
         if ord not in (1, -1, np.inf, -np.inf):
             raise ValueError(explain(f"Invalid order '{ord}' for matrix norm.",
-                                     fix="use 'fro', 1, -1, inf or -inf."))
+                                     fix="use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."))
         along, other = (row, column) if ord in (1, -1) else (column, row)
         sums = total(ew.abs_(x), axis=along, keepdims=True)
         if ord in (1, np.inf):
@@ -178,19 +176,33 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         return out if keepdims else sh.squeeze(out, axes)
 
 
+def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    from calque.numpy.decompositions import svdvals
+    shape, rank = util.shape_of(x), len(util.shape_of(x))
+    with util.fused("norm"):
+        s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))
+        if ord == "nuc":
+            out = total(s, axis=-1)
+        else:
+            out = amax(s, axis=-1, initial=0) if ord == 2 else amin(s, axis=-1, initial=np.inf)
+        kept = [1 if i in axes else n for i, n in enumerate(shape)]
+        return sh.reshape(out, kept) if keepdims else out
+
+
 def cond(x: Any, p: Any = None) -> Any:
     """The condition number: the norm of x times the norm of its inverse.
 
     Args:
       x: array of shape (..., n, n).
-      p: order of the norm: 'fro', 1, -1, inf or -inf.
+      p: order of the norm as in matrix_norm; None: 2, the quotient of the largest and the least
+        singular value, for which x need not be square.
 
     Returns:
       A real array of shape (...); infinite where x is singular.
 
     Raises:
       ValueError: x is not square.
-      NotImplementedError: p is None, 2, -2 or 'nuc', which need singular values.
+      NotImplementedError: x is float16 or bfloat16.
 
     Example:
       >>> import calque.numpy as jnp
@@ -204,9 +216,11 @@ def cond(x: Any, p: Any = None) -> Any:
         raise ValueError(explain(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
     if p in (None, 2, -2):
-        raise NotImplementedError(explain(
-            f"cond: p={p} needs singular values, which are not supported.",
-            fix="use p=1, inf or 'fro'."))
+        from calque.numpy.decompositions import svdvals
+        with util.fused("cond"):
+            s = svdvals(x)
+            most, least = amax(s, axis=-1, initial=0), amin(s, axis=-1, initial=np.inf)
+            return ew.div(least, most) if p == -2 else ew.div(most, least)
     if shape[-1] != shape[-2]:
         raise ValueError(explain(
             f"jnp.linalg.cond: for p={p}, array must be square; got arr.shape={shape}"))

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.program import Program
@@ -38,7 +37,7 @@ from calque.primitives.linalg import (
     upper_part,
 )
 from calque.primitives.linalg_programs import program
-from calque.primitives.reduce import reduce_sum
+from calque.primitives.reduce import reduce_max_p, reduce_sum
 from calque.primitives.sort import take_along
 from calque.transforms.stage import stage
 from calque.transforms.vmap import to_front
@@ -49,11 +48,7 @@ householder_product_p = Primitive("householder_product", differentiable=False)
 qr_p = Primitive("qr", multiple_results=True)
 eigh_p = Primitive("eigh", multiple_results=True)
 svd_p = Primitive("svd", multiple_results=True)
-
-
-def real_dtype(dtype: Any) -> np.dtype[Any]:
-    """The real dtype of the same precision."""
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+pinv_p = Primitive("pinv")
 
 
 def square(name: str, a: ShapedArray, message: str) -> None:
@@ -333,4 +328,56 @@ def _outside(u: Any, moved: Any, s: Any) -> Any:
 
 svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, batch_first(svd_p)
 svd_p.program = lambda a, **params: _alone("svd", (2,), a, **params)
+
+
+# ---- pinv: (a, relative tolerance of each matrix)
+def _pinv_abstract(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> ShapedArray:
+    check_rank("pinv", 0, a)
+    check_float("pinv", 0, a)
+    return ShapedArray((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+
+
+def _pinv_program(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> Program:
+    def pinv(x: Any, rtol: Any) -> list[Any]:
+        if hermitian:
+            total = add(x, conj(flip(x)))
+            v, w = eigh_p.bind(div(total, ew.const(total, 2)), lower=True, sort_eigenvalues=True,
+                               compute_vectors=True, subset_by_index=None, algorithm=None)
+            s, u, v = w, v, v
+        else:
+            s, u, vh = svd_p.bind(x, full_matrices=False, compute_uv=True, subset_by_index=None,
+                                  algorithm=None)
+            v = conj(flip(vh))
+        shape = aval_of(s).shape
+        size = ew.abs_(s)
+        most = reduce_max_p.bind(size, axes=(len(shape) - 1,), out_sharding=None)
+        least = sh.broadcast_in_dim(mul(rtol, most), shape, tuple(range(len(shape) - 1)))
+        kept = ew.gt_p.bind(size, least)
+        one = filled(s, 1)
+        lost = ew.ne_p.bind(size, size)  # NaN stays
+        kept = ew.or_p.bind(kept, lost)
+        inverse = ew.select_n(kept, filled(s, 0), div(one, ew.select_n(kept, one, s)))
+        return [product(scaled_columns(v, inverse), conj(flip(u)))]
+
+    plain = [ShapedArray(x.shape, x.dtype) for x in (a, rtol)]
+    return stage(pinv, plain, "pinv")
+
+
+def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: bool) -> Any:
+    """Golub and Pereyra (1973): dP = -P dA P + P P^H dA^H (I - A P) + (I - P A) dA^H P^H P."""
+    (a, rtol), (t, _) = primals, tangents
+    p = pinv_p.bind(a, rtol, hermitian=hermitian)
+    if is_zero(t):
+        return p, Zero(aval_of(p).tangent())
+    ph, th = conj(flip(p)), conj(flip(t))
+    moved = ew.neg(product(p, product(t, p)))
+    left = product(product(p, ph), th)
+    moved = add(moved, sub(left, product(product(left, a), p)))
+    right = product(th, product(ph, p))
+    return p, add(moved, sub(right, product(p, product(a, right))))
+
+
+pinv_p.abstract, pinv_p.jvp, pinv_p.program = _pinv_abstract, _pinv_jvp, _pinv_program
+pinv_p.batch = lambda size, args, dims, **params: (pinv_p.bind(
+    *[to_front(x, d, size) for x, d in zip(args, dims)], **params), 0)
 assert programs.ALGORITHMS

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.zeros import Zero, add_tangents, is_zero, zeros
@@ -17,7 +18,7 @@ from calque.primitives import tridiagonal_programs as programs
 from calque.primitives.elementwise import mul
 from calque.primitives.linalg import batch_first, check_float, check_rank
 from calque.primitives.linalg_programs import program
-from calque.primitives.orthogonal import real_dtype, square
+from calque.primitives.orthogonal import square
 from calque.transforms.vmap import to_front
 
 tridiagonal_p = Primitive("tridiagonal", multiple_results=True, differentiable=False)

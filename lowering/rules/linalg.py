@@ -28,7 +28,7 @@ Native = Callable[[Context, list[Value], dict[str, Any], list[Spec]], list[Value
 
 @rule("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "geqrf", "geqp3",
       "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
-      "tridiagonal_solve", "cholesky_update")
+      "tridiagonal_solve", "cholesky_update", "pinv")
 def _form(ctx: Context, xs: list[Value], params: dict[str, Any],
           outs: list[ShapedArray]) -> list[Value]:
     e = ctx.equation
