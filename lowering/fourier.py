@@ -144,19 +144,26 @@ def line_table(n: int, scale: float, columns: int, whole: int) -> Array:
     for r in passes(n):
         m = left // r
         if r % 2:
-            parts.append(_interleaved(*roots(r, np.arange(r))))
+            parts.append(interleaved(*roots(r, np.arange(r))))
         if m > 1:
-            parts.append(_interleaved(*roots(left, np.outer(np.arange(m), np.arange(1, r)))))
+            parts.append(interleaved(*roots(left, np.outer(np.arange(m), np.arange(1, r)))))
         left = m
     if columns:
         k = np.arange(n)
         parts.append(np.stack(roots(whole, np.outer(k, np.arange(TURNED_LANES))), 1).ravel())
         starts = np.arange(0, columns, TURNED_LANES)
-        parts.append(_interleaved(*roots(whole, np.outer(starts, k))))
+        parts.append(interleaved(*roots(whole, np.outer(starts, k))))
     return np.concatenate(parts)
 
 
-def _interleaved(re: Array, im: Array) -> Array:
+@functools.lru_cache(maxsize=32)
+def real_table(m: int) -> Array:
+    """exp(-pi i k / m) for k <= m / 2, as fft.c wants them."""
+    return interleaved(*roots(2 * m, np.arange(m // 2 + 1)))
+
+
+def interleaved(re: Array, im: Array) -> Array:
+    """Complex numbers as they lie in memory."""
     return np.stack([re, im], -1).ravel()
 
 

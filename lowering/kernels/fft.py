@@ -1,12 +1,14 @@
-"""Complex transforms of lines by the C kernel (lowering/native/fft.c).
+"""Transforms by the C kernels (lowering/native/fft.c).
 
 A long line that stands alone is the columns and then the rows of a matrix: two dispatches, the
 second of which reads what the first has turned (Bailey, "FFTs in external or hierarchical memory",
-1990).  Start reading at `rows` and `axis`.
+1990).  A length with a large prime factor is a product of chirps and a convolution with one
+(Bluestein).  Start reading at `rows`.
 """
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,16 +24,24 @@ GROUPS = 8  # workgroups a call is spread over at most
 WORTH = 8192  # elements that a workgroup should have
 
 
-def takes(ctx: Context, n: int, dtype: Dtype) -> bool:
-    """Whether the kernel has lines of n for the target."""
-    return fourier.is_smooth(n) and available(ctx.target, "fft", dtype)
+def takes(ctx: Context, dtype: Dtype) -> bool:
+    """Whether there are kernels for the target."""
+    return available(ctx.target, "fft", dtype)
 
 
 def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = False) -> Value:
-    """Of each row of n complex numbers; x may be real, two numbers being taken as one."""
+    """Of each row of n complex numbers; x may be real, two numbers being taken as one (only of
+    smooth lengths, as real results)."""
+    if not fourier.is_smooth(n):
+        return _chirp(ctx, x, n, inverse)
+    return _smooth_rows(ctx, x, n, inverse, 1 / n if inverse else 1.0, real_result)
+
+
+def _smooth_rows(ctx: Context, x: Value, n: int, inverse: bool, whole: float,
+                 real_result: bool = False) -> Value:
+    """Rows of a smooth length, times `whole`."""
     parts = 2 if x.dtype.kind != "c" else 1
     count = math.prod(x.shape) // (n * parts)
-    whole = 1 / n if inverse else 1.0
     lanes = 64 // _real(x.dtype).itemsize
     if n <= LONG and (count >= lanes // 2 or n < SPLIT):
         return _lines(ctx, x, (1, n, count), (0, 1, n), (0, 1, n), inverse, whole, 0,
@@ -45,7 +55,7 @@ def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = Fals
 
 def has_axis(n: int, inner: int, dtype: Dtype) -> bool:
     """Whether lines that lie across `inner` columns are taken where they are."""
-    return n <= LONG and inner >= 32 // _real(dtype).itemsize
+    return fourier.is_smooth(n) and n <= LONG and inner >= 32 // _real(dtype).itemsize
 
 
 def axis(ctx: Context, x: Value, inverse: bool) -> Value:
@@ -54,6 +64,49 @@ def axis(ctx: Context, x: Value, inverse: bool) -> Value:
     strides = (n * inner, inner, 1)
     return _lines(ctx, x, (outer, n, inner), strides, strides, inverse,
                   1 / n if inverse else 1.0, 0, False, x.shape)
+
+
+def real_rows(ctx: Context, x: Value) -> Value:
+    """Rows of 2 m real numbers to m + 1 complex ones; m is smooth."""
+    count, m = x.shape[0], x.shape[1] // 2
+    made = rows(ctx, x, m, False)
+    return _pairs(ctx, made, count, m, False)
+
+
+def rows_to_real(ctx: Context, x: Value) -> Value:
+    """The inverse of real_rows."""
+    count, m = x.shape[0], x.shape[1] - 1
+    return rows(ctx, _pairs(ctx, x, count, m, True), m, True, True)
+
+
+def _pairs(ctx: Context, x: Value, count: int, m: int, back: bool) -> Value:
+    """From m complex elements to the m + 1 of twice as many real ones, or back."""
+    table = fourier.real_table(m)
+    return _call(ctx, "real", x, table, (count, m if back else m + 1), (count, m, int(back)))
+
+
+def _chirp(ctx: Context, x: Value, n: int, inverse: bool) -> Value:
+    """Rows of any length n."""
+    count = math.prod(x.shape) // n
+    m = fourier.padded(2 * n - 1)
+    chirp, kernel = (fourier.interleaved(t.real, t.imag) for t in fourier.chirp(n, m))
+    x = _call(ctx, "times", x, chirp, (count, m), (count, n, n, m, int(inverse)))
+    x = _smooth_rows(ctx, x, m, inverse, 1.0)
+    x = _call(ctx, "times", x, kernel, (count, m), (count, m, m, m, int(inverse)))
+    x = _smooth_rows(ctx, x, m, not inverse, 1.0)
+    scale = 1 / n if inverse else 1.0
+    return _call(ctx, "times", x, chirp * scale, (count, n), (count, n, m, n, int(inverse)))
+
+
+def _call(ctx: Context, entry: str, x: Value, table: np.ndarray[Any, Any],
+          shape: tuple[int, int], scalars: tuple[int, ...]) -> Value:
+    """One of the kernels that run over elements."""
+    real = _real(x.dtype)
+    suffix = "c64" if real.itemsize == 4 else "c128"
+    groups = max(1, min(GROUPS, math.prod(shape) // WORTH))
+    return emit_native(ctx, "fft", f"calque_fft_{entry}_{suffix}",
+                       [x, ctx.b.constant(table.astype(real))], [(shape, x.dtype)], scalars,
+                       groups)[0]
 
 
 def _real(dtype: Dtype) -> Dtype:

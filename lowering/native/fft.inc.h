@@ -236,6 +236,75 @@ __attribute__((visibility("default"))) void NAME(calque_fft)(
     NAME(send)(in, n, yn, yl, count, swap, y + 2 * (o * yo + column * yl));
   }
 }
+
+/* Rows of y: the first n elements of those of x times a table's, then zeros.  Elements are complex;
+ * rows of x have nx of them, of y ny.  `swap` exchanges parts of x and y as above. */
+__attribute__((visibility("default"))) void NAME(calque_fft_times)(
+    const R *x, int64_t x_at, const R *table, int64_t t_at, R *y, int64_t y_at, int64_t rows,
+    int64_t n, int64_t nx, int64_t ny, int64_t swap, int64_t group, int64_t groups) {
+  x += 2 * x_at, y += 2 * y_at, table += t_at;
+  const int64_t first = rows * ny * group / groups, last = rows * ny * (group + 1) / groups;
+  const int64_t re = swap ? 1 : 0, im = 1 - re;
+  for (int64_t at = first; at < last;) {
+    int64_t row = at / ny, j = at % ny, end = last - row * ny < ny ? last - row * ny : ny;
+    const R *restrict from = x + 2 * row * nx;
+    R *restrict to = y + 2 * row * ny;
+    int64_t full = end < n ? end : n;
+    for (int64_t i = j; i < full; i++) {
+      R a = from[2 * i + re], b = from[2 * i + im], c = table[2 * i], s = table[2 * i + 1];
+      to[2 * i + re] = a * c - b * s;
+      to[2 * i + im] = a * s + b * c;
+    }
+    for (int64_t i = j > n ? j : n; i < end; i++) to[2 * i] = to[2 * i + 1] = 0;
+    at = row * ny + end;
+  }
+}
+
+/* The transform of 2 m real numbers, rows of m + 1, from that of m complex ones whose parts they
+ * are in turn, or (`back`) the latter from the former, of which the first and the last imaginary
+ * part are not read.  With x = even + i odd: the even part of element k is (x[k] + conj x[m-k]) / 2,
+ * the odd one (x[k] - conj x[m-k]) / 2i, and those of m - k are their conjugates.  The table:
+ * exp(-pi i k / m) for k <= m / 2. */
+__attribute__((visibility("default"))) void NAME(calque_fft_real)(
+    const R *x, int64_t x_at, const R *table, int64_t t_at, R *y, int64_t y_at, int64_t rows,
+    int64_t m, int64_t back, int64_t group, int64_t groups) {
+  x += 2 * x_at, y += 2 * y_at, table += t_at;
+  const int64_t each = m / 2 + 1;
+  const int64_t first = rows * each * group / groups, last = rows * each * (group + 1) / groups;
+  const R half = 0.5;
+  for (int64_t at = first; at < last;) {
+    int64_t row = at / each, k = at % each;
+    int64_t end = last - row * each < each ? last - row * each : each;
+    at = row * each + end;
+    const R *from = x + 2 * row * (back ? m + 1 : m);
+    R *to = y + 2 * row * (back ? m : m + 1);
+    if (!k) {
+      if (back) {
+        to[0] = half * (from[0] + from[2 * m]), to[1] = half * (from[0] - from[2 * m]);
+      } else {
+        to[0] = from[0] + from[1], to[2 * m] = from[0] - from[1];
+        to[1] = to[2 * m + 1] = 0;
+      }
+      k = 1;
+    }
+    for (; k < end; k++) {
+      const R c = table[2 * k], s = table[2 * k + 1];
+      const R ar = from[2 * k], ai = from[2 * k + 1];
+      const R br = from[2 * (m - k)], bi = from[2 * (m - k) + 1];
+      const R er = half * (ar + br), ei = half * (ai - bi);
+      R tr, ti;
+      if (back) { /* i conj(w) (a - conj b) / 2 */
+        const R dr = half * (ar - br), di = half * (ai + bi);
+        tr = dr * s - di * c, ti = dr * c + di * s;
+      } else { /* w (a - conj b) / 2i */
+        const R dr = half * (ai + bi), di = half * (br - ar);
+        tr = dr * c - di * s, ti = dr * s + di * c;
+      }
+      to[2 * k] = er + tr, to[2 * k + 1] = ei + ti;
+      to[2 * (m - k)] = er - tr, to[2 * (m - k) + 1] = ti - ei;
+    }
+  }
+}
 #undef VL
 #undef V
 #undef C

@@ -3,7 +3,7 @@
 Real transforms of even length run as complex ones of half the length.  Lines along an axis are
 taken by the C kernel where it is linked (kernels/fft.py), else by StableHLO: products with small
 dense matrices, factor by factor (Stockham's order: no shuffling at the end).  Lengths with large
-prime factors are Bluestein's chirps in both forms.  Tables: lowering/fourier.py.  Start reading at
+prime factors are Bluestein's chirps.  Tables: lowering/fourier.py.  Start reading at
 `_fft`.
 """
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     if n == 1:
         return x
     last = len(shape) - 1
-    native = kernel.takes(ctx, n, x.dtype)
+    native = kernel.takes(ctx, x.dtype)
     inner = _size(shape[axis + 1:])
     if native and axis == last:
         return b.reshape(kernel.rows(ctx, x, n, inverse), shape)
@@ -86,9 +86,8 @@ def _real(ctx: Context, x: Value) -> Value:
         half = [_columns(b, part, 0, n // 2 + 1) for part in b.barrier(re, im)]
         return b.reshape(b.complex(*half), shape)
     m = n // 2
-    if m > 1 and kernel.takes(ctx, m, x.dtype):
-        made = kernel.rows(ctx, x, m, False)
-        return b.reshape(_unpacked(b, (b.real(made), b.imag(made))), shape)
+    if kernel.takes(ctx, x.dtype) and fourier.is_smooth(m):
+        return b.reshape(kernel.real_rows(ctx, x), shape)
     z = b.reshape(x, (x.shape[0], m, 2))
     even, odd = (b.reshape(b.slice(z, (0, 0, i), (x.shape[0], m, i + 1)), (x.shape[0], m))
                  for i in (0, 1))
@@ -123,8 +122,10 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
     b = ctx.b
     shape = (*x.shape[:-1], n)
     x = _rows(b, x)
+    count, m = x.shape[0], n // 2
+    if n % 2 == 0 and kernel.takes(ctx, x.dtype) and fourier.is_smooth(m):
+        return b.reshape(kernel.rows_to_real(ctx, x), shape)
     re, im = b.barrier(b.real(x), b.imag(x))
-    count, m = re.shape[0], n // 2
     if n == 1:
         return b.reshape(re, shape)
     zero = b.splat(0, (count, 1), re.dtype)
@@ -140,8 +141,6 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
     at = b.iota(im.shape, np.int32, 1)
     (im,) = b.barrier(b.select(at.eq(0) | at.eq(m), b.like(im, 0), im))
     packed = _packed(b, re, im)
-    if m > 1 and kernel.takes(ctx, m, re.dtype):
-        return b.reshape(kernel.rows(ctx, b.complex(*packed), m, True, True), shape)
     even, odd = transform(ctx, packed, True)
     pairs = [b.reshape(p, (count, m, 1)) for p in b.barrier(even, odd)]
     return b.reshape(b.concatenate(pairs, 2), shape)
@@ -167,7 +166,7 @@ def transform(ctx: Context, x: Pair, inverse: bool) -> Pair:
     b, n = ctx.b, x[0].shape[1]
     if n == 1:
         return x
-    if kernel.takes(ctx, n, x[0].dtype):
+    if kernel.takes(ctx, x[0].dtype):
         made = kernel.rows(ctx, b.complex(*x), n, inverse)
         return b.real(made), b.imag(made)
     if inverse:

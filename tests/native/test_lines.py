@@ -118,6 +118,43 @@ def test_what_is_not_finite_stays_in_its_line() -> None:
     assert np.isfinite(y[[0, 3, 4]]).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_real_numbers_in_pairs(dtype: str) -> None:
+    """The transform of 2 m real numbers from that of m complex ones, and back."""
+    kind = real(np.dtype(dtype))
+    for m in (1, 2, 3, 4, 9, 32):
+        for count in (1, 3):
+            for groups in (1, 2):
+                x = matrices(m, count, 2 * m).astype(kind)
+                table = fourier.real_table(m).astype(kind)
+                half = np.fft.fft(x.astype(np.float64).reshape(count, m, 2) @ [1, 1j]).astype(dtype)
+                (y,) = call("fft", "fft_real", dtype, [half, table], [((count, m + 1), dtype)],
+                            [count, m, 0], groups)
+                want = np.fft.rfft(x.astype(np.float64))
+                eps = float(np.finfo(kind).eps)
+                assert rms(y - want) < BOUND * eps * rms(want)
+                marked = want.astype(dtype)
+                marked[:, [0, -1]] += 1j  # not read
+                (z,) = call("fft", "fft_real", dtype, [marked, table], [((count, m), dtype)],
+                            [count, m, 1], groups)
+                assert rms(z - half) < BOUND * eps * rms(half)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_with_a_table(dtype: str) -> None:
+    """Cropped, padded with zeros, with parts exchanged; groups end anywhere in a row."""
+    for n, nx, ny in ((5, 5, 12), (5, 12, 5), (7, 7, 7), (1, 4, 3)):
+        x, t = matrices(n, 3, nx, dtype=dtype), matrices(1, n, dtype=dtype)
+        for swap in (0, 1):
+            for groups in (1, 4):
+                (y,) = call("fft", "fft_times", dtype, [x, t.view(real(t.dtype))],
+                            [((3, ny), dtype)], [3, n, nx, ny, swap], groups)
+                want = np.zeros((3, ny), dtype)
+                want[:, :n] = x[:, :n] * (t.conj() if swap else t)
+                eps = float(np.finfo(real(t.dtype)).eps)
+                np.testing.assert_allclose(y, want, rtol=4 * eps, atol=4 * eps)
+
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fft") / "driver"
