@@ -31,7 +31,7 @@ def optimization_barrier(operand: Any, /) -> Any:
     Example:
       >>> import calque, calque.numpy as jnp
       >>> from calque import lax
-      >>> calque.jit(lambda x: lax.optimization_barrier((x, x + 1)))(jnp.array(1.0))
+      >>> calque.jit(lambda x: lax.optimization_barrier((x, x + 1)))(jnp.float32(1))
       (Array(1., dtype=float32), Array(2., dtype=float32))
     """
     leaves, tree = tree_util.tree_flatten(operand)

@@ -261,7 +261,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.fft.hfft(jnp.array([1.0, 2.0]))
-      Array([ 5., -3.]
+      Array([ 3., -1.], dtype=float32)
     """
     swapped = _swapped("hfft", norm)
     with util.fused("hfft"):
@@ -522,3 +522,7 @@ def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn",
            "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
            "rfftn"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -25,7 +25,13 @@ MOST_AXES = 3
 
 
 class FftType(enum.IntEnum):
-    """Which transform: of complex numbers, its inverse, of real ones, its inverse."""
+    """Which transform: of complex numbers, its inverse, of real ones, its inverse.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.FftType["RFFT"] is lax.FftType.RFFT
+      True
+    """
 
     FFT = 0
     IFFT = 1

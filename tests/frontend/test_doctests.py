@@ -22,7 +22,8 @@ from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
            "experimental": calque.experimental, "lax": lax, "lax.linalg": lax.linalg,
-           "numpy": calque.numpy, "numpy.linalg": calque.numpy.linalg, "random": random,
+           "numpy": calque.numpy, "numpy.fft": calque.numpy.fft,
+           "numpy.linalg": calque.numpy.linalg, "random": random,
            "runtime": runtime, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}

@@ -35,7 +35,7 @@ def missing(p: Primitive) -> list[str]:
         found.append("samples (tests/samples.py)")
     elif not any(0 in o.shape for s in samples.ROWS[p.name].samples for o in s.operands) and (
             p.name not in ("iota", "random_wrap", "random_unwrap", "jit", "random_fold_in",
-                           "random_split", "random_bits")):
+                           "random_split", "random_bits", "rng_bit_generator")):
         found.append("a sample of size 0")
     if p.name not in oracle.ORACLES:
         found.append("oracle (tests/oracle.py)")
