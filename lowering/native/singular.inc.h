@@ -3,6 +3,7 @@
 #include "lanes.h"
 #include "householder.h"
 #include "rotations.h"
+#include "passes.h"
 #include "bidiagonal.h"
 
 #define WIDTH(n) (((n) + 15) / 16 * 16)
