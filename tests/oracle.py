@@ -586,6 +586,7 @@ import oracle_fft  # noqa: E402,F401
 import oracle_gather  # noqa: E402,F401
 import oracle_generator  # noqa: E402,F401
 import oracle_linalg  # noqa: E402,F401
+import oracle_orthogonal  # noqa: E402,F401
 import oracle_sort  # noqa: E402,F401
 import oracle_special  # noqa: E402,F401
 import oracle_window  # noqa: E402,F401

@@ -13,7 +13,7 @@ from oracle import ORACLES, wide
 Array = np.ndarray[Any, Any]
 
 
-def _each(f: Callable[..., Any], *xs: Array, cores: int = 2) -> list[Array]:
+def each(f: Callable[..., Any], *xs: Array, cores: int = 2) -> list[Array]:
     """f of every matrix of a batch, results stacked."""
     lead = xs[0].shape[:xs[0].ndim - cores]
     if not lead:
@@ -35,7 +35,7 @@ def _cholesky(params: Any, a: Array) -> Array:
             return [np.linalg.cholesky(lower + np.tril(lower, -1).conj().T)]
         except np.linalg.LinAlgError:
             return [np.where(np.tri(n, dtype=bool), x.dtype.type(np.nan), x.dtype.type(0))]
-    return _each(one, wide(a))[0]
+    return each(one, wide(a))[0]
 
 
 def _triangular_solve(params: Any, a: Array, b: Array) -> Array:
@@ -48,7 +48,7 @@ def _triangular_solve(params: Any, a: Array, b: Array) -> Array:
         if params["left_side"]:
             return [np.linalg.solve(a, b)]
         return [np.linalg.solve(a.T, b.T).T]
-    return _each(one, wide(a), wide(b))[0]
+    return each(one, wide(a), wide(b))[0]
 
 
 def _lu(params: Any, a: Array) -> list[Array]:
@@ -65,7 +65,7 @@ def _lu(params: Any, a: Array) -> list[Array]:
                 x[j + 1:, j] /= x[j, j]
             x[j + 1:, j + 1:] -= np.outer(x[j + 1:, j], x[j, j + 1:])
         return [x, np.array(pivots, np.int32), order.astype(np.int32)]
-    return _each(one, wide(a))
+    return each(one, wide(a))
 
 
 def _permutation(params: Any, pivots: Array) -> Array:
@@ -74,7 +74,7 @@ def _permutation(params: Any, pivots: Array) -> Array:
         for i, k in enumerate(np.clip(p, 0, len(order) - 1)):
             order[[i, k]] = order[[k, i]]
         return [order]
-    return _each(one, pivots, cores=1)[0]
+    return each(one, pivots, cores=1)[0]
 
 
 ORACLES.update(cholesky=_cholesky, triangular_solve=_triangular_solve, lu=_lu,

@@ -82,6 +82,7 @@ class Row:
     normwise: bool = False  # errors are measured against the largest result
     fixed: tuple[int, ...] = ()  # operands by which there is no derivative
     factor: float = 1.0  # on the tolerance of oracle.TOLERANCES
+    view: Any = None  # (numpy module, results) -> what is compared of them: signs are free, say
 
     @property
     def main(self) -> Dtype:
@@ -523,6 +524,7 @@ import samples_fft  # noqa: E402,F401
 import samples_gather  # noqa: E402,F401
 import samples_generator  # noqa: E402,F401
 import samples_linalg  # noqa: E402,F401
+import samples_orthogonal  # noqa: E402,F401
 import samples_sort  # noqa: E402,F401
 import samples_special  # noqa: E402,F401
 import samples_window  # noqa: E402,F401

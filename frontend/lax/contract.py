@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 from calque.core import dtypes
@@ -45,8 +46,88 @@ _PRECISIONS: dict[Any, Precision] = {
 PrecisionLike = Any
 
 
+@dataclass(frozen=True)
+class DotAlgorithm:
+    """An algorithm for products: the dtypes of operands and sums.  The CPU takes presets alone.
+
+    Args:
+      lhs_precision_type: the dtype that lhs is rounded to.
+      rhs_precision_type: the dtype that rhs is rounded to.
+      accumulation_type: the dtype of sums.
+      lhs_component_count: in how many parts of that dtype lhs is split.
+      rhs_component_count: in how many rhs is.
+      num_primitive_operations: products of parts.
+      allow_imprecise_accumulation: whether sums may have fewer digits.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> lax.DotAlgorithm(np.float16, np.float16, np.float32).num_primitive_operations
+      1
+    """
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Algorithms by name; those that the CPU takes are all computed with every digit.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> x = np.array([1.0, 2.0], np.float32)
+      >>> lax.dot(x, x, precision=lax.DotAlgorithmPreset.F32_F32_F32)
+      Array(5., dtype=float32)
+    """
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"DotAlgorithmPreset.{self.name}"
+
+    __str__ = __repr__
+
+
+_TAKEN = ("DEFAULT", "F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+          "F32_F32_F32", "F64_F64_F64")
+
+
+def _algorithm(precision: Any) -> Any:
+    """The Precision that stands for an algorithm; anything else as it is."""
+    name = getattr(precision, "name", precision)
+    if isinstance(precision, DotAlgorithmPreset) and name in _TAKEN:
+        return None if name == "DEFAULT" else Precision.HIGHEST
+    if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
+        raise ValueError(explain(
+            f"The precision '{name}' is not supported by dot_general on CPU",
+            fix=f"use one of the presets {', '.join(_TAKEN)}."))
+    return precision
+
+
 def canonical_precision(precision: Any) -> Any:
     """None, or a pair of Precisions; the default comes from jax_default_matmul_precision."""
+    precision = _algorithm(precision)
     if precision is None:
         precision = config.jax_default_matmul_precision
         if precision is None:
@@ -174,5 +255,5 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     return dot_general(x, y, (((a.ndim - 1,), (a.ndim - 2,)), (batch, batch)), precision)
 
 
-__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot",
+__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot",
            "dot_general"]

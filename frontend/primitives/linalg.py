@@ -126,7 +126,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (t,) = tangents
     if is_zero(t):
         return factor, Zero(aval_of(factor).tangent())
-    t = _hermitian(t)
+    t = hermitian(t)
     t = triangular_solve(factor, t, left_side=False, lower=True, transpose_a=True,
                          conjugate_a=True)
     t = triangular_solve(factor, t, left_side=True, lower=True)
@@ -134,7 +134,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return factor, product(factor, ew.mul(lower_part(t), scale))
 
 
-def _hermitian(t: Any) -> Any:
+def hermitian(t: Any) -> Any:
     """The Hermitian matrix with t's lower triangle."""
     if aval_of(t).dtype.kind == "c":
         real = ew.complex_(ew.real(t), filled(ew.real(t), 0))

@@ -29,6 +29,7 @@ from calque.primitives.linalg import (
     cut,
     filled,
     flip,
+    hermitian,
     identity_like,
     lower_part,
     padded,
@@ -221,6 +222,7 @@ def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vector
         outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
         return outs, [Zero(aval_of(x).tangent()) for x in outs]
     v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
+    t = hermitian(t if params["lower"] else conj(flip(t)))  # what is read of it
     inner = product(conj(flip(v)), product(t, v))
     if not compute_vectors:
         return [w], [real_diagonal(inner)]

@@ -1,0 +1,63 @@
+"""Linear algebra where no C kernel is linked: loops as kernels on CPU targets, host loops else."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Case, compare, expected, function, run
+from samples import C64, F32, F64, ROWS
+
+import calque
+from calque.lowering import forms
+from calque.lowering.kernels import native
+
+SMALL = 120  # elements of an operand: larger ones take long to compile in these forms
+NAMES = ("cholesky", "triangular_solve", "lu", "geqrf", "geqp3", "householder_product", "qr",
+         "eigh", "svd", "pinv", "tridiagonal", "hessenberg", "tridiagonal_solve",
+         "cholesky_update")
+
+
+@pytest.fixture
+def without_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, x64: None) -> Iterator[None]:
+    calque.clear_caches()
+    monkeypatch.setattr(native, "OBJECTS", tmp_path)
+    yield
+    calque.clear_caches()
+
+
+def _cases(name: str, dtypes: tuple[Any, ...], every: bool) -> list[Case]:
+    row, cases = ROWS[name], []
+    samples = [s for s in (*row.samples, *row.specials) if every or s is row.samples[0]]
+    for dtype in [d for d in dtypes if d in row.dtypes]:
+        for sample in samples:
+            params, arrays = sample.parameters(dtype), row.arrays(sample, dtype)
+            if all(x.size <= SMALL for x in arrays):
+                cases.append(Case(f"{name} [{sample.label}] {dtype}",
+                                  function(row, sample, params), arrays,
+                                  compare(expected(row, params, arrays), row)))
+    return cases
+
+
+@pytest.mark.usefixtures("without_objects")
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_c_compiler(name: str) -> None:
+    """All samples of f32, the first of f64."""
+    run([*_cases(name, (F32,), True), *_cases(name, (F64,), False)], 20)
+
+
+@pytest.mark.usefixtures("without_objects", "host_loops")
+@pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "eigh", "svd", "tridiagonal_solve"])
+def test_on_other_targets(name: str) -> None:
+    """Loops of StableHLO, which every target takes."""
+    run(_cases(name, (F32, C64), False), 1)
+
+
+def test_the_table_names_what_is_linked() -> None:
+    """Every source of the table is there, and every entry that a rule calls exists in it."""
+    folder = Path(native.__file__).resolve().parents[1] / "native"
+    for row in forms.FORMS.values():
+        for form in row:
+            if form.kind == "native":
+                assert (folder / f"{form.source}.c").exists(), form
