@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from fourier import rows as fourier_rows
 from loops import rows as loop_rows
 from pairs import HEADER, Row, compare
 
@@ -143,6 +144,12 @@ def random_bits() -> list[Row]:
 def loops() -> list[Row]:
     """Scans and whiles (benchmarks/loops.py)."""
     return loop_rows()
+
+
+@case
+def fourier() -> list[Row]:
+    """Transforms (benchmarks/fourier.py)."""
+    return fourier_rows()
 
 
 _FIRST = """

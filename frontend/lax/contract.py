@@ -255,5 +255,5 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     return dot_general(x, y, (((a.ndim - 1,), (a.ndim - 2,)), (batch, batch)), precision)
 
 
-__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot",
-           "dot_general"]
+__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision",
+           "PrecisionLike", "batch_matmul", "dot", "dot_general"]

@@ -214,3 +214,13 @@ BAD = [
 def test_errors(f: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         f()
+
+
+def test_algorithms_of_products() -> None:
+    x = normal(2, 3)
+    for name in ("DEFAULT", "BF16_BF16_F32", "F32_F32_F32"):
+        close(lax.dot(x, x.T, precision=lax.DotAlgorithmPreset[name]), x @ x.T)
+    for bad in (lax.DotAlgorithmPreset.TF32_TF32_F32,
+                lax.DotAlgorithm(np.float32, np.float32, np.float32)):
+        with pytest.raises(ValueError, match="is not supported by dot_general on CPU"):
+            lax.dot(x, x.T, precision=bad)
