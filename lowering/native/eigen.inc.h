@@ -57,9 +57,8 @@ static void NAME(ascending)(const R *d, int32_t *order, int64_t n) {
 #endif
 
 /* Elements of workspace, see the entries. */
-#define WIDTH(n) (((n) + 15) / 16 * 16)
 #define VALUES_WORK(n) ((n) * (n) + 16 * (n))
-#define EIGH_WORK(n) (VALUES_WORK(n) + (n)*WIDTH(n) + 64 * (n) + BLOCK_WORK(n, n))
+#define EIGH_WORK(n) (VALUES_WORK(n) + (n)*STRIDE(n) + 48 * (n) + BLOCK_WORK(n, n))
 
 /* The eigenvalues, ascending, and the eigenvectors where v is given. */
 static bool NAME(eigen)(const T *a, T *v, R *values, T *work, int64_t n) {
@@ -73,11 +72,11 @@ static bool NAME(eigen)(const T *a, T *v, R *values, T *work, int64_t n) {
   RNAME(rotations) sink;
   sink.rows = (R *)0, sink.sweeps = sink.used = 0;
   if (v) {
-    sink.ld = sink.width = WIDTH(n);
+    sink.ld = STRIDE(n), sink.width = WHOLE(n);
     sink.rows = (R *)free;
-    sink.pairs = (R *)(free + n * WIDTH(n));
-    sink.capacity = 32 * n;
-    RNAME(fill)(sink.rows, n * WIDTH(n), 0);
+    sink.pairs = (R *)(free + n * STRIDE(n));
+    sink.capacity = 24 * n;
+    RNAME(fill)(sink.rows, n * STRIDE(n), 0);
     for (int64_t i = 0; i < n; i++) sink.rows[i * sink.ld + i] = 1;
   }
   if (!RNAME(tridiagonal_values)(d, e, n, &sink)) return false;
@@ -91,7 +90,7 @@ static bool NAME(eigen)(const T *a, T *v, R *values, T *work, int64_t n) {
     for (int64_t i = 0; i < n; i++) v[i * n + j] = from[i];
   }
   if (n == 1) return true;
-  T *last = free + n * WIDTH(n);
+  T *last = free + n * STRIDE(n);
   for (int64_t i = 0; i < n - 1; i++) turned[i] = taus[n - 2 - i];
   VIEW vectors_of = {c + n * n - 2, -1, -n, false};
   NAME(reflect_all)(vectors_of, turned, v + (n - 2) * n, -n, n - 1, n, n - 1, false, last);

@@ -8,14 +8,13 @@
 #include "francis_complex.h"
 #include "balance.h"
 
-#define WIDTH(n) (((n) + 15) / 16 * 16)
-#define GEHRD_WORK(n) ((n) * (n) + 32 * (n) + 256)
-#define SCHUR_WORK(n) (2 * (n) * (n) + 160 * (n) + 4096)
+#define GEHRD_WORK(n) ((n) * (n) + 64 * (n) + 512)
+#define SCHUR_WORK(n) (3 * (n) * (n) + 200 * (n) + 4096)
 
-/* work: n^2 + 32 n + 256 elements of T */
+/* work: n^2 + 64 n + 512 elements of T */
 ENTRY(gehrd)(const T *a, int64_t a_at, T *packed, int64_t packed_at, T *taus, int64_t taus_at, T *work,
              int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
-  int64_t ld = WIDTH(n);
+  int64_t ld = STRIDE(n);
   T *c = work + work_at + group * GEHRD_WORK(n), *free = c + n * ld;
   FOR_GROUP(b) {
     T *to = packed + packed_at + b * n * n;
@@ -33,8 +32,8 @@ ENTRY(gehrd)(const T *a, int64_t a_at, T *packed, int64_t packed_at, T *taus, in
  * 0 where there is none, else 1 / up. */
 static UNUSED R NAME(schur)(const T *a, T *t, T *z, R *scales, T *work, int64_t n) {
   const R small = RNAME(root)(R_MIN / R_EPSILON), big = 1 / small;
-  int64_t ld = WIDTH(n);
-  T *c = work, *zt = c + n * ld, *taus = zt + n * n, *free = taus + n;
+  int64_t ld = STRIDE(n);
+  T *c = work, *h = c + n * ld, *zt = h + n * ld, *taus = zt + n * n, *free = taus + n;
   R most = 0;
   for (int64_t i = 0; i < n * n; i++) {
     R size = NAME(size)(a[i]);
@@ -52,22 +51,22 @@ static UNUSED R NAME(schur)(const T *a, T *t, T *z, R *scales, T *work, int64_t 
   NAME(hessenberg)(c, ld, n, taus, free);
   for (int64_t i = 0; i < n; i++) {
     z[i] = z[i * n] = i == 0;
-    for (int64_t j = 0; j < n; j++) t[i * n + j] = i <= j + 1 ? c[i * ld + j] : (T)0;
+    for (int64_t j = 0; j < n; j++) h[i * ld + j] = i <= j + 1 ? c[i * ld + j] : (T)0;
   }
   if (n > 1)
     NAME(orthogonal)(NAME(view_of)(c + ld, ld), taus, z + n + 1, n, n - 1, n - 1, n - 1, free);
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < n; j++) zt[j * n + i] = z[i * n + j];
-  if (!NAME(schur_form)(t, n, n, zt, n)) return 0;
+  if (!NAME(schur_form)(h, ld, n, zt, n)) return 0;
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < n; j++) {
       z[i * n + j] = zt[j * n + i];
-      if (i > j + 1 || (COMPLEX && i > j)) t[i * n + j] = 0;
+      t[i * n + j] = i > j + 1 || (COMPLEX && i > j) ? (T)0 : h[i * ld + j];
     }
   return 1 / up;
 }
 
-/* work: 2 n^2 + 160 n + 4096 elements of T */
+/* work: 3 n^2 + 200 n + 4096 elements of T */
 ENTRY(schur)(const T *a, int64_t a_at, T *t, int64_t t_at, T *z, int64_t z_at, T *work, int64_t work_at,
              int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
@@ -83,7 +82,7 @@ ENTRY(schur)(const T *a, int64_t a_at, T *t, int64_t t_at, T *z, int64_t z_at, T
 
 /* ---- geev: both versions in the complex passes */
 #if COMPLEX
-#define GEEV_WORK(n) (5 * (n) * (n) + 170 * (n) + 4096)
+#define GEEV_WORK(n) (5 * (n) * (n) + 240 * (n) + 4096)
 
 /* x[from..end) and sums and scale such that sum / pivot does not overflow; the new element. */
 static T NAME(safe_quotient)(T sum, T pivot, R least, T *x, T *sums, int64_t from, int64_t end,
@@ -200,7 +199,7 @@ static void NAME(no_eigenvalues)(T *values, T *left, T *right, int64_t n) {
   NAME(fill)(values, n, nan), NAME(fill)(left, n * n, nan), NAME(fill)(right, n * n, nan);
 }
 
-/* work: 5 n^2 + 170 n + 4096 elements of T */
+/* work: 5 n^2 + 240 n + 4096 elements of T */
 ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at,
             T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
@@ -219,7 +218,7 @@ ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, 
 }
 
 /* Of real matrices; w, vl, vr and work are complex, pairs are conjugates, what is real is real.
- * work: 5 n^2 + 170 n + 4096 elements of the complex type */
+ * work: 5 n^2 + 240 n + 4096 elements of the complex type */
 __attribute__((visibility("default"))) void RNAME(calque_geev)(
     const R *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at, T *work,
     int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {

@@ -6,10 +6,9 @@
 #include "passes.h"
 #include "bidiagonal.h"
 
-#define WIDTH(n) (((n) + 15) / 16 * 16)
 #define VALUES_WORK(most, least) ((most) * (2 * (least) + 16) + 192 * (most) + 4096)
 #define SVD_WORK(most, least, columns) \
-  (VALUES_WORK(most, least) + 2 * (least) * ((least) + 16) + (most) * (columns) + 128 * (least))
+  (VALUES_WORK(most, least) + 2 * (least) * ((least) + 32) + (most) * (columns) + 96 * (least))
 
 /* 1 where a's elements are neither huge nor tiny, else 1 over its scale; 0 if a is not finite. */
 static R NAME(scale_of)(const T *a, int64_t count) {
@@ -61,8 +60,8 @@ static void NAME(put_adjoint)(T *to, const T *from, int64_t rows, int64_t column
 
 static void NAME(start_rotations)(RNAME(rotations) *sink, T *rows, T *pairs, int64_t n) {
   sink->rows = (R *)rows, sink->pairs = (R *)pairs;
-  sink->ld = sink->width = WIDTH(n);
-  sink->capacity = 32 * n, sink->used = sink->sweeps = 0;
+  sink->ld = STRIDE(n), sink->width = WHOLE(n);
+  sink->capacity = 24 * n, sink->used = sink->sweeps = 0;
   if (!rows) return;
   RNAME(fill)(sink->rows, n * sink->ld, 0);
   for (int64_t i = 0; i < n; i++) sink->rows[i * sink->ld + i] = 1;
@@ -73,7 +72,7 @@ static void NAME(start_rotations)(RNAME(rotations) *sink, T *rows, T *pairs, int
 static bool NAME(decompose)(const T *a, T *u, R *values, T *vh, T *work, int64_t m, int64_t n,
                             int64_t columns) {
   bool flipped = m < n;
-  int64_t rows = larger(m, n), least = smaller(m, n), ld = WIDTH(least);
+  int64_t rows = larger(m, n), least = smaller(m, n), ld = STRIDE(least);
   T *c = work, *packed = c + rows * ld, *taus = packed + rows * least, *tauq = taus + least;
   T *taup = tauq + least;
   R *d = (R *)(taup + least), *e = d + least;
@@ -99,10 +98,10 @@ static bool NAME(decompose)(const T *a, T *u, R *values, T *vh, T *work, int64_t
   }
   NAME(bidiagonalize)(c, ld, height, least, d, e, tauq, taup, free);
   T *left_rows = free + BLOCK_WORK(rows, rows), *right_rows = left_rows + least * ld;
-  T *pairs = right_rows + least * ld, *side = pairs + 128 * least;
+  T *pairs = right_rows + least * ld, *side = pairs + 96 * least;
   RNAME(rotations) left, right;
   NAME(start_rotations)(&left, u ? left_rows : (T *)0, pairs, least);
-  NAME(start_rotations)(&right, u ? right_rows : (T *)0, pairs + 64 * least, least);
+  NAME(start_rotations)(&right, u ? right_rows : (T *)0, pairs + 48 * least, least);
   if (!RNAME(bidiagonal_values)(d, e, least, &left, &right)) return false;
   for (int64_t i = 0; i < least; i++) {
     if (!(d[i] < 0 || (d[i] == 0 && 1 / d[i] < 0))) continue;

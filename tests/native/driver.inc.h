@@ -28,6 +28,12 @@ WEAK DECLARE(sytrd, CT, MT, MR, MR, MT, MT, N, N, N, TAIL);
 WEAK DECLARE(gtsv, CT, CT, CT, CT, MT, MT, N, N, N, TAIL);
 WEAK DECLARE(svd, CT, MT, MR, MT, MT, N, N, N, N, TAIL);
 WEAK DECLARE(svdvals, CT, MR, MT, N, N, N, TAIL);
+WEAK DECLARE(gehrd, CT, MT, MT, MT, N, N, TAIL);
+WEAK DECLARE(schur, CT, MT, MT, MT, N, N, TAIL);
+#if COMPLEX
+WEAK DECLARE(geev, CT, MT, MT, MT, MT, N, N, TAIL);
+WEAK void RNAME(calque_geev)(const R *, int64_t, MT, MT, MT, MT, N, N, TAIL);
+#endif
 
 static T *NAME(room)(int64_t count) { return malloc(sizeof(T) * (size_t)(count + MARGIN)); }
 static R *NAME(reals)(int64_t count) { return malloc(sizeof(R) * (size_t)(count + MARGIN)); }
@@ -110,9 +116,25 @@ static void NAME(drive_singular)(int64_t batch, int64_t m, int64_t n, int kind, 
   FREE(a), FREE(s), FREE(work);
 }
 
+static void NAME(drive_schur)(int64_t batch, int64_t n, int kind, int64_t group) {
+  T *a = NAME(filled)(batch * n * n, kind), *t = NAME(room)(batch * n * n);
+  T *z = NAME(room)(batch * n * n), *taus = NAME(room)(batch * (n - 1));
+  T *less = NAME(room)(2 * (n * n + 64 * n + 512)), *work = NAME(room)(2 * (3 * n * n + 200 * n + 4096));
+  NAME(calque_gehrd)(IN(a), IN(t), IN(taus), IN(less), batch, n, group, 2);
+  NAME(calque_schur)(IN(a), IN(t), IN(z), IN(work), batch, n, group, 2);
+#if COMPLEX
+  T *w = NAME(room)(batch * n), *more = NAME(room)(2 * (5 * n * n + 240 * n + 4096));
+  R *real = RNAME(filled)(batch * n * n, kind);
+  NAME(calque_geev)(IN(a), IN(w), IN(t), IN(z), IN(more), batch, n, group, 2);
+  RNAME(calque_geev)(IN(real), IN(w), IN(t), IN(z), IN(more), batch, n, group, 2);
+  FREE(w), FREE(more), FREE(real);
+#endif
+  FREE(a), FREE(t), FREE(z), FREE(taus), FREE(less), FREE(work);
+}
+
 static void NAME(drive)(const char *family) {
   static const int64_t shapes[][3] = {{3, 1, 1},  {2, 2, 3},   {3, 8, 7},   {1, 16, 16}, {2, 17, 19},
-                                      {1, 35, 9}, {1, 9, 35},  {1, 40, 40}, {1, 65, 33}, {0, 3, 3}};
+                                      {1, 35, 9}, {1, 9, 35},  {1, 40, 40}, {1, 65, 33}, {1, 2, 50}, {0, 3, 3}};
   for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
     for (int kind = 0; kind < KINDS; kind++)
       for (int64_t group = 0; group < 2; group++) {
@@ -120,6 +142,7 @@ static void NAME(drive)(const char *family) {
         if (!strcmp(family, "factor")) NAME(drive_factor)(batch, m, n, kind, group);
         if (!strcmp(family, "orthogonal")) NAME(drive_orthogonal)(batch, m, n, kind, group);
         if (!strcmp(family, "eigen")) NAME(drive_eigen)(batch, m, n, kind, group);
+        if (!strcmp(family, "schur")) NAME(drive_schur)(batch, n, kind, group);
         if (!strcmp(family, "singular")) NAME(drive_singular)(batch, m, n, kind, group);
       }
 }

@@ -19,14 +19,14 @@ def gehrd(a: np.ndarray[Any, Any], groups: int = 1) -> list[np.ndarray[Any, Any]
     batch, n, _ = a.shape
     return call("schur", "gehrd", a.dtype, [a],
                 [(a.shape, a.dtype), ((batch, n - 1), a.dtype),
-                 ((groups, n * n + 32 * n + 256), a.dtype)], (batch, n), groups)[:2]
+                 ((groups, n * n + 64 * n + 512), a.dtype)], (batch, n), groups)[:2]
 
 
 def schur(a: np.ndarray[Any, Any], groups: int = 1) -> list[np.ndarray[Any, Any]]:
     batch, n, _ = a.shape
     return call("schur", "schur", a.dtype, [a],
                 [(a.shape, a.dtype), (a.shape, a.dtype),
-                 ((groups, 2 * n * n + 160 * n + 4096), a.dtype)], (batch, n), groups)[:2]
+                 ((groups, 3 * n * n + 200 * n + 4096), a.dtype)], (batch, n), groups)[:2]
 
 
 def geev(a: np.ndarray[Any, Any], groups: int = 1) -> list[np.ndarray[Any, Any]]:
@@ -34,7 +34,7 @@ def geev(a: np.ndarray[Any, Any], groups: int = 1) -> list[np.ndarray[Any, Any]]
     kind = np.result_type(a.dtype, np.complex64)
     return call("schur", "geev", a.dtype, [a],
                 [((batch, n), kind), (a.shape, kind), (a.shape, kind),
-                 ((groups, 5 * n * n + 170 * n + 4096), kind)], (batch, n), groups)[:3]
+                 ((groups, 5 * n * n + 240 * n + 4096), kind)], (batch, n), groups)[:3]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
