@@ -8,7 +8,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import random
+from calque import lax, random
 
 pytestmark = pytest.mark.vulkan
 
@@ -55,3 +55,20 @@ def test_gradients(device) -> None:
     v = np.linspace(0.1, 1, 8)
     np.testing.assert_allclose(g, np.sin(v) + v * np.cos(v), rtol=1e-5)
     assert g.devices() == {device}
+
+
+def test_transforms(device) -> None:
+    """The portable form: dense factors, chirps, real ones; bits by hand-made wide products."""
+    rng = np.random.default_rng(0)
+    for n in (60, 67, 1000):
+        x = rng.standard_normal((2, n)).astype(np.float32)
+        y, z = calque.jit(lambda x: (jnp.fft.fft(x), jnp.fft.irfft(jnp.fft.rfft(x), x.shape[1])))(
+            calque.device_put(x, device))
+        want = np.fft.fft(x.astype(np.float64))
+        # drivers may reorder and fuse: twice what the CPU's form is held to
+        assert np.abs(np.asarray(y) - want).max() <= 1e-6 * np.abs(want).max()
+        assert np.abs(np.asarray(z) - x).max() <= 1e-6 * np.abs(x).max() * np.sqrt(n)
+    state = np.array([1, 2, 0xFFFFFFFF, 0xFFFFFFFF], np.uint32)
+    there = calque.jit(lambda s: lax.rng_bit_generator(s, (10,)))(calque.device_put(state, device))
+    for a, b in zip(there, lax.rng_bit_generator(state, (10,))):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
