@@ -17,9 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calque.lowering.kernels.native import object_of
+from calque.lowering.targets import host_target
+
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
 FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")
-FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-Wno-psabi",
+         "-Werror"]
 SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 DTYPES = tuple(SUFFIXES)
 MARGIN = 3  # elements before each buffer's first: the offset that is passed
@@ -36,11 +40,20 @@ def compiler() -> str:
     return path
 
 
+def fresh(path: Path | None) -> bool:
+    """Whether an object was built from the sources as they are."""
+    newest = max(source.stat().st_mtime for source in FOLDER.glob("*.[ch]"))
+    return path is not None and path.exists() and path.stat().st_mtime >= newest
+
+
 @functools.cache
 def library(family: str) -> ctypes.CDLL:
+    """Of the object that programs on this machine link, or one compiled here."""
     out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
-    subprocess.run([compiler(), *FLAGS, "-march=native", "-shared", "-nostdlib", "-o", str(out),
-                    str(FOLDER / f"{family}.c")], check=True)
+    built = object_of(host_target(), family)
+    here = [*FLAGS, "-march=native", str(FOLDER / f"{family}.c")]
+    source = [str(built)] if fresh(built) else here
+    subprocess.run([compiler(), "-shared", "-nostdlib", *source, "-o", str(out)], check=True)
     return ctypes.CDLL(str(out))
 
 

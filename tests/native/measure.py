@@ -1,4 +1,4 @@
-"""Times the kernels of lowering/native beside SciPy's LAPACK: `python -m tests.native.measure [family]`.
+"""Times the kernels of lowering/native beside LAPACK: `python -m tests.native.measure [family]`.
 
 Prints a Markdown table of milliseconds on one core (best of several) for f32 and f64; run it with
 OPENBLAS_NUM_THREADS=1 (and =2 to see what a second core gives LAPACK).
@@ -69,7 +69,8 @@ def rows(dtype: str, n: int) -> list[tuple[str, str, Callable[[], float], Callab
         ("factor", "triangular_solve, 1 column", ours("factor", "triangular_solve", [low, a[:, 0]],
                                                       [((n,), dtype)], n, 1, 1, 1, 0, 0, 0),
          lambda: linalg.solve_triangular(low, a[:, 0], lower=True, check_finite=False)),
-        ("orthogonal", "geqrf", ours("orthogonal", "geqrf", [a], [square, ((n,), dtype), big], n, n),
+        ("orthogonal", "geqrf", ours("orthogonal", "geqrf", [a], [square, ((n,), dtype), big],
+                                     n, n),
          lambda: linalg.qr(a, mode="raw", check_finite=False)),
         ("orthogonal", "householder_product",
          ours("orthogonal", "householder_product", [a, a[0]], [square, big], n, n, n),
@@ -87,6 +88,9 @@ def rows(dtype: str, n: int) -> list[tuple[str, str, Callable[[], float], Callab
          lambda: linalg.svdvals(a, check_finite=False)),
         ("schur", "gehrd", ours("schur", "gehrd", [a], [square, ((n,), dtype), big], n),
          lambda: linalg.hessenberg(a, check_finite=False)),
+        ("schur", "geev", lambda: kernel(
+            "schur", "geev", dtype, [a], [((n,), r), *[((n, 2 * n), r)] * 2, big], (1, n)),
+         lambda: linalg.eig(a, left=True, check_finite=False)),
         ("schur", "schur", ours("schur", "schur", [a], [square, square, big], n),
          lambda: linalg.schur(a, check_finite=False)),
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from calque.lowering.native.build import compiler_for
-from tests.native.kernels import FLAGS, FOLDER, compiler, families
+from tests.native.kernels import FLAGS, FOLDER, compiler, families, fresh
 
 LEVELS = [line.split() for line in (FOLDER / "LEVELS").read_text("utf-8").splitlines()]
 HERE = Path(__file__).resolve().parent
@@ -23,11 +23,10 @@ def test_objects_need_nothing(level: str, tmp_path: Path) -> None:
     command = compiler_for(arch)
     if not command or not shutil.which("nm"):
         pytest.skip(f"no compiler for {arch} on this machine")
-    newest = max(path.stat().st_mtime for path in FOLDER.glob("*.[ch]"))
 
     def needs(family: str) -> str:
         made = FOLDER / "objects" / level / f"{family}.o"
-        if not made.exists() or made.stat().st_mtime < newest:
+        if not fresh(made):
             made = tmp_path / f"{family}.o"
             # -O1 calls at least what -O3 calls
             subprocess.run([*command, *FLAGS, "-O1", *flags, "-c", str(FOLDER / f"{family}.c"),

@@ -68,7 +68,7 @@ def test_svd_of_special(dtype: str) -> None:
         check(np.ones((1, m, n), dtype))
         check((np.eye(m, n, k=1) * np.arange(n)).astype(dtype)[None])
         rank = max(1, k // 3)
-        check((matrices(1, 1, m, rank, dtype=dtype) @ matrices(2, 1, rank, n, dtype=dtype)))
+        check(matrices(1, 1, m, rank, dtype=dtype) @ matrices(2, 1, rank, n, dtype=dtype))
         steps = 10.0 ** -np.minimum(np.arange(n), 12)
         check((matrices(m, 1, m, n, dtype=dtype) * steps).astype(dtype))
         for scale in (1e30, 1e-30):
