@@ -60,6 +60,14 @@ FORMS = {
     "vmapped while": (calque.vmap(lambda x: calque.lax.while_loop(
         lambda c: c < 1e6, lambda c: c * 1.5, x)), [np.ones(N, "f")]),
     "complex power": (jnp.power, [np.ones(N, "c8")] * 2),
+    "fft": (jnp.fft.fft, [np.ones(1 << 14, "c8")]),
+    "fft of planes": (jnp.fft.fft2, [np.ones((3, 40, 50), "c8")]),
+    "fft of prime length": (jnp.fft.ifft, [np.ones(1009, "c8")]),
+    "real fft": (lambda x: jnp.fft.irfft(jnp.fft.rfft(x)), [np.ones(N, "f")]),
+    "bits of a state": (lambda k: calque.lax.rng_bit_generator(k, (N,)), [np.zeros(4, "u4")]),
+    "barrier": (lambda x: calque.lax.optimization_barrier((x + 1, x * 2)), [np.ones(N, "f")]),
+    "ragged product": (calque.lax.ragged_dot, [np.ones((64, 8), "f"), np.ones((3, 8, 8), "f"),
+                                               np.ones(3, "i4")]),
 }
 
 
