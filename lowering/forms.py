@@ -66,16 +66,20 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "tridiagonal": (Form("native", "C kernel", "eigen"), Form("portable", _REFLECTIONS)),
     "tridiagonal_solve": (Form("native", "C kernel: elimination with exchanges", "eigen"),
                           Form("portable", "elimination with exchanges, a loop over rows")),
+    "hessenberg": (Form("native", "blocked C kernel", "schur"), Form("portable", _REFLECTIONS)),
+    "eig": (Form("native", "C kernel: Hessenberg form, QR iteration", "schur"),
+            Form("host", "NumPy's LAPACK, in a Python process")),
+    "schur": (Form("native", "C kernel: Hessenberg form, QR iteration", "schur"),),
 }
 
 
 def form_of(primitive: str, target: Target | None, dtype: np.dtype[Any],
             in_process: bool = False) -> str:
-    """The kind of form that a primitive of this dtype takes on a target."""
+    """The kind of form that a primitive of this dtype takes on a target; '' where it has none."""
     for form in FORMS[primitive]:
         if has_form(form, target, dtype, in_process):
             return form.kind
-    raise AssertionError(f"{primitive}: no form for {target}")
+    return ""
 
 
 def has_form(form: Form, target: Target | None, dtype: np.dtype[Any], in_process: bool) -> bool:

@@ -91,6 +91,26 @@ def _pinv(params: Any, a: Array, rtol: Array) -> Array:
     return np.linalg.pinv(wide(a), wide(rtol), hermitian=params["hermitian"])
 
 
+def _eig(params: Any, a: Array) -> list[Array]:
+    left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
+
+    def one(x: Array) -> list[Array]:
+        n = len(x)
+        if not n or not np.isfinite(x).all():
+            w, u, v = (np.full(s, np.nan + 0j) for s in ((n,), (n, n), (n, n)))
+        else:
+            w, u, v = scipy.linalg.eig(x, left=True, right=True)
+        return [w + 0j, *([u + 0j] if left else []), *([v + 0j] if right else [])]
+    return each(one, wide(a))
+
+
+def _schur(params: Any, a: Array) -> list[Array]:
+    def one(x: Array) -> list[Array]:
+        t, z = scipy.linalg.schur(x) if x.size else (x, x)
+        return [t, z] if params["compute_schur_vectors"] else [t]
+    return each(one, wide(a))
+
+
 def _tridiagonal(params: Any, a: Array) -> list[Array]:
     def one(x: Array) -> list[Array]:
         name = "hetrd" if x.dtype.kind == "c" else "sytrd"
@@ -128,5 +148,6 @@ def _cholesky_update(params: Any, r: Array, w: Array) -> Array:
 
 ORACLES.update(
     geqrf=_geqrf, geqp3=_geqp3, householder_product=_householder_product, qr=_qr, eigh=_eigh,
-    svd=_svd, pinv=_pinv, tridiagonal=_tridiagonal, hessenberg=_hessenberg,
-    tridiagonal_solve=_tridiagonal_solve, cholesky_update=_cholesky_update)
+    svd=_svd, pinv=_pinv, eig=_eig, schur=_schur, tridiagonal=_tridiagonal,
+    hessenberg=_hessenberg, tridiagonal_solve=_tridiagonal_solve,
+    cholesky_update=_cholesky_update)

@@ -162,6 +162,67 @@ row("pinv", FACTORED[:2], (
               _pinv("ranks", lambda d: _ranks(d)[:3], (3,))))
 
 
+# ---- no symmetry
+def _eig(label: str, operand: Any, left: bool, right: bool) -> Sample:
+    return sample(label, operand, compute_left_eigenvectors=left,
+                  compute_right_eigenvectors=right, enable_eigvec_derivs=True,
+                  implementation=None)
+
+
+def _seen_eig(xp: Any, outs: Sequence[Any]) -> list[Any]:
+    """exp of the matrix by each set of vectors, which are free in sign and phase, and sums over
+    the eigenvalues, whose order is free."""
+    w, *vectors = outs
+    if not w.size:
+        return list(outs)
+    sums = [xp.sum(w, -1), xp.sum(w * w, -1), xp.sum(xp.exp(0.3 * w), -1)]
+    scale = xp.exp(0.3 * w)[..., None, :]
+    sets = [(v, xp.linalg.inv(v)) for v in vectors[-1:]]
+    sets += [(xp.linalg.inv(xp.swapaxes(v.conj(), -1, -2)), xp.swapaxes(v.conj(), -1, -2))
+             for v in vectors[:-1]]
+    return [*sums, *[(v * scale) @ back for v, back in sets]]
+
+
+def _lost(dtype: Any) -> Any:
+    made = np.stack([np.diag([1.0, 2.0])] * 3)
+    made[1, 0, 1], made[2, 0, 1] = NAN, INF
+    return made
+
+
+row("eig", FACTORED, (
+    _eig("both", op(values=_apart(4, 4)), True, True),
+    _eig("right", op(values=_apart(5, 5)), False, True),
+    _eig("values", op(values=_apart(4, 4)), False, False), _eig("one", op(1, 1), True, True),
+    _eig("batch", op(values=_apart(3, 3, 2, 2)), False, True),
+    _eig("large", op(values=_apart(30, 30)), True, True), _eig("empty", op(0, 0), True, True),
+    _eig("empty batch", op(0, 3, 3), False, True)),
+    normwise=True, view=_seen_eig, factor=20.0,  # as eigh, and the condition of the vectors
+    specials=(_eig("lost", op(values=_lost), False, False),))
+
+
+def _schur(label: str, operand: Any, vectors: bool = True) -> Sample:
+    return sample(label, operand, compute_schur_vectors=vectors, sort_eig_vals=False,
+                  select_callable=None)
+
+
+def _seen_schur(xp: Any, outs: Sequence[Any]) -> list[Any]:
+    """Z T Z^H, that Z is unitary, that T is triangular but for blocks of two."""
+    t = outs[0]
+    low = xp.tril(t, -1 if t.dtype.kind == "c" else -2)
+    if len(outs) == 1:
+        return [low]
+    z = outs[1]
+    back = xp.swapaxes(z.conj(), -1, -2)
+    return [z @ t @ back, back @ z, low]
+
+
+row("schur", FACTORED, (
+    _schur("normal", op(4, 4)), _schur("form", op(5, 5), False), _schur("one", op(1, 1)),
+    _schur("two", op(2, 2)), _schur("batch", op(2, 2, 3, 3)), _schur("large", op(40, 40)),
+    _schur("defective", op(values=np.eye(4) + np.eye(4, k=1))), _schur("empty", op(0, 0)),
+    _schur("empty batch", op(0, 3, 3))), normwise=True, view=_seen_schur, factor=20.0)
+
+
 # ---- tridiagonal forms and systems
 row("tridiagonal", FACTORED, (
     *[sample(f"{s} {lower}", op(values=_apart(*s[-2:], *s[:-2])), lower=lower)

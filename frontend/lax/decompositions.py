@@ -15,6 +15,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
 from calque.primitives import orthogonal as og
 from calque.primitives import shape as sh
+from calque.primitives import spectral as sp
 from calque.primitives import tridiagonal as td
 from calque.primitives.reduce import reduce_sum
 
@@ -221,6 +222,89 @@ def _whole(name: str, subset: Any, n: int) -> None:
         raise NotImplementedError(explain(
             f"{name}: subset_by_index not supported on CPU and GPU",
             fix=f"leave it out and take a part of the result, or pass (0, {n})."))
+
+
+class EigImplementation(enum.Enum):
+    """Names of libraries that `eig` takes; the target's form decides (docs/architecture.md).
+
+    Example:
+      >>> from calque import lax
+      >>> lax.linalg.EigImplementation("lapack").name
+      'LAPACK'
+    """
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+def eig(x: Any, *, compute_left_eigenvectors: bool = True,
+        compute_right_eigenvectors: bool = True, enable_eigvec_derivs: bool = False,
+        implementation: EigImplementation | None = None, use_magma: bool | None = None
+        ) -> list[Any]:
+    """Eigenvalues and eigenvectors of matrices without symmetry.
+
+    Args:
+      x: array of shape (..., n, n), float32 or wider, real or complex.
+      compute_left_eigenvectors: return the vectors u with u^H x = w u^H.
+      compute_right_eigenvectors: return the vectors v with x v = w v.
+      enable_eigvec_derivs: allow derivatives of vectors, which hold where eigenvalues differ and
+        what is computed does not depend on the length and the phase of vectors.
+      implementation, use_magma: accepted for JAX's sake.
+
+    Returns:
+      [w], followed by the left and the right vectors that were asked for, in columns of length 1
+      whose largest element is real; all complex.  NaN where x holds NaN or infinities.
+
+    Raises:
+      TypeError: x is no array of floats with two axes.
+      ValueError: x is not square.
+      NotImplementedError: x is float16 or bfloat16, or the target is no CPU.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> w, v = lax.linalg.eig(np.array([[0.0, 1.0], [-1.0, 0.0]], np.float32),
+      ...                       compute_left_eigenvectors=False)
+      >>> print(w)
+      [0.+1.j 0.-1.j]
+    """
+    return list(sp.eig_p.bind(
+        as_operand("eig", x), compute_left_eigenvectors=bool(compute_left_eigenvectors),
+        compute_right_eigenvectors=bool(compute_right_eigenvectors),
+        enable_eigvec_derivs=bool(enable_eigvec_derivs), implementation=implementation))
+
+
+def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+          select_callable: Any = None) -> list[Any]:
+    """Schur decomposition: x = Z T Z^H.
+
+    Args:
+      x: array of shape (..., n, n), float32 or wider, real or complex.
+      compute_schur_vectors: return Z too.
+      sort_eig_vals: False.
+      select_callable: accepted for JAX's sake.
+
+    Returns:
+      [T, Z] or [T], of x's shape and dtype: T upper triangular, for real x with blocks of two rows
+      on the diagonal where eigenvalues are complex; Z unitary.
+
+    Raises:
+      TypeError: x is no array of floats with two axes.
+      ValueError: x is not square.
+      NotImplementedError: x is float16 or bfloat16, sort_eig_vals is set, or the target has no
+        C kernels.
+
+    Example:
+      >>> import numpy as np
+      >>> from calque import lax
+      >>> t, z = lax.linalg.schur(np.array([[2.0, 1.0], [0.0, 3.0]], np.float32))
+      >>> print(np.diag(t))
+      [2. 3.]
+    """
+    return list(sp.schur_p.bind(
+        as_operand("schur", x), compute_schur_vectors=bool(compute_schur_vectors),
+        sort_eig_vals=bool(sort_eig_vals), select_callable=select_callable))
 
 
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,

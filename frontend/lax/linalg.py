@@ -13,14 +13,17 @@ from calque.core.errors import explain
 from calque.eager import fused
 from calque.lax.decompositions import (
     EighImplementation,
+    EigImplementation,
     SvdAlgorithm,
     cholesky_update,
+    eig,
     eigh,
     hessenberg,
     householder_product,
     ormqr,
     qdwh,
     qr,
+    schur,
     svd,
     symmetric_product,
     tridiagonal,
@@ -31,6 +34,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
 from calque.primitives import orthogonal as og
 from calque.primitives import shape as sh
+from calque.primitives import spectral as sp
 from calque.primitives import tridiagonal as td
 
 
@@ -175,16 +179,18 @@ lu_p = la.lu_p
 lu_pivots_to_permutation_p = la.lu_pivots_to_permutation_p
 qr_p, householder_product_p = og.qr_p, og.householder_product_p
 eigh_p, svd_p = og.eigh_p, og.svd_p
+eig_p, schur_p = sp.eig_p, sp.schur_p
 tridiagonal_p, hessenberg_p = td.tridiagonal_p, td.hessenberg_p
 tridiagonal_solve_p, cholesky_update_p = td.tridiagonal_solve_p, td.cholesky_update_p
 
 __all__ = [
-    "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p", "cholesky_update",
-    "cholesky_update_p", "eigh", "eigh_p", "hessenberg", "hessenberg_p", "householder_product",
-    "householder_product_p", "lu", "lu_p", "lu_pivots_to_permutation",
-    "lu_pivots_to_permutation_p", "ormqr", "qdwh", "qr", "qr_p", "svd", "svd_p",
-    "symmetric_product", "triangular_solve", "triangular_solve_p", "tridiagonal", "tridiagonal_p",
-    "tridiagonal_solve", "tridiagonal_solve_p"]
+    "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p",
+    "cholesky_update", "cholesky_update_p", "eig", "eig_p", "eigh", "eigh_p", "hessenberg",
+    "hessenberg_p", "householder_product", "householder_product_p", "lu", "lu_p",
+    "lu_pivots_to_permutation", "lu_pivots_to_permutation_p", "ormqr", "qdwh", "qr", "qr_p",
+    "schur", "schur_p", "svd", "svd_p", "symmetric_product", "triangular_solve",
+    "triangular_solve_p", "tridiagonal", "tridiagonal_p", "tridiagonal_solve",
+    "tridiagonal_solve_p"]
 
 
 def __dir__() -> list[str]:

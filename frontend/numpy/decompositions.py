@@ -38,6 +38,19 @@ class QRResult(NamedTuple):
     R: Any
 
 
+class EigResult(NamedTuple):
+    """Eigenvalues and right eigenvectors.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> print(jnp.linalg.eig(jnp.eye(2)).eigenvalues)
+      [1.+0.j 1.+0.j]
+    """
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class EighResult(NamedTuple):
     """Eigenvalues and eigenvectors of Hermitian matrices.
 
@@ -160,6 +173,54 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
     lower = _lower(UPLO)
     (a,) = _inexact("jnp.linalg.eigvalsh", a)
     return lax.eigenvalues(a, lower=lower, symmetrize_input=symmetrize_input)
+
+
+def eig(a: Any) -> EigResult:
+    """Eigenvalues and right eigenvectors of matrices without symmetry.
+
+    Args:
+      a: array of shape (..., n, n).
+
+    Returns:
+      EigResult(eigenvalues, eigenvectors): complex, of shape (..., n) and (..., n, n), vectors in
+      columns.
+
+    Raises:
+      TypeError: a has fewer than two axes, or is no array.
+      ValueError: a is not square.
+      NotImplementedError: a is float16 or bfloat16, or the target is no CPU.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> print(jnp.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues)
+      [0.+1.j 0.-1.j]
+    """
+    (a,) = _inexact("jnp.linalg.eig", a)
+    w, v = lax.eig(a, compute_left_eigenvectors=False)
+    return EigResult(w, v)
+
+
+def eigvals(a: Any) -> Any:
+    """Eigenvalues of matrices without symmetry.
+
+    Args:
+      a: array of shape (..., n, n).
+
+    Returns:
+      A complex array of shape (..., n).
+
+    Raises:
+      TypeError: a has fewer than two axes, or is no array.
+      ValueError: a is not square.
+      NotImplementedError: a is float16 or bfloat16, or the target is no CPU.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> print(jnp.linalg.eigvals(jnp.array([[2.0, 1.0], [0.0, 3.0]])))
+      [2.+0.j 3.+0.j]
+    """
+    (a,) = _inexact("jnp.linalg.eigvals", a)
+    return lax.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
@@ -490,5 +551,6 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
         return sh.reshape(x, out)
 
 
-__all__ = ["EighResult", "QRResult", "SVDResult", "eigh", "eigvalsh", "lstsq", "matrix_rank",
-           "pinv", "qr", "svd", "svdvals", "tensorinv", "tensorsolve"]
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "eig", "eigh", "eigvals", "eigvalsh",
+    "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals", "tensorinv", "tensorsolve"]

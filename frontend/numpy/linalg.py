@@ -18,9 +18,12 @@ from calque.numpy import arrange, contract, util
 from calque.numpy.contract import matmul, tensordot, vecdot
 from calque.numpy.decompositions import (
     EighResult,
+    EigResult,
     QRResult,
     SVDResult,
+    eig,
     eigh,
+    eigvals,
     eigvalsh,
     lstsq,
     matrix_rank,
@@ -536,11 +539,12 @@ def matrix_transpose(x: Any, /) -> Any:
     return la.flip(x)
 
 
-__all__ = ["EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross",
-           "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm",
-           "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv",
-           "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve",
-           "trace", "vecdot", "vector_norm"]
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond",
+    "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm",
+    "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv",
+    "tensorsolve", "trace", "vecdot", "vector_norm"]
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,7 @@ from calque.lowering.rules import (  # noqa: F401
     shape,
     sort,
     special,
+    spectral,
     window,
 )
 from calque.lowering.rules.registry import Context, physical, rules

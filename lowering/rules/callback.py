@@ -40,12 +40,17 @@ def _back(b: Builder, parts: list[Value], dtype: Dtype) -> Value:
 @rule("pure_callback", "io_callback", "debug_callback")
 def _callback(ctx: Context, xs: list[Value], params: dict[str, Any],
               outs: list[ShapedArray]) -> list[Value]:
+    return call_host(ctx, params["callback"], xs, [a.aval for a in ctx.equation.inputs], outs)
+
+
+def call_host(ctx: Context, function: Any, xs: list[Value], given: list[ShapedArray],
+              outs: list[ShapedArray]) -> list[Value]:
+    """Results of function([arrays]) -> [arrays], called by the program on its caller's thread."""
     ir, b = mlir.ir(), ctx.b
-    given = [a.aval for a in ctx.equation.inputs]
     operands = [p for x, a in zip(xs, given) if a.size for p in _out(b, x)]
     specs = [(o.shape, d) for o in outs if o.size for d in carriers(o.dtype)]
     name = f"py.call{len(ctx.callbacks)}"
-    ctx.callbacks.append((params["callback"], tuple((a.shape, a.dtype) for a in given),
+    ctx.callbacks.append((function, tuple((a.shape, a.dtype) for a in given),
                           tuple((o.shape, o.dtype) for o in outs)))
     kind = ir.FunctionType.get([v.ir.type for v in operands],
                                [mlir.tensor_type(s, d) for s, d in specs])

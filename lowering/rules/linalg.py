@@ -50,24 +50,25 @@ def _groups(x: Value, batch: int) -> int:
     return max(1, min(GROUPS, batch, math.prod(x.shape) // WORTH))
 
 
-def _call(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
-          scalars: Sequence[int], work: int = 0, entry: str = "") -> list[Value]:
+def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
+                scalars: Sequence[int], work: int = 0, entry: str = "", work_dtype: Any = None
+                ) -> list[Value]:
     """The results of a primitive's entry; its batch, the first scalar, is spread over workgroups,
-    each with `work` elements of the operands' dtype to work in."""
+    each with `work` elements (of the operands' dtype, or work_dtype) to work in."""
     groups = _groups(max(xs, key=lambda x: math.prod(x.shape)), scalars[0])
     symbol = f"calque_{entry or name}_{NATIVE_DTYPES[xs[0].dtype.name]}"
-    more = [((work * groups,), xs[0].dtype)] if work else []
+    more = [((work * groups,), work_dtype or xs[0].dtype)] if work else []
     form = next(f for f in FORMS[name] if f.kind == "native")
     return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups)
 
 
 def _cholesky(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
               ) -> list[Value]:
-    return _call(ctx, "cholesky", xs, outs, (_batch(xs[0]), xs[0].shape[-1]))
+    return call_native(ctx, "cholesky", xs, outs, (_batch(xs[0]), xs[0].shape[-1]))
 
 
 def _lu(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
-    return _call(ctx, "lu", xs, outs, (_batch(xs[0]), *xs[0].shape[-2:]))
+    return call_native(ctx, "lu", xs, outs, (_batch(xs[0]), *xs[0].shape[-2:]))
 
 
 def _triangular_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
@@ -76,7 +77,7 @@ def _triangular_solve(ctx: Context, xs: list[Value], params: dict[str, Any], out
     n, m = b.shape[-2:] if params["left_side"] else b.shape[:-3:-1]
     flags = [int(params[k]) for k in ("left_side", "lower", "transpose_a", "conjugate_a",
                                       "unit_diagonal")]
-    return _call(ctx, "triangular_solve", xs, outs, (_batch(b), n, m, *flags))
+    return call_native(ctx, "triangular_solve", xs, outs, (_batch(b), n, m, *flags))
 
 
 def _reflections(m: int, n: int) -> int:
@@ -87,19 +88,19 @@ def _reflections(m: int, n: int) -> int:
 def _geqrf(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
            ) -> list[Value]:
     m, n = xs[0].shape[-2:]
-    return _call(ctx, "geqrf", xs, outs, (_batch(xs[0]), m, n), _reflections(m, n))[:2]
+    return call_native(ctx, "geqrf", xs, outs, (_batch(xs[0]), m, n), _reflections(m, n))[:2]
 
 
 def _geqp3(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
            ) -> list[Value]:
     m, n = xs[0].shape[-2:]
-    return _call(ctx, "geqp3", xs, outs, (_batch(xs[0]), m, n), 3 * n)[:3]
+    return call_native(ctx, "geqp3", xs, outs, (_batch(xs[0]), m, n), 3 * n)[:3]
 
 
 def _householder_product(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
                          ) -> list[Value]:
     (m, n), k = xs[0].shape[-2:], xs[1].shape[-1]
-    return _call(ctx, "householder_product", xs, outs, (_batch(xs[0]), m, n, k),
+    return call_native(ctx, "householder_product", xs, outs, (_batch(xs[0]), m, n, k),
                  _reflections(m, n))[:1]
 
 
@@ -112,37 +113,45 @@ def _eigh(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec
         a = b.complex(b.real(a), -b.imag(a)) if a.dtype.kind == "c" else a
     batch = _batch(a)
     if not params["compute_vectors"]:
-        return _call(ctx, "eigh", [a], outs, (batch, n), n * n + 16 * n, "eigvalsh")[:1]
-    return _call(ctx, "eigh", [a], outs, (batch, n), 2 * n * n + 192 * n + 2048)[:2]
+        return call_native(ctx, "eigh", [a], outs, (batch, n), n * n + 16 * n, "eigvalsh")[:1]
+    return call_native(ctx, "eigh", [a], outs, (batch, n), 2 * n * n + 192 * n + 2048)[:2]
 
 
 def _svd(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
     m, n = xs[0].shape[-2:]
     p, k, batch = max(m, n), min(m, n), _batch(xs[0])
     if not params["compute_uv"]:
-        return _call(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
+        return call_native(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
                      "svdvals")[:1]
     full = params["full_matrices"]
     s, u, vh = outs
     room = p * (2 * k + 208) + 2 * k * (k + 80) + p * (p if full else k) + 4096
-    u_made, s_made, vh_made, _ = _call(ctx, "svd", xs, [u, s, vh], (batch, m, n, int(full)), room)
-    return [s_made, u_made, vh_made]
+    made = call_native(ctx, "svd", xs, [u, s, vh], (batch, m, n, int(full)), room)
+    return [made[1], made[0], made[2]]
 
 
 def _tridiagonal(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
                  ) -> list[Value]:
     n = xs[0].shape[-1]
-    return _call(ctx, "tridiagonal", xs, outs, (_batch(xs[0]), n, int(params["lower"])),
+    return call_native(ctx, "tridiagonal", xs, outs, (_batch(xs[0]), n, int(params["lower"])),
                  n * n + 16 * n, "sytrd")[:4]
 
 
 def _tridiagonal_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
                        ) -> list[Value]:
     n, m = xs[3].shape[-2:]
-    return _call(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n, "gtsv")[:1]
+    return call_native(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n, "gtsv")[:1]
+
+
+def _hessenberg(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
+                ) -> list[Value]:
+    n = xs[0].shape[-1]
+    return call_native(ctx, "hessenberg", xs, outs, (_batch(xs[0]), n), n * n + 64 * n + 512,
+                       "gehrd")[:2]
 
 
 NATIVE: dict[str, Native] = {
     "cholesky": _cholesky, "lu": _lu, "triangular_solve": _triangular_solve, "geqrf": _geqrf,
     "geqp3": _geqp3, "householder_product": _householder_product, "eigh": _eigh, "svd": _svd,
-    "tridiagonal": _tridiagonal, "tridiagonal_solve": _tridiagonal_solve}
+    "tridiagonal": _tridiagonal, "tridiagonal_solve": _tridiagonal_solve,
+    "hessenberg": _hessenberg}
