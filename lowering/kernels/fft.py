@@ -18,7 +18,7 @@ from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import available, emit_native
 from calque.lowering.rules.registry import Context
 
-LONG = 2048  # lines beyond do not fit the second-level cache side by side
+LONG = 4096  # lines beyond do not fit the second-level cache side by side
 SPLIT = 256  # lines from here on are split where there are too few to fill a vector
 GROUPS = 8  # workgroups a call is spread over at most
 WORTH = 8192  # elements that a workgroup should have
