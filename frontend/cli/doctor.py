@@ -14,6 +14,8 @@ import typer
 from calque import runtime
 from calque.cli.report import progress, size_text
 from calque.lowering import cache
+from calque.lowering.forms import missing_objects
+from calque.lowering.kernels.native import level_of
 from calque.lowering.targets import TargetError, host_target
 
 _NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")
@@ -69,7 +71,13 @@ def _cpu() -> list[str]:
     typer.echo(f"  features: {' '.join(host.features)}")
     if host.absent:
         typer.echo(f"  hidden by this machine: {' '.join(host.absent)}")
-    return []
+    lacking = missing_objects(host)
+    typer.echo("  C kernels: " + (f"none of {', '.join(lacking)}" if lacking else
+                                  f"all, for {level_of(host)}"))
+    if not lacking:
+        return []
+    return ["C kernels of linear algebra and FFT (slower forms are taken): install a C compiler "
+            "(Debian: apt-get install gcc), then install calque again"]
 
 
 def _devices() -> list[str]:

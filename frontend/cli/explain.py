@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 import calque
 from calque.cli.report import UsageError
 from calque.core.primitive import RULES, Primitive, registry
+from calque.lowering.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
+from calque.lowering.targets import parse_target
 
 _ROOT = Path(calque.__file__).resolve().parent.parent
 _WHY_NONE = {
@@ -79,11 +82,28 @@ def explain_primitive(name: str) -> None:
         else:
             text = place_of(rule) or repr(rule)
         typer.echo(f"  {kind:<10} {text}")
+    _forms_of(name)
     rows = named_in(p)
     if rows:
         typer.echo("  named in")
     for row in rows:
         typer.echo(f"    {row}")
+
+
+_SHOWN = ("cpu", "cpu:x86-64-v3", "cpu:x86-64", "cpu:aarch64", "cuda:sm_80", "vulkan:lavapipe")
+
+
+def _forms_of(name: str) -> None:
+    """Print the forms of a primitive in the order of preference, and what targets take."""
+    if name not in FORMS:
+        return
+    typer.echo("  forms, the first that a target has")
+    for form in FORMS[name]:
+        source = f" (lowering/native/{form.source}.c)" if form.source else ""
+        typer.echo(f"    {form.kind:<10} {form.text}{source}")
+    taken = {t: form_of(name, parse_target(t), np.dtype(np.float32), t == "cpu") or "none"
+             for t in _SHOWN}
+    typer.echo("  taken: " + ", ".join(f"{t} {kind}" for t, kind in taken.items()))
 
 
 def table_of_primitives() -> None:

@@ -29,7 +29,8 @@ static UNUSED void NAME(chase)(R *d, R *e, int64_t first, int64_t step, int64_t 
   R *near_pairs = near->rows ? NAME(next_sweep)(near, first, step, count) : (R *)0;
   R *far_pairs = far->rows ? NAME(next_sweep)(far, first, step, count) : (R *)0;
   R c = 1, s = 0, far_c = 1, far_s = 0, r;
-  R f = (NAME(magnitude)(d[i]) - shift) * (NAME(signed_as)(1, d[i]) + (shift == 0 ? 0 : shift / d[i]));
+  R f = (NAME(magnitude)(d[i]) - shift) *
+        (NAME(signed_as)(1, d[i]) + (shift == 0 ? 0 : shift / d[i]));
   R g = e[i + gap];
   for (int64_t k = 0; k < count; k++, i += step) {
     if (shift == 0) {
@@ -63,7 +64,8 @@ static UNUSED void NAME(chase)(R *d, R *e, int64_t first, int64_t step, int64_t 
 }
 
 /* Whether some e of the block became 0 (negligible beside tol times what Demmel and Kahan's
- * recurrence gives along the way from `first`); else *least is a bound below the singular values. */
+ * recurrence gives along the way from `first`); else *least is a bound below the singular values.
+ */
 static UNUSED bool NAME(splits)(const R *d, R *e, int64_t first, int64_t step, int64_t count, R tol,
                                 R *least) {
   int64_t gap = step < 0 ? -1 : 0, last = first + step * count;
@@ -130,7 +132,8 @@ ONCE bool NAME(bidiagonal_values)(R *d, R *e, int64_t n, NAME(rotations) *left,
       R ratio = shift / NAME(magnitude)(d[first]);
       if (ratio * ratio < R_EPSILON) shift = 0;
     }
-    NAME(chase)(d, e, first, step, count, shift, downwards ? right : left, downwards ? left : right);
+    NAME(chase)(d, e, first, step, count, shift, downwards ? right : left,
+                downwards ? left : right);
     R *end = &e[downwards ? high - 1 : low];
     if (NAME(magnitude)(*end) <= threshold) *end = 0;
   }
@@ -140,11 +143,11 @@ ONCE bool NAME(bidiagonal_values)(R *d, R *e, int64_t n, NAME(rotations) *left,
 }
 #endif
 
-/* Q^H c P = (d, e), upper bidiagonal: LAPACK's gebrd, of c (m x n, m >= n; ld a multiple of 16, zeros
- * after column n).  Column i below row i holds the vectors of Q, row i after column i + 1 those of P.
- * One pass brings c up to date with the last two reflections and weighs its rows by the next one
- * (Howell, Demmel, Fulton, Hammarling and Marmol, "Cache efficient bidiagonalization using BLAS 2.5
- * operators", 2008).  work: 3 m + 6 ld. */
+/* Q^H c P = (d, e), upper bidiagonal: LAPACK's gebrd, of c (m x n, m >= n; ld a multiple of 16,
+ * zeros after column n).  Column i below row i holds the vectors of Q, row i after column i + 1
+ * those of P. One pass brings c up to date with the last two reflections and weighs its rows by the
+ * next one (Howell, Demmel, Fulton, Hammarling and Marmol, "Cache efficient bidiagonalization using
+ * BLAS 2.5 operators", 2008).  work: 3 m + 6 ld. */
 ONCE void NAME(bidiagonalize)(T *c, int64_t ld, int64_t m, int64_t n, R *d, R *e, T *tauq, T *taup,
                               T *work) {
   T *u = work, *next = u + m, *x = next + m, *z = x + m, *cv = z + 2 * ld, *w = cv + 2 * ld;

@@ -16,7 +16,7 @@
 #define ENTRY(x) __attribute__((visibility("default"))) void NAME(calque_##x)
 
 /* The matrices of one workgroup. */
-#define FOR_GROUP(b)                                                                  \
+#define FOR_GROUP(b) \
   for (int64_t b = batch * group / groups, b##_end = batch * (group + 1) / groups; b < b##_end; b++)
 
 #if defined(__AVX512F__)
@@ -33,8 +33,8 @@
 #define TILE_ROWS 6
 #endif
 
-/* Elements from row to row of a matrix in workspace: whole vectors of any type, and not a power of two,
- * for the elements of a column would share the sets of the caches (measured: 5x in schur). */
+/* Elements from row to row of a matrix in workspace: whole vectors of any type, and not a power of
+ * two, for the elements of a column would share the sets of the caches (measured: 5x in schur). */
 #define WHOLE(n) (((n) + 15) / 16 * 16)
 #define STRIDE(n) (WHOLE(n) + (WHOLE(n) % 64 == 0) * 16)
 

@@ -58,7 +58,7 @@ static void NAME(ascending)(const R *d, int32_t *order, int64_t n) {
 
 /* Elements of workspace, see the entries. */
 #define VALUES_WORK(n) ((n) * (n) + 16 * (n))
-#define EIGH_WORK(n) (VALUES_WORK(n) + (n)*STRIDE(n) + 48 * (n) + BLOCK_WORK(n, n))
+#define EIGH_WORK(n) (VALUES_WORK(n) + (n) * STRIDE(n) + 48 * (n) + BLOCK_WORK(n, n))
 
 /* The eigenvalues, ascending, and the eigenvectors where v is given. */
 static bool NAME(eigen)(const T *a, T *v, R *values, T *work, int64_t n) {
@@ -83,8 +83,9 @@ static bool NAME(eigen)(const T *a, T *v, R *values, T *work, int64_t n) {
   RNAME(ascending)(d, order, n);
   for (int64_t i = 0; i < n; i++) values[i] = d[order[i]] * back;
   if (!v) return true;
-  /* Of T the eigenvectors are the rows of the sink; A's transpose has Q times them, A the conjugate.
-   * Rows from the last to the first, Q is a product of reflections in their usual order. */
+  /* Of T the eigenvectors are the rows of the sink; A's transpose has Q times them, A the
+   * conjugate. Rows from the last to the first, Q is a product of reflections in their usual order.
+   */
   for (int64_t j = 0; j < n; j++) {
     const R *from = sink.rows + order[j] * sink.ld;
     for (int64_t i = 0; i < n; i++) v[i * n + j] = from[i];
@@ -105,7 +106,8 @@ ENTRY(eigh)(const T *a, int64_t a_at, T *v, int64_t v_at, R *w, int64_t w_at, T 
   FOR_GROUP(b) {
     T *vectors = v + v_at + b * n * n;
     R *values = w + w_at + b * n;
-    if (NAME(eigen)(a + a_at + b * n * n, vectors, values, work + work_at + group * EIGH_WORK(n), n))
+    if (NAME(eigen)(a + a_at + b * n * n, vectors, values, work + work_at + group * EIGH_WORK(n),
+                    n))
       continue;
     RNAME(fill)(values, n, RNAME(nan)());
     NAME(fill)(vectors, n * n, NAME(make)(RNAME(nan)(), RNAME(nan)()));
@@ -117,7 +119,8 @@ ENTRY(eigvalsh)(const T *a, int64_t a_at, R *w, int64_t w_at, T *work, int64_t w
                 int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
     R *values = w + w_at + b * n;
-    if (!NAME(eigen)(a + a_at + b * n * n, (T *)0, values, work + work_at + group * VALUES_WORK(n), n))
+    if (!NAME(eigen)(a + a_at + b * n * n, (T *)0, values, work + work_at + group * VALUES_WORK(n),
+                     n))
       RNAME(fill)(values, n, RNAME(nan)());
   }
 }
@@ -159,8 +162,8 @@ ENTRY(sytrd)(const T *a, int64_t a_at, T *packed, int64_t packed_at, R *d, int64
 
 /* x (n x m, b to begin with) by elimination with neighbouring rows exchanged; false if singular.
  * du2: the second superdiagonal that exchanges make. */
-static bool NAME(tridiagonal_solve)(const T *below, T *diagonal, T *above, T *above2, T *x, int64_t n,
-                                    int64_t m) {
+static bool NAME(tridiagonal_solve)(const T *below, T *diagonal, T *above, T *above2, T *x,
+                                    int64_t n, int64_t m) {
   for (int64_t i = 0; i + 1 < n; i++) {
     T *row = x + i * m, *next = row + m, lower = below[i + 1];
     above2[i] = 0;

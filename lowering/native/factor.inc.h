@@ -57,7 +57,8 @@ ENTRY(cholesky)(const T *a, int64_t a_at, T *l, int64_t l_at, int64_t batch, int
 }
 
 /* ---- lu */
-/* Of a panel's rows: row -= multiplier * first row, right of column j; the multiplier in column j. */
+/* Of a panel's rows: row -= multiplier * first row, right of column j; the multiplier in column j.
+ */
 static void NAME(eliminate)(T *a, int64_t ld, int64_t m, int64_t j, T pivot, bool divided) {
   MASK after = NAME(columns)(j + 1, PANEL), at = NAME(columns)(j, j + 1);
   ROW top = *(ROW *)a, top_turned = NAME(turned)(top);
@@ -120,8 +121,8 @@ static void NAME(lu)(T *a, int64_t ld, int64_t m, int64_t n, int32_t *pivots) {
   T *right = a + half, *below = a + half * ld, *corner = below + half;
   for (int64_t i = 0; i < half; i++) NAME(swap_rows)(right, ld, i, pivots[i], rest);
   NAME(solve)(NAME(view_of)(a, ld), right, ld, 1, half, rest, true, true);
-  NAME(multiply)(corner, ld, NAME(view_of)(below, ld), NAME(view_of)(right, ld), m - half, rest, half,
-                 -1, false);
+  NAME(multiply)(corner, ld, NAME(view_of)(below, ld), NAME(view_of)(right, ld), m - half, rest,
+                 half, -1, false);
   NAME(lu)(corner, ld, m - half, rest, pivots + half);
   for (int64_t i = half; i < n; i++) {
     pivots[i] += (int32_t)half;

@@ -1,7 +1,7 @@
 /* Schur forms of complex Hessenberg matrices (a template, see each.h; complex types only).
  *
- * Single shifts (Wilkinson's), as LAPACK's lahqr; subdiagonals are kept real.  zt holds the transpose of
- * the vectors.
+ * Single shifts (Wilkinson's), as LAPACK's lahqr; subdiagonals are kept real.  zt holds the
+ * transpose of the vectors.
  */
 #if COMPLEX
 /* The square root with a nonnegative real part. */
@@ -59,8 +59,8 @@ static UNUSED T NAME(wilkinson)(const T *last, int64_t ld) {
   return t - u * NAME(divide)(u, x + y);
 }
 
-static UNUSED void NAME(francis_step)(T *h, int64_t ld, int64_t n, T *zt, int64_t ldz, int64_t start,
-                                      int64_t end, int64_t its) {
+static UNUSED void NAME(francis_step)(T *h, int64_t ld, int64_t n, T *zt, int64_t ldz,
+                                      int64_t start, int64_t end, int64_t its) {
   const T *last = h + end * ld + end;
   T t;
   if (its % 20 == 0)
@@ -103,7 +103,7 @@ static UNUSED void NAME(francis_step)(T *h, int64_t ld, int64_t n, T *zt, int64_
       T sum = t1 * zx[j] + t2 * zy[j];
       zx[j] -= sum, zy[j] -= sum * v2_conj;
     }
-    if (k == m && m > start) { /* h[m][m - 1] was multiplied by 1 - t1: the basis is turned to match */
+    if (k == m && m > start) { /* h[m][m - 1] takes 1 - t1: the basis is turned to match */
       T f = 1 - t1;
       f = f / RNAME(length)(RE(f), IM(f), 0);
       h[(m + 1) * ld + m] *= NAME(conjugate)(f);

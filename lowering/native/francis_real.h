@@ -1,7 +1,7 @@
 /* Real Schur forms of real Hessenberg matrices (a template, see each.h; real types only).
  *
- * Francis' implicit double shift with the tests for small subdiagonals of Ahues and Tisseur, blocks of
- * two standardized: as LAPACK's lahqr and lanv2.  zt holds the transpose of the vectors.
+ * Francis' implicit double shift with the tests for small subdiagonals of Ahues and Tisseur, blocks
+ * of two standardized: as LAPACK's lahqr and lanv2.  zt holds the transpose of the vectors.
  */
 #if !COMPLEX
 /* The rotation that makes [a b; c d] triangular, or a = d and b c < 0. */
@@ -32,7 +32,8 @@ static UNUSED void NAME(standardize)(R *a, R *b, R *c, R *d, R *cs, R *sn) {
   R sigma = *b + *c, length = NAME(length)(sigma, gap, 0);
   R c1 = NAME(root)((1 + NAME(magnitude)(sigma) / length) / 2);
   R s1 = -(p / (length * c1)) * NAME(signed_as)(1, sigma);
-  R aa = *a * c1 + *b * s1, bb = -*a * s1 + *b * c1, cc = *c * c1 + *d * s1, dd = -*c * s1 + *d * c1;
+  R aa = *a * c1 + *b * s1, bb = -*a * s1 + *b * c1, cc = *c * c1 + *d * s1,
+    dd = -*c * s1 + *d * c1;
   *b = bb * c1 + dd * s1, *c = -aa * s1 + cc * c1;
   R mean = ((aa * c1 + cc * s1) + (-bb * s1 + dd * c1)) / 2;
   *a = *d = mean, *cs = c1, *sn = s1;
@@ -78,8 +79,8 @@ static UNUSED void NAME(reflect_rows)(R *restrict rows, int64_t ld, int64_t size
 }
 
 /* The same for columns. */
-static UNUSED void NAME(reflect_columns)(R *rows, int64_t ld, int64_t size, int64_t count, const R *v,
-                                         R tau) {
+static UNUSED void NAME(reflect_columns)(R *rows, int64_t ld, int64_t size, int64_t count,
+                                         const R *v, R tau) {
   R v1 = v[1], t1 = tau * v[1], v2 = size > 2 ? v[2] : 0, t2 = tau * v2;
   for (int64_t i = 0; i < count; i++) {
     R *x = rows + i * ld;
@@ -113,8 +114,8 @@ static UNUSED int64_t NAME(block_start)(const R *h, int64_t ld, int64_t n, int64
 }
 
 /* One double-shift sweep over rows start..end of h (n x n); its: steps since the last value. */
-static UNUSED void NAME(francis_step)(R *h, int64_t ld, int64_t n, R *zt, int64_t ldz, int64_t start,
-                                      int64_t end, int64_t its) {
+static UNUSED void NAME(francis_step)(R *h, int64_t ld, int64_t n, R *zt, int64_t ldz,
+                                      int64_t start, int64_t end, int64_t its) {
   const R *last = h + end * ld + end;
   R h11 = last[-ld - 1], h21 = last[-1], h12 = last[-ld], h22 = last[0];
   if (its % 10 == 0) { /* an exceptional shift, from the end or the start in turn */

@@ -1,8 +1,9 @@
 /* Reduction to Hessenberg form (a template, see each.h; needs householder.h and passes.h). */
 
 /* Q^H c Q = H: LAPACK's gehrd, of c (n x n; ld a multiple of 16, zeros after column n).  Column i
- * below row i + 1 holds the vectors of Q.  One pass over c an elimination: it brings c up to date with
- * the last reflection and multiplies it by the next one from both sides.  work: 2 n + 10 ld. */
+ * below row i + 1 holds the vectors of Q.  One pass over c an elimination: it brings c up to date
+ * with the last reflection and multiplies it by the next one from both sides.  work: 2 n + 10 ld.
+ */
 ONCE void NAME(hessenberg)(T *c, int64_t ld, int64_t n, T *taus, T *work) {
   T *u = work, *next = u + ld, *x = next + ld, *y = x + n, *z = y + n, *cv = z + 2 * ld;
   T *cv_next = cv + 2 * ld, *w = cv_next + 2 * ld;
@@ -26,12 +27,14 @@ ONCE void NAME(hessenberg)(T *c, int64_t ld, int64_t n, T *taus, T *work) {
     int64_t r = 0;
     for (; r + 4 <= n; r += 4) {
       T *rows = c + r * ld + start;
-      NAME(update_rows)(4, rows, ld, count, ld, u + r, x + r, z + start, cv + start, next + r, w + start);
+      NAME(update_rows)(4, rows, ld, count, ld, u + r, x + r, z + start, cv + start, next + r,
+                        w + start);
       NAME(weigh_columns)(4, rows, ld, count, ld, cv_next + start, y + r);
     }
     for (; r < n; r++) {
       T *rows = c + r * ld + start;
-      NAME(update_rows)(1, rows, ld, count, ld, u + r, x + r, z + start, cv + start, next + r, w + start);
+      NAME(update_rows)(1, rows, ld, count, ld, u + r, x + r, z + start, cv + start, next + r,
+                        w + start);
       NAME(weigh_columns)(1, rows, ld, count, ld, cv_next + start, y + r);
     }
     /* c H = c - x v^H; H^H of that subtracts conj(tau) v times v^H (c - x v^H) */

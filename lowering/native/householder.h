@@ -13,10 +13,12 @@
 ONCE R NAME(norm)(const T *x, int64_t stride, int64_t n) {
   R sums[4] = {0, 0, 0, 0};
   int64_t i = 0;
-  for (; i + 4 <= n; i += 4) UNROLL for (int64_t k = 0; k < 4; k++) {
+  for (; i + 4 <= n; i += 4) {
+    UNROLL for (int64_t k = 0; k < 4; k++) {
       T value = x[(i + k) * stride];
       sums[k] += RE(value) * RE(value) + (COMPLEX ? IM(value) * IM(value) : 0);
     }
+  }
   for (; i < n; i++) {
     T value = x[i * stride];
     sums[0] += RE(value) * RE(value) + (COMPLEX ? IM(value) * IM(value) : 0);
@@ -100,8 +102,8 @@ ONCE void NAME(weigh_rows)(T *restrict sums, const T *restrict a, int64_t ld, in
 }
 
 /* a -= v w: rows of a less v[i stride] times w. */
-ONCE void NAME(rank_one)(T *restrict a, int64_t ld, int64_t m, int64_t n, const T *v, int64_t stride,
-                         const T *restrict w) {
+ONCE void NAME(rank_one)(T *restrict a, int64_t ld, int64_t m, int64_t n, const T *v,
+                         int64_t stride, const T *restrict w) {
   for (int64_t i = 0; i < m; i++) {
     T factor = v[i * stride];
     T *restrict row = a + i * ld;
@@ -113,12 +115,14 @@ ONCE void NAME(rank_one)(T *restrict a, int64_t ld, int64_t m, int64_t n, const 
 static UNUSED void NAME(reflect_lanes)(T *a, int64_t ld, int64_t m, int64_t j, T tau) {
   MASK after = NAME(columns)(j + 1, PANEL);
   ROW sum[2] = {{0}, {0}}, turned_sum[2] = {{0}, {0}};
-  for (int64_t i = 1; i + 1 < m; i += 2) UNROLL for (int64_t k = 0; k < 2; k++) {
+  for (int64_t i = 1; i + 1 < m; i += 2) {
+    UNROLL for (int64_t k = 0; k < 2; k++) {
       ROW row = *(ROW *)(a + (i + k) * ld);
       T v = a[(i + k) * ld + j];
       sum[k] += RE(v) * row;
       if (COMPLEX) turned_sum[k] += IM(v) * row;
     }
+  }
   if (m > 1 && m % 2 == 0) {
     ROW row = *(ROW *)(a + (m - 1) * ld);
     T v = a[(m - 1) * ld + j];
@@ -154,8 +158,8 @@ ONCE void NAME(qr_panel)(T *a, int64_t ld, int64_t m, int64_t n, T *taus) {
 }
 
 /* c (m x n) becomes Q c, or Q^H c, where Q is the product of k reflections: v_j in column j of
- * `vectors` below its row j (vectors(i, j) at i * row + j * column, conjugated if the view says so).
- * work: BLOCK_WORK(m, n). */
+ * `vectors` below its row j (vectors(i, j) at i * row + j * column, conjugated if the view says
+ * so). work: BLOCK_WORK(m, n). */
 ONCE void NAME(reflect_block)(VIEW vectors, const T *taus, T *c, int64_t ldc, int64_t m, int64_t n,
                               int64_t k, bool adjoint, T *work) {
   T *v = work, *t = v + m * k, *gram = t + k * k, *w = gram + k * k, *tw = w + k * n;

@@ -48,9 +48,10 @@ ONCE void NAME(pack)(V *restrict packed, VIEW b, int64_t depth, int64_t columns,
   R imaginary = conj ? -sign : sign;
   (void)imaginary;
   if (!COMPLEX && b.column == 1 && columns == width) {
-    for (int64_t p = 0; p < depth; p++)
-      UNROLL for (int v = 0; v < TILE_VECTORS; v++)
-        packed[p * TILE_VECTORS + v] = sign * ((const V *)(b.at + p * b.row))[v];
+    for (int64_t p = 0; p < depth; p++) {
+      const V *from = (const V *)(b.at + p * b.row);
+      UNROLL for (int v = 0; v < TILE_VECTORS; v++) packed[p * TILE_VECTORS + v] = sign * from[v];
+    }
     return;
   }
   for (int64_t j = 0; j < width; j++) {
@@ -124,8 +125,8 @@ INLINE void NAME(tile)(const int rows, int64_t depth, const T *a, int64_t row, i
 #endif
 }
 
-/* c (m x n, rows ldc apart) += sign op(a) op(b), summed over k.  With `lower`, only what lies on and
- * below c's diagonal is needed: above it c may take anything. */
+/* c (m x n, rows ldc apart) += sign op(a) op(b), summed over k.  With `lower`, only what lies on
+ * and below c's diagonal is needed: above it c may take anything. */
 ONCE void NAME(multiply)(T *c, int64_t ldc, VIEW a, VIEW b, int64_t m, int64_t n, int64_t k, R sign,
                          bool lower) {
   V packed[DEPTH * 2] __attribute__((aligned(64)));

@@ -71,8 +71,8 @@ static void NAME(pivoted_qr)(T *a, int64_t m, int64_t n, int32_t *order, T *taus
 
 /* work: 3 n elements of T */
 ENTRY(geqp3)(const T *a, int64_t a_at, T *packed, int64_t packed_at, int32_t *jpvt, int64_t jpvt_at,
-             T *taus, int64_t taus_at, T *work, int64_t work_at, int64_t batch, int64_t m, int64_t n,
-             int64_t group, int64_t groups) {
+             T *taus, int64_t taus_at, T *work, int64_t work_at, int64_t batch, int64_t m,
+             int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
     T *to = packed + packed_at + b * m * n;
     NAME(copy)(to, a + a_at + b * m * n, m * n);

@@ -1,10 +1,12 @@
 /* Passes over the rows of a matrix that the reductions make (a template, see each.h): an update of
  * rank two, and the products of what comes out with a vector on either side.
  */
-/* `rows` rows of c: c -= u z + x conj(v), then w += conj(next) c.  z, cv (conj(v)) and w are rows of
- * `count` vectors, `room` elements before i times the same (of w: sums to be multiplied by i). */
+/* `rows` rows of c: c -= u z + x conj(v), then w += conj(next) c.  z, cv (conj(v)) and w are rows
+ * of `count` vectors, `room` elements before i times the same (of w: sums to be multiplied by i).
+ */
 INLINE void NAME(update_rows)(const int rows, T *c, int64_t ld, int64_t count, int64_t room,
-                              const T *u, const T *x, const T *z, const T *cv, const T *next, T *w) {
+                              const T *u, const T *x, const T *z, const T *cv, const T *next,
+                              T *w) {
   const V *zs = (const V *)z, *vs = (const V *)cv;
   V *to[4], *ws = (V *)w;
   R ur[4][PARTS], xr[4][PARTS], nr[4][PARTS];
@@ -47,14 +49,17 @@ INLINE void NAME(weigh_columns)(const int rows, const T *c, int64_t ld, int64_t 
   const V *vs = (const V *)cv, *iv = (const V *)(cv + room);
   V sums[4][PARTS];
   (void)iv;
-  UNROLL for (int k = 0; k < rows; k++) UNROLL for (int p = 0; p < PARTS; p++) sums[k][p] = (V){0};
-  for (int64_t s = 0; s < count; s++) UNROLL for (int k = 0; k < rows; k++) {
+  for (int k = 0; k < rows; k++)
+    for (int p = 0; p < PARTS; p++) sums[k][p] = (V){0};
+  for (int64_t s = 0; s < count; s++) {
+    UNROLL for (int k = 0; k < rows; k++) {
       V value = ((const V *)(c + k * ld))[s];
       sums[k][0] += value * vs[s];
 #if COMPLEX
       sums[k][1] += value * iv[s];
 #endif
     }
+  }
   UNROLL for (int k = 0; k < rows; k++) {
     R real = 0, imaginary = 0;
     for (int64_t lane = 0; lane < VL; lane++) {

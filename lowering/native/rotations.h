@@ -25,7 +25,7 @@ typedef struct {
 INLINE void NAME(rotate_strip)(const int vectors, R *rows, int64_t ld, sweep by, const R *pairs) {
   R *at = rows + by.first * ld;
   int64_t step = by.step * ld;
-  V carried[8];
+  V carried[4];
   UNROLL for (int k = 0; k < vectors; k++) carried[k] = ((V *)at)[k];
   for (int64_t i = 0; i < by.count; i++) {
     R c = pairs[2 * i], s = pairs[2 * i + 1];
@@ -37,21 +37,74 @@ INLINE void NAME(rotate_strip)(const int vectors, R *rows, int64_t ld, sweep by,
     }
     at += step;
   }
-  UNROLL for (int k = 0; k < vectors; k++) ((V *)at)[k] = carried[k];
+  UNROLL for (int k = 0; k < vectors; k++)((V *)at)[k] = carried[k];
+}
+
+/* The same for two sweeps from one row, the second not longer and two rows behind: every row is
+ * read and written once for both. */
+INLINE void NAME(rotate_twice)(const int vectors, R *rows, int64_t ld, sweep by, int64_t count,
+                               const R *pairs) {
+  R *at = rows + by.first * ld;
+  int64_t step = by.step * ld;
+  const R *behind = pairs + 2 * by.count;
+  V first[4], second[4]; /* what each sweep carries */
+  R c = pairs[0], s = pairs[1];
+  UNROLL for (int k = 0; k < vectors; k++) {
+    V carried = ((const V *)at)[k], x = ((const V *)(at + step))[k];
+    second[k] = s * x + c * carried;
+    first[k] = c * x - s * carried;
+  }
+  int64_t both = smaller(count, by.count - 1), i = 1;
+  for (; i <= both; i++, at += step) {
+    c = pairs[2 * i], s = pairs[2 * i + 1];
+    R c2 = behind[2 * i - 2], s2 = behind[2 * i - 1];
+    UNROLL for (int k = 0; k < vectors; k++) {
+      V x = ((const V *)(at + 2 * step))[k], y = s * x + c * first[k];
+      first[k] = c * x - s * first[k];
+      ((V *)at)[k] = s2 * y + c2 * second[k];
+      second[k] = c2 * y - s2 * second[k];
+    }
+  }
+  if (count == by.count) { /* the second sweep ends with the first */
+    c = behind[2 * i - 2], s = behind[2 * i - 1];
+    UNROLL for (int k = 0; k < vectors; k++) {
+      ((V *)at)[k] = s * first[k] + c * second[k];
+      ((V *)(at + step))[k] = c * first[k] - s * second[k];
+    }
+    return;
+  }
+  UNROLL for (int k = 0; k < vectors; k++)((V *)at)[k] = second[k];
+  at += step;
+  for (; i < by.count; i++, at += step) {
+    c = pairs[2 * i], s = pairs[2 * i + 1];
+    UNROLL for (int k = 0; k < vectors; k++) {
+      V x = ((const V *)(at + step))[k];
+      ((V *)at)[k] = s * x + c * first[k];
+      first[k] = c * x - s * first[k];
+    }
+  }
+  UNROLL for (int k = 0; k < vectors; k++)((V *)at)[k] = first[k];
 }
 
 ONCE void NAME(rotate_all)(NAME(rotations) *work) {
   for (int64_t j = 0; j < work->width;) {
-    int64_t left = (work->width - j) / VL, vectors = left >= 8 ? 8 : left >= 2 ? 2 : 1;
+    int64_t left = (work->width - j) / VL, vectors = left >= 4 ? 4 : 1;
     const R *pairs = work->pairs;
     for (int64_t k = 0; k < work->sweeps; k++) {
-      sweep by = work->list[k];
-      if (vectors == 8)
-        NAME(rotate_strip)(8, work->rows + j, work->ld, by, pairs);
-      else if (vectors == 2)
-        NAME(rotate_strip)(2, work->rows + j, work->ld, by, pairs);
-      else
-        NAME(rotate_strip)(1, work->rows + j, work->ld, by, pairs);
+      sweep by = work->list[k], next = k + 1 < work->sweeps ? work->list[k + 1] : by;
+      R *rows = work->rows + j;
+      if (k + 1 < work->sweeps && next.first == by.first && next.step == by.step &&
+          next.count <= by.count) {
+        if (vectors == 4)
+          NAME(rotate_twice)(4, rows, work->ld, by, next.count, pairs);
+        else
+          NAME(rotate_twice)(1, rows, work->ld, by, next.count, pairs);
+        pairs += 2 * next.count, k++;
+      } else if (vectors == 4) {
+        NAME(rotate_strip)(4, rows, work->ld, by, pairs);
+      } else {
+        NAME(rotate_strip)(1, rows, work->ld, by, pairs);
+      }
       pairs += 2 * by.count;
     }
     j += vectors * VL;

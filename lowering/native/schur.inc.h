@@ -12,8 +12,8 @@
 #define SCHUR_WORK(n) (3 * (n) * (n) + 200 * (n) + 4096)
 
 /* work: n^2 + 64 n + 512 elements of T */
-ENTRY(gehrd)(const T *a, int64_t a_at, T *packed, int64_t packed_at, T *taus, int64_t taus_at, T *work,
-             int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
+ENTRY(gehrd)(const T *a, int64_t a_at, T *packed, int64_t packed_at, T *taus, int64_t taus_at,
+             T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
   int64_t ld = STRIDE(n);
   T *c = work + work_at + group * GEHRD_WORK(n), *free = c + n * ld;
   FOR_GROUP(b) {
@@ -67,13 +67,14 @@ static UNUSED R NAME(schur)(const T *a, T *t, T *z, R *scales, T *work, int64_t 
 }
 
 /* work: 3 n^2 + 200 n + 4096 elements of T */
-ENTRY(schur)(const T *a, int64_t a_at, T *t, int64_t t_at, T *z, int64_t z_at, T *work, int64_t work_at,
-             int64_t batch, int64_t n, int64_t group, int64_t groups) {
+ENTRY(schur)(const T *a, int64_t a_at, T *t, int64_t t_at, T *z, int64_t z_at, T *work,
+             int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
     T *form = t + t_at + b * n * n, *vectors = z + z_at + b * n * n;
     R back = NAME(schur)(a + a_at + b * n * n, form, vectors, (R *)0,
                          work + work_at + group * SCHUR_WORK(n), n);
-    for (int64_t i = 0; back != 1 && back != 0 && i < n * n; i++) form[i] = NAME(scale)(form[i], back);
+    for (int64_t i = 0; back != 1 && back != 0 && i < n * n; i++)
+      form[i] = NAME(scale)(form[i], back);
     if (back != 0) continue;
     NAME(fill)(form, n * n, NAME(make)(RNAME(nan)(), RNAME(nan)()));
     NAME(fill)(vectors, n * n, NAME(make)(RNAME(nan)(), RNAME(nan)()));
@@ -138,12 +139,13 @@ static void NAME(eigenvectors)(const T *t, const T *z, T *vl, T *vr, const R *sc
     for (int64_t i = k - 1; i >= 0; i--) {
       T sum = 0;
       for (int64_t j = i + 1; j <= k; j++) sum -= t[i * n + j] * row[j];
-      row[i] = NAME(safe_quotient)(sum, t[i * n + i] - t[k * n + k], close > least ? close : least, row,
-                                   (T *)0, i + 1, k + 1, 1);
+      row[i] = NAME(safe_quotient)(sum, t[i * n + i] - t[k * n + k], close > least ? close : least,
+                                   row, (T *)0, i + 1, k + 1, 1);
     }
   }
   NAME(fill)(vr, n * n, 0);
-  NAME(multiply)(vr, n, NAME(view_of)(z, n), NAME(transposed)(NAME(view_of)(x, n)), n, n, n, 1, false);
+  NAME(multiply)(vr, n, NAME(view_of)(z, n), NAME(transposed)(NAME(view_of)(x, n)), n, n, n, 1,
+                 false);
   NAME(normalize)(vr, n, scales, false);
   /* left: y^H (t - t_kk) = 0 downwards */
   for (int64_t k = 0; k < n; k++) {
@@ -160,7 +162,8 @@ static void NAME(eigenvectors)(const T *t, const T *z, T *vl, T *vr, const R *sc
     }
   }
   NAME(fill)(vl, n * n, 0);
-  NAME(multiply)(vl, n, NAME(view_of)(z, n), NAME(transposed)(NAME(view_of)(x, n)), n, n, n, 1, false);
+  NAME(multiply)(vl, n, NAME(view_of)(z, n), NAME(transposed)(NAME(view_of)(x, n)), n, n, n, 1,
+                 false);
   NAME(normalize)(vl, n, scales, true);
 }
 
@@ -200,8 +203,9 @@ static void NAME(no_eigenvalues)(T *values, T *left, T *right, int64_t n) {
 }
 
 /* work: 5 n^2 + 240 n + 4096 elements of T */
-ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at,
-            T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
+ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr,
+            int64_t vr_at, T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group,
+            int64_t groups) {
   FOR_GROUP(b) {
     T *values = w + w_at + b * n, *left = vl + vl_at + b * n * n, *right = vr + vr_at + b * n * n;
     T *t = work + work_at + group * GEEV_WORK(n), *z = t + n * n;
@@ -220,8 +224,8 @@ ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, 
 /* Of real matrices; w, vl, vr and work are complex, pairs are conjugates, what is real is real.
  * work: 5 n^2 + 240 n + 4096 elements of the complex type */
 __attribute__((visibility("default"))) void RNAME(calque_geev)(
-    const R *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at, T *work,
-    int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
+    const R *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at,
+    T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {
     T *values = w + w_at + b * n, *left = vl + vl_at + b * n * n, *right = vr + vr_at + b * n * n;
     T *t = work + work_at + group * GEEV_WORK(n), *z = t + n * n;

@@ -68,7 +68,8 @@ static void NAME(start_rotations)(RNAME(rotations) *sink, T *rows, T *pairs, int
 }
 
 /* Of a (m x n): values; and, where u is given, u and vh of `columns` columns and rows on the longer
- * side.  What is decomposed is a or its adjoint, so that its rows are not fewer than its columns. */
+ * side.  What is decomposed is a or its adjoint, so that its rows are not fewer than its columns.
+ */
 static bool NAME(decompose)(const T *a, T *u, R *values, T *vh, T *work, int64_t m, int64_t n,
                             int64_t columns) {
   bool flipped = m < n;
@@ -118,18 +119,19 @@ static bool NAME(decompose)(const T *a, T *u, R *values, T *vh, T *work, int64_t
   for (int64_t j = 0; j < least; j++)
     for (int64_t i = 0; i < least; i++) longer[i * columns + j] = left.rows[order[j] * ld + i];
   for (int64_t i = least; i < columns; i++) longer[i * columns + i] = 1;
-  NAME(reflect_all)(NAME(view_of)(c, ld), tauq, longer, columns, height, tall ? least : columns, least,
-                    false, free);
+  NAME(reflect_all)(NAME(view_of)(c, ld), tauq, longer, columns, height, tall ? least : columns,
+                    least, false, free);
   if (tall)
-    NAME(reflect_all)(NAME(view_of)(packed, least), taus, longer, columns, rows, columns, least, false,
-                      free);
+    NAME(reflect_all)(NAME(view_of)(packed, least), taus, longer, columns, rows, columns, least,
+                      false, free);
   /* the other side */
   T *shorter = flipped ? u : side;
   for (int64_t j = 0; j < least; j++)
     for (int64_t i = 0; i < least; i++) shorter[i * least + j] = right.rows[order[j] * ld + i];
   if (least > 1) {
     VIEW vectors = {c + 1, 1, ld, false};
-    NAME(reflect_all)(vectors, taup, shorter + least, least, least - 1, least, least - 1, false, free);
+    NAME(reflect_all)(vectors, taup, shorter + least, least, least - 1, least, least - 1, false,
+                      free);
   }
   if (flipped)
     NAME(put_adjoint)(vh, longer, columns, rows);
@@ -141,8 +143,8 @@ static bool NAME(decompose)(const T *a, T *u, R *values, T *vh, T *work, int64_t
 /* work, with p = max(m, n) and k = min(m, n), in elements of T:
  * p (2 k + 208) + 2 k (k + 80) + p c + 4096, where c is p if full, else k */
 ENTRY(svd)(const T *a, int64_t a_at, T *u, int64_t u_at, R *s, int64_t s_at, T *vh, int64_t vh_at,
-           T *work, int64_t work_at, int64_t batch, int64_t m, int64_t n, int64_t full, int64_t group,
-           int64_t groups) {
+           T *work, int64_t work_at, int64_t batch, int64_t m, int64_t n, int64_t full,
+           int64_t group, int64_t groups) {
   int64_t most = larger(m, n), least = smaller(m, n), columns = full ? most : least;
   int64_t rank_u = m > n ? columns : m, rank_v = m > n ? n : columns;
   FOR_GROUP(b) {
@@ -157,8 +159,8 @@ ENTRY(svd)(const T *a, int64_t a_at, T *u, int64_t u_at, R *s, int64_t s_at, T *
 }
 
 /* work, with p = max(m, n) and k = min(m, n): p (2 k + 208) + 4096 elements of T */
-ENTRY(svdvals)(const T *a, int64_t a_at, R *s, int64_t s_at, T *work, int64_t work_at, int64_t batch,
-               int64_t m, int64_t n, int64_t group, int64_t groups) {
+ENTRY(svdvals)(const T *a, int64_t a_at, R *s, int64_t s_at, T *work, int64_t work_at,
+               int64_t batch, int64_t m, int64_t n, int64_t group, int64_t groups) {
   int64_t most = larger(m, n), least = smaller(m, n);
   FOR_GROUP(b) {
     R *values = s + s_at + b * least;

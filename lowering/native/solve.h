@@ -68,14 +68,17 @@ INLINE void NAME(less_rows)(const int rows, VIEW a, T *x, const T *done, int64_t
   T swapped[CHUNK]; /* (im, re) */
 #endif
   R totals[4][2 * PARTS];
-  UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < 2 * PARTS; p++) totals[r][p] = 0;
+  for (int r = 0; r < rows; r++)
+    for (int p = 0; p < 2 * PARTS; p++) totals[r][p] = 0;
   for (int64_t at = 0; at < count; at += CHUNK) {
     int64_t length = smaller(CHUNK, count - at), whole = length * PARTS / VL;
 #if COMPLEX
-    for (int64_t s = 0; s < length; s++) swapped[s] = NAME(make)(IM(done[at + s]), RE(done[at + s]));
+    for (int64_t s = 0; s < length; s++)
+      swapped[s] = NAME(make)(IM(done[at + s]), RE(done[at + s]));
 #endif
     V sums[4][PARTS];
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) sums[r][p] = (V){0};
+    for (int r = 0; r < rows; r++)
+      for (int p = 0; p < PARTS; p++) sums[r][p] = (V){0};
     for (int64_t s = 0; s < whole; s++) {
       V x0 = ((const V *)(done + at))[s];
 #if COMPLEX

@@ -56,8 +56,8 @@ ONCE bool NAME(tridiagonal_values)(R *d, R *e, int64_t n, NAME(rotations) *sink)
       int64_t at = downwards ? low : high - 1, stop = downwards ? high : low - 1;
       for (; at != stop; at += downwards ? 1 : -1) {
         R off = NAME(magnitude)(e[at]);
-        if (off * off <= R_EPSILON * NAME(magnitude)(d[at]) * (R_EPSILON * NAME(magnitude)(d[at + 1])) +
-                             R_MIN) {
+        if (off * off <=
+            R_EPSILON * NAME(magnitude)(d[at]) * (R_EPSILON * NAME(magnitude)(d[at + 1])) + R_MIN) {
           e[at] = 0;
           break;
         }

@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.forms import form_of
 from calque.lowering.kernels import emit_kernel
 from calque.lowering.passes.cost import is_cheap, is_kernel, is_unrolled, writes_in_place
 from calque.lowering.rules.index import emit_slice, emit_update
@@ -76,7 +77,7 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
     consts, carry, stacked = xs[:n_consts], xs[n_consts:n_consts + n_carry], \
         xs[n_consts + n_carry:]
     length = params["length"]
-    if ctx.cpu and is_kernel(ctx.equation):
+    if is_kernel(ctx.equation) and _has_kernel(ctx):
         return emit_kernel(ctx, ctx.equation, xs, outs)
     ctx.shared.update(consts)
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
@@ -199,12 +200,16 @@ def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> 
             for c in carry]
 
 
+def _has_kernel(ctx: Context) -> bool:
+    return form_of(ctx.equation.primitive.name, ctx.target, np.dtype(np.float32)) == "kernel"
+
+
 @rule("while")
 def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
     condition reads and the body does not (IREE_NOTES 1)."""
-    if ctx.cpu and is_kernel(ctx.equation):
+    if is_kernel(ctx.equation) and _has_kernel(ctx):
         return emit_kernel(ctx, ctx.equation, xs, outs)
     b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]
     k = params["cond_nconsts"]

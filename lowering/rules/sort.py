@@ -16,6 +16,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import math as lowering_math
 from calque.lowering.builder import Builder, Value
+from calque.lowering.forms import form_of
 from calque.lowering.kernels.sort import emit_order
 from calque.lowering.rules.gather import take_rows
 from calque.lowering.rules.reduce import emit_reduce, fold
@@ -65,7 +66,7 @@ def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     rows, n = keys[0].shape
     if n == 1:
         return ctx.b.splat(0, (rows, 1), np.int32)
-    if ctx.cpu:
+    if form_of("sort", ctx.target, keys[0].dtype) == "kernel":
         return emit_order(ctx, keys, k)
     order = by_rank(ctx.b, keys) if n <= RANKED else by_network(ctx.b, keys)
     return ctx.b.slice(order, (0, 0), (rows, k))

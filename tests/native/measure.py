@@ -89,7 +89,7 @@ def rows(dtype: str, n: int) -> list[tuple[str, str, Callable[[], float], Callab
         ("schur", "gehrd", ours("schur", "gehrd", [a], [square, ((n,), dtype), big], n),
          lambda: linalg.hessenberg(a, check_finite=False)),
         ("schur", "geev", lambda: kernel(
-            "schur", "geev", dtype, [a], [((n,), r), *[((n, 2 * n), r)] * 2, big], (1, n)),
+            "schur", "geev", dtype, [a], [((2 * n,), r), *[((n, 2 * n), r)] * 2, big], (1, n)),
          lambda: linalg.eig(a, left=True, check_finite=False)),
         ("schur", "schur", ours("schur", "schur", [a], [square, square, big], n),
          lambda: linalg.schur(a, check_finite=False)),
