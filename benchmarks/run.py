@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from fourier import rows as fourier_rows
+from linalg import rows as linalg_rows
 from loops import rows as loop_rows
 from pairs import HEADER, Row, compare
 
@@ -150,6 +151,12 @@ def loops() -> list[Row]:
 def fourier() -> list[Row]:
     """Transforms (benchmarks/fourier.py)."""
     return fourier_rows()
+
+
+@case
+def linalg() -> list[Row]:
+    """Factorizations (benchmarks/linalg.py)."""
+    return linalg_rows()
 
 
 _FIRST = """
