@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -35,6 +37,24 @@ def test_objects_need_nothing(level: str, tmp_path: Path) -> None:
                               text=True).stdout
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         assert list(pool.map(needs, families())) == [""] * len(families())
+
+
+@pytest.mark.parametrize("family", families())
+def test_stack_is_small(family: str, tmp_path: Path) -> None:
+    """IREE's worker threads have small stacks: 32 KiB for the deepest chain of calls.
+
+    The largest frame is multiply's (16 KiB of packed rows); what calls it needs a few hundred bytes
+    a level, and recursions have at most log2(n / 8) levels.
+    """
+    arch, *_ = next(rest for name, *rest in LEVELS if name == "x86-64-v4")
+    made = FOLDER / "objects" / "x86-64-v4" / f"{family}.o"
+    if platform.machine() != arch or not shutil.which("objdump") or not fresh(made):
+        pytest.skip("no objdump, or the objects are not built from these sources")
+    text = subprocess.run(["objdump", "-d", str(made)], check=True, capture_output=True,
+                          text=True).stdout
+    frames = [int(size, 16) for size in re.findall(r"sub +\$0x([0-9a-f]+),%rsp", text)]
+    assert frames and max(frames) < 18 * 1024
+    assert sum(frame > 8 * 1024 for frame in frames) <= 4  # multiply of the four types
 
 
 @pytest.mark.parametrize("family", families())
