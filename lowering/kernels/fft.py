@@ -14,8 +14,9 @@ import numpy as np
 
 from calque.lowering import fourier
 from calque.lowering.builder import Value
+from calque.lowering.forms import form_of
 from calque.lowering.kernels.dispatch import Dtype
-from calque.lowering.kernels.native import available, emit_native
+from calque.lowering.kernels.native import emit_native
 from calque.lowering.rules.registry import Context
 
 LONG = 4096  # lines beyond do not fit the second-level cache side by side
@@ -25,8 +26,8 @@ WORTH = 8192  # elements that a workgroup should have
 
 
 def takes(ctx: Context, dtype: Dtype) -> bool:
-    """Whether there are kernels for the target."""
-    return available(ctx.target, "fft", dtype)
+    """Whether the target's form of fft is the kernels."""
+    return form_of("fft", ctx.target, dtype) == "native"
 
 
 def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = False) -> Value:
