@@ -5,20 +5,21 @@
 #include "rotations.h"
 #include "tridiagonal.h"
 
-/* c's lower triangle = a's, scaled; 1 over the scale, or 0 where a is not finite. */
+/* c's lower triangle = a's times a power of two; 1 over that, or 0 where a is not finite.  Squares of
+ * what counts beside the largest element must not underflow: steqr scales for the same reason. */
 static R NAME(scaled_lower)(T *c, const T *a, int64_t n) {
-  const R small = RNAME(root)(R_MIN / R_EPSILON), big = 1 / small;
-  R most = 0;
+  const R small = RNAME(root)(R_MIN) / (R_EPSILON * R_EPSILON);
+  const R big = 1 / RNAME(root)(R_MIN / R_EPSILON);
+  R most = 0, up = 1;
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j <= i; j++) {
       R size = i == j ? RNAME(magnitude)(RE(a[i * n + j])) : NAME(size)(a[i * n + j]);
       if (!(size <= R_MAX)) return 0;
       most = size > most ? size : most;
     }
-  R up = 1, back = 1;
-  if (most > 0 && most < small) up = small / most, back = most / small;
-  if (most > big) up = big / most, back = most / big;
-  if (most > 0 && most < R_MIN) up = 1 / R_MIN, back = R_MIN; /* before 1 / most overflows */
+  while (most > 0 && most * up < small && up < 1 / (1024 * R_MIN)) up *= 1024;
+  while (most * up > big) up /= 1024;
+  const R back = 1 / up;
   for (int64_t i = 0; i < n; i++) {
     for (int64_t j = 0; j <= i; j++) c[i * n + j] = NAME(scale)(a[i * n + j], up);
     c[i * n + i] = RE(c[i * n + i]);

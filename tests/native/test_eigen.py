@@ -67,12 +67,13 @@ def test_eigh_of_special(dtype: str) -> None:
         steps = 10.0 ** -np.arange(n)[:, None]
         check_eigh((hermitian(n, 1, n, dtype) * np.maximum(steps, 1e-15)
                     * np.maximum(steps.T, 1e-15)).astype(dtype))
-        for scale in (1e30, 1e-30):
+        for scale in (1e30, 1e-18, 1e-30):
             a = hermitian(n, 1, n, dtype)
             v, w = eigh((a * np.array(scale, dtype)).astype(dtype))
             expected = np.linalg.eigvalsh(wide(a))
             assert error(wide(w) / scale, expected, dtype, n) < BOUND
             assert error(adjoint(wide(v)) @ wide(v), np.eye(n)[None], dtype, n) < BOUND
+            assert error(wide(a) @ wide(v), wide(v) * wide(w)[:, None, :] / scale, dtype, n) < BOUND
         for value in (np.nan, np.inf, -np.inf):
             bad = hermitian(n, 3, n, dtype)
             bad[1, n - 1, n // 2] = value
