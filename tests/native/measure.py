@@ -74,7 +74,7 @@ def rows(dtype: str, n: int) -> list[tuple[str, str, Callable[[], float], Callab
          lambda: linalg.qr(a, mode="raw", check_finite=False)),
         ("orthogonal", "householder_product",
          ours("orthogonal", "householder_product", [a, a[0]], [square, big], n, n, n),
-         lambda: linalg.lapack.get_lapack_funcs("orgqr", (a,))(a, a[0])),
+         lambda: linalg.lapack.get_lapack_funcs("orgqr", (a,))(a, a[0], lwork=64 * n)),
         ("orthogonal", "geqp3", ours("orthogonal", "geqp3", [a], [square, ((n,), i), ((n,), dtype),
                                                                  big], n, n),
          lambda: linalg.qr(a, mode="raw", pivoting=True, check_finite=False)),
