@@ -61,7 +61,7 @@ def test_stack_is_small(family: str, tmp_path: Path) -> None:
 def test_under_sanitizers(family: str, tmp_path: Path) -> None:
     program = tmp_path / "driver"
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
-    common = [compiler(), "-std=gnu11", "-O1", "-march=native", "-Wno-psabi", *sanitizers]
+    common = [compiler(), "-std=gnu11", "-O0", "-march=native", "-Wno-psabi", *sanitizers]
     made = subprocess.run([*common, "-fcx-limited-range", "-fno-math-errno", "-I", str(FOLDER),
                            "-I", str(HERE), str(HERE / "driver.c"), str(FOLDER / f"{family}.c"),
                            "-o", str(program)],
