@@ -17,10 +17,12 @@ from calque.core.config import context_manager as _context
 from calque.primitives import (  # noqa: F401  (importing registers the primitives)
     call as _call,
     callback as _callback,
+    checkpoint as _checkpoint,
     contract as _contract,
     control as _control,
     conv as _conv,
     cumulative as _cumulative,
+    custom as _custom,
     elementwise as _elementwise,
     fft as _fft,
     gather as _gather,
@@ -62,7 +64,21 @@ from calque.api import (  # noqa: E402
 from calque.array import Array as Array  # noqa: E402
 from calque.array import live_arrays as live_arrays  # noqa: E402
 from calque.batching import vmap as vmap  # noqa: E402
+from calque.ad_checkpoint import (  # noqa: E402
+    checkpoint as checkpoint,
+    checkpoint_policies as checkpoint_policies,
+    remat as remat,
+)
+from calque import ad_checkpoint as ad_checkpoint  # noqa: E402
+from calque import custom_batching as custom_batching  # noqa: E402
+from calque import custom_derivatives as custom_derivatives  # noqa: E402
 from calque.callbacks import pure_callback as pure_callback  # noqa: E402
+from calque.custom_derivatives import (  # noqa: E402
+    closure_convert as closure_convert,
+    custom_gradient as custom_gradient,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
+)
 from calque.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
     default_backend as default_backend,
@@ -107,8 +123,8 @@ default_prng_impl = _context("jax_default_prng_impl")
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("debug", "dtypes", "errors", "experimental", "lax", "numpy", "random", "runtime",
-            "tree", "tree_util")
+_MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
+            "experimental", "lax", "numpy", "random", "runtime", "tree", "tree_util")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

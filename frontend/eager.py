@@ -389,6 +389,9 @@ class LazyTrace(Trace):
         return found[0]
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if prim.inline is not None:
+            with under(self):
+                return prim.inline(*args, **params)
         with self.lock:
             atoms = tuple(self.atom(a, prim) for a in args)
             out = prim.rule("abstract")(*[a.aval for a in atoms], **params)

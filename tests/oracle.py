@@ -110,7 +110,7 @@ for _name, _f in {
         "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "not": np.invert, "real": np.real, "imag": np.imag,
         "complex": lambda re, im: re + 1j * im, "conj": lambda x: np.conj(x.astype(complex)),
-        "copy": np.array, "stop_gradient": np.array}.items():
+        "copy": np.array, "stop_gradient": np.array, "name": lambda x, **_: np.array(x)}.items():
     _map(_name, _f)
 
 

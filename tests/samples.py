@@ -245,6 +245,7 @@ row("complex", (F32, F64), BINARY, linear=(0, 1))
 row("conj", (F32, F64, C64, C128), UNARY, linear=(0,))
 row("copy", ANY + FLOAT8, UNARY, linear=(0,))
 row("stop_gradient", ANY, UNARY)
+row("name", ANY, (sample("normal", op(2, 3), name="x"), sample("empty", op(0, 2), name="y")))
 
 
 def _converts() -> list[Sample]:

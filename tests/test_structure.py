@@ -16,7 +16,8 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 # frontend meets lowering and runtime: arrays, eager evaluation, jit, export
 MEETING = ("array", "eager", "jit", "devices", "tracing", "api", "batching", "staging",
            "control", "loops", "callbacks", "debug", "experimental", "random", "aot", "specs",
-           "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util")
+           "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util", "ad_checkpoint",
+           "custom_batching", "custom_derivatives")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},

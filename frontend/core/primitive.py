@@ -33,7 +33,8 @@ class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
     __slots__ = ("name", "multiple_results", "abstract", "jvp", "linearize", "transpose", "batch",
-                 "program", "effects", "differentiable", "higher_order", "__weakref__")
+                 "program", "inline", "staged", "effects", "differentiable", "higher_order",
+                 "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -49,6 +50,9 @@ class Primitive:
         self.transpose: Callable[..., Any] | None = None
         self.batch: Callable[..., Any] | None = None
         self.program: Callable[..., Any] | None = None
+        # primitives that hold Python functions: run one on values; (operands, params) of a record
+        self.inline: Callable[..., Any] | None = None
+        self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None
         assert name not in registry, name
         registry[name] = self
 

@@ -46,6 +46,9 @@ class EvalTrace(Trace):
         for a in args:
             if isinstance(a, Tracer):
                 raise leaked(a, prim)
+        if prim.inline is not None:
+            with under(self):
+                return prim.inline(*args, **params)
         return evaluator[0](prim, args, params)
 
 

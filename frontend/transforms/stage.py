@@ -64,6 +64,9 @@ class StageTrace(Trace):
         return found[0]
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if prim.staged is not None:
+            with under(self):
+                args, params = prim.staged(*args, **params)
         atoms = tuple(self.atom(a, prim) for a in args)
         out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
         avals = out if prim.multiple_results else (out,)

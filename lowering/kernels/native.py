@@ -93,11 +93,12 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
     types += ["i64"] * len(scalars) + ["index", "index"]
     given += [f"%n{i}" for i in range(len(scalars))] + ["%group", "%groups"]
     arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(len(specs)))
+    elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
     triple = f"{arch}-unknown-unknown-eabi-elf"
     body = "\n      ".join(lines)
     return f"""
 stream.executable private @{name} attributes {{hal.executable.objects = #hal.executable.objects<{{
-    #hal.executable.target<"llvm-cpu", "embedded-elf-{arch}", {{target_triple = "{triple}"}}> = [
+    #hal.executable.target<"llvm-cpu", "embedded-elf-{elf}", {{target_triple = "{triple}"}}> = [
     #hal.executable.object<{{path = "{path}"}}>]}}>}} {{
   stream.executable.export public @{name} workgroups() -> (index, index, index) {{
     %g = arith.constant {groups} : index

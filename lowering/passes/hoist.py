@@ -1,4 +1,5 @@
-"""What a loop computes anew in every step from its consts alone is computed before it.
+"""What a loop computes anew in every step from its consts alone is computed before it; calls with
+rules of their own, which no transformation will see any more, become plain ones.
 
 A spread scalar stays: it costs a register in the loop and memory before it.  Start at `hoist`.
 """
@@ -7,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 
+# Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
+CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 
@@ -35,6 +39,10 @@ def _hoist(p: Program) -> Program:
 
 
 def _inner_hoisted(e: Equation) -> Equation:
+    if e.primitive.name in CALLS:
+        called = e.params[CALLS[e.primitive.name]]
+        return e.replace(primitive=registry["jit"], params={
+            "jaxpr": hoist(called), "name": e.primitive.name})
     params = {k: tuple(hoist(q) if isinstance(q, Program) else q for q in v)
               if isinstance(v, tuple) else hoist(v) if isinstance(v, Program) else v
               for k, v in e.params.items()}

@@ -11,6 +11,7 @@ from calque.lowering.rules import (  # noqa: F401
     control,
     conv,
     cumulative,
+    custom,
     elementwise,
     fft,
     gather,

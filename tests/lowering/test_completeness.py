@@ -16,7 +16,9 @@ LINEAR = [n for n, r in samples.ROWS.items() if r.linear] + [
 ELSEWHERE = {  # what they do is no function of arrays
     "pure_callback": "tests/frontend/test_callbacks.py",
     "io_callback": "tests/frontend/test_callbacks.py",
-    "debug_callback": "tests/frontend/test_callbacks.py"}
+    "debug_callback": "tests/frontend/test_callbacks.py",
+    **{name: "tests/transforms/test_custom.py" for name in (
+        "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "custom_lin", "checkpoint")}}
 
 
 def missing(p: Primitive) -> list[str]:

@@ -1,0 +1,121 @@
+"""checkpoint: a call whose residuals are computed again in the backward pass; and names of values.
+
+Its linearization keeps the operands (and what the policy says) and nothing else; the linear part
+computes the residuals anew.  Start reading at `_linearize`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.primitive import Primitive, is_linear
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.zeros import Zero, is_zero
+from calque.primitives.call import unmask
+from calque.transforms.jvp import jvp_program
+from calque.transforms.linearize import linearize_program
+from calque.transforms.stage import replay, stage
+from calque.transforms.transpose import transpose_program
+from calque.transforms.vmap import batch_program
+
+checkpoint_p = Primitive(
+    "checkpoint", multiple_results=True, higher_order=True,
+    effects=lambda params: any(e.primitive.has_effects(e.params)
+                               for e in params["jaxpr"].equations))
+name_p = Primitive("name")
+Policy = Callable[..., Any]
+
+
+def bind(program: Program, args: Sequence[Any], *, policy: Policy | None, prevent_cse: bool,
+         differentiated: bool = False) -> list[Any]:
+    return checkpoint_p.bind(  # type: ignore[no-any-return]
+        *args, jaxpr=program, policy=policy, prevent_cse=prevent_cse,
+        differentiated=differentiated)
+
+
+def _abstract(*avals: ShapedArray, jaxpr: Program, **_: Any) -> list[ShapedArray]:
+    return list(jaxpr.out_avals)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, **params: Any) -> Any:
+    program, mask = jvp_program(jaxpr, [not is_zero(t) for t in tangents])
+    values = bind(program, [*primals, *[t for t in tangents if not is_zero(t)]], **params)
+    n = len(jaxpr.outputs)
+    return values[:n], unmask(values[n:], mask, jaxpr.out_avals)
+
+
+def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
+               policy: Policy | None, prevent_cse: bool, differentiated: bool) -> Any:
+    forward, tangent, mask, _ = linearize_program(jaxpr, nonzero)
+    saved = _saved(forward, len(jaxpr.outputs), policy)
+    known = eliminate_dead_code(Program(forward.inputs, forward.equations, [
+        *forward.outputs[:len(jaxpr.outputs)], *saved], name=forward.name))
+    outs = bind(known, primals, policy=policy, prevent_cse=prevent_cse)
+    kept = outs[len(jaxpr.outputs):]
+    again = _again(forward, len(jaxpr.outputs), saved)
+
+    def apply(*tangents: Any) -> list[Any]:
+        def whole(*xs: Any) -> list[Any]:
+            count = len(primals) + len(saved)
+            return replay(tangent, *replay(again, *xs[:count]), *xs[count:])
+
+        avals = [*again.in_avals, *tangent.in_avals[len(tangent.inputs) - len(tangents):]]
+        program = stage(whole, avals, f"remat_{jaxpr.name}")
+        made = bind(program, [*primals, *kept, *tangents], policy=policy,
+                    prevent_cse=prevent_cse, differentiated=True)
+        return unmask(made, mask, jaxpr.out_avals)
+
+    return outs[:len(jaxpr.outputs)], apply
+
+
+def _saved(forward: Program, n: int, policy: Policy | None) -> list[Var]:
+    """The values that the policy keeps, as far as residuals depend on them."""
+    if policy is None:
+        return []
+    found: list[Var] = []
+    for e in forward.equations:
+        if policy(e.primitive, *[a.aval for a in e.inputs], **e.params):
+            found += [v for v in e.outputs if v not in found]
+    needed = {a for e in eliminate_dead_code(Program(
+        forward.inputs, forward.equations, forward.outputs[n:])).equations for a in e.outputs}
+    return [v for v in found if v in needed]
+
+
+def _again(forward: Program, n: int, saved: Sequence[Var]) -> Program:
+    """(operands, saved values) -> residuals."""
+    made = set(saved)
+    equations: list[Equation] = []
+    for e in forward.equations:
+        if all(v in made for v in e.outputs) and e.outputs:
+            continue
+        fresh = tuple(Var(v.aval) if v in made else v for v in e.outputs)
+        equations.append(e.replace(outputs=fresh))
+    return eliminate_dead_code(Program([*forward.inputs, *saved], equations,
+                                       forward.outputs[n:], name=f"again_{forward.name}"))
+
+
+def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, **params: Any) -> list[Any]:
+    linear = [is_linear(a) for a in args]
+    program, mask = transpose_program(jaxpr, linear, [not is_zero(c) for c in cts])
+    values = iter(bind(program, [a for a in args if not is_linear(a)]
+                       + [c for c in cts if not is_zero(c)], **params))
+    flow = iter(mask)
+    return [(next(values) if next(flow) else Zero(a.aval)) if n else None
+            for a, n in zip(args, linear)]
+
+
+def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
+           **params: Any) -> Any:
+    program, mask = batch_program(jaxpr, size, dims)
+    return bind(program, args, **params), [0 if m else None for m in mask]
+
+
+checkpoint_p.abstract, checkpoint_p.jvp, checkpoint_p.linearize = _abstract, _jvp, _linearize
+checkpoint_p.transpose, checkpoint_p.batch = _transpose, _batch
+
+
+# ---- names that policies read
+name_p.abstract = lambda x, *, name: x
+name_p.jvp = lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0])
+name_p.batch = lambda size, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0])

@@ -1,0 +1,367 @@
+"""Functions with derivative and batching rules of their own: custom_jvp, custom_vjp, custom_vmap.
+
+Their equations hold Python functions of flat values.  Traces that do not transform run them
+(`inline`); a record keeps the function as a Program (`staged`) and the rules as they are, for
+transformations that come later.  Start reading at `_staged`, then `_jvp_of`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive, is_linear
+from calque.core.program import Program
+from calque.core.zeros import Zero, instantiate, is_zero
+from calque.primitives.reduce import reduce_sum
+from calque.transforms.jvp import jvp_flat
+from calque.transforms.linearize import linearize_flat
+from calque.transforms.stage import closed, replay, stage
+from calque.transforms.vmap import move_axis, to_front, vmap_flat
+
+custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True)  # linearized by its jvp
+custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True)
+custom_lin_p = Primitive("custom_lin", multiple_results=True, higher_order=True)
+custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True)
+
+
+class Rule:
+    """A Python function in an equation.  All are equal: what is compiled does not depend on it."""
+
+    __slots__ = ("fun",)
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        self.fun = fun
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fun(*args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule)
+
+    def __hash__(self) -> int:
+        return hash(Rule)
+
+    def __repr__(self) -> str:
+        return getattr(self.fun, "__name__", "rule")
+
+
+class SymbolicZero:
+    """A tangent or cotangent known to be zero, for rules that ask for it (symbolic_zeros=True).
+
+    Attributes:
+      aval: shape and dtype.
+
+    Example:
+      >>> from calque.custom_derivatives import SymbolicZero
+      >>> SymbolicZero.__name__
+      'SymbolicZero'
+    """
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.short()})"
+
+
+def shown(tangents: Sequence[Any], symbolic: bool) -> list[Any]:
+    """Tangents as a rule sees them."""
+    return [SymbolicZero(t.aval) if symbolic and is_zero(t) else instantiate(t) for t in tangents]
+
+
+def taken(tangents: Sequence[Any]) -> list[Any]:
+    """Tangents as a rule returned them: zeros are known again."""
+    return [Zero(aval_of(t)) if isinstance(t, SymbolicZero) else
+            Zero(ShapedArray(t.shape, dtypes.float0)) if _is_float0(t) else t for t in tangents]
+
+
+def _is_float0(x: Any) -> bool:
+    return getattr(x, "dtype", None) == dtypes.float0
+
+
+# ---- what the three have in common: fun, or its Program with num_consts leading operands
+def _staged(*args: Any, fun: Any, num_consts: int, **params: Any) -> tuple[list[Any], Any]:
+    if isinstance(fun, Program):
+        return list(args), {"fun": fun, "num_consts": num_consts, **params}
+    program, consts = closed(stage(lambda *xs: fun(*xs), [aval_of(a) for a in args], "custom"))
+    return [*consts, *args], {"fun": program, "num_consts": num_consts + len(consts), **params}
+
+
+def _inline(*args: Any, fun: Any, **_: Any) -> list[Any]:
+    return list(run(fun, args))
+
+
+def run(fun: Any, args: Sequence[Any]) -> Sequence[Any]:
+    """The function of an equation on values, under the current trace."""
+    return replay(fun, *args) if isinstance(fun, Program) else fun(*args)
+
+
+def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
+    assert isinstance(fun, Program), fun
+    return list(fun.out_avals)
+
+
+def _batched(fun: Any, size: int, dims: Sequence[int | None]) -> Rule:
+    """fun over a batch: all results along axis 0."""
+    def every(*xs: Any) -> list[Any]:
+        outs, axes = vmap_flat(lambda *ys: run(fun, ys), size, xs, dims)
+        return [to_front(o, d, size) for o, d in zip(outs, axes)]
+    return Rule(every)
+
+
+def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
+    if not all(is_zero(t) for t in tangents):
+        raise TypeError(explain(
+            f"Detected differentiation of a {name} function with respect to a closed-over value. "
+            "That's not supported, because the custom rule only specifies how to differentiate "
+            f"the {name} function with respect to explicit input parameters.",
+            fix="pass the value as an argument."))
+
+
+for _p in (custom_jvp_p, custom_vjp_p, custom_vmap_p):
+    _p.staged, _p.inline, _p.abstract = _staged, _inline, _abstract
+
+
+# ---- custom_jvp: jvp(primals, tangents) -> (outputs, tangents), flat lists
+def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: Rule,
+            num_consts: int, symbolic_zeros: bool) -> Any:
+    _no_closed_tangents("custom_jvp", tangents[:num_consts])
+    outs, moved = jvp(list(primals[num_consts:]), shown(tangents[num_consts:], symbolic_zeros))
+    return outs, taken(moved)
+
+
+def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
+                  jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+    own = list(dims[num_consts:])
+
+    def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        count = len(primals)
+        real = [not (isinstance(t, SymbolicZero) or _is_float0(t)) for t in tangents]
+        given = [t for t, r in zip(tangents, real) if r]
+
+        def one(*xs: Any) -> list[Any]:
+            some = iter(xs[count:])
+            ts = [next(some) if r else _element(t, d) for t, r, d in zip(tangents, real, own)]
+            outs, moved = jvp(list(xs[:count]), ts)
+            return [*outs, *shown(taken(moved), False)]
+
+        axes = [*own, *[d for d, r in zip(own, real) if r]]
+        flat = _batched(one, size, axes)(*primals, *given)
+        return flat[:len(flat) // 2], flat[len(flat) // 2:]
+
+    outs = custom_jvp_p.bind(*args, fun=_batched(fun, size, dims), jvp=Rule(every),
+                             num_consts=num_consts, symbolic_zeros=symbolic_zeros)
+    return outs, [0] * len(outs)
+
+
+def _element(t: Any, axis: int | None) -> Any:
+    """A zero tangent of a batch as that of one element."""
+    if axis is None:
+        return t
+    shape = t.shape[:axis] + t.shape[axis + 1:]
+    zero = Zero(ShapedArray(shape, t.dtype))
+    return SymbolicZero(zero.aval) if isinstance(t, SymbolicZero) else instantiate(zero)
+
+
+custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
+
+
+# ---- custom_vjp: fwd(*primals) -> (outputs, residuals); bwd(residuals, cotangents)
+def _no_forward_mode(*_: Any, **__: Any) -> Any:
+    raise TypeError(explain(
+        "can't apply forward-mode differentiation (jvp) to a custom_vjp function.",
+        fix="use reverse mode (grad, vjp), or give the function a custom_jvp rule instead."))
+
+
+def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, fwd: Rule,
+                   bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+    if any(nonzero[:num_consts]):
+        _no_closed_tangents("custom_vjp", [None])
+    own = list(primals[num_consts:])
+    outs, residuals = fwd(own, list(nonzero[num_consts:]))
+    avals = tuple(aval_of(o).tangent() for o in outs)
+    inputs = tuple(aval_of(x).tangent() for x in own)
+
+    def apply(*tangents: Any) -> list[Any]:
+        made = custom_lin_p.bind(
+            *residuals, *tangents, bwd=bwd, num_res=len(residuals), avals=avals, inputs=inputs,
+            nonzero=tuple(nonzero[num_consts:]), symbolic_zeros=symbolic_zeros)
+        return [Zero(a) if a.dtype == dtypes.float0 else m for a, m in zip(avals, made)]
+
+    return outs, apply
+
+
+def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
+                  fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+    own = list(dims[num_consts:])
+    axes: list[int | None] = []  # of the residuals, known when fwd has run
+
+    def forward(primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+        counts: list[int] = []
+
+        def one(*xs: Any) -> list[Any]:
+            outs, residuals = fwd(list(xs), nonzero)
+            counts.append(len(outs))
+            return [*outs, *residuals]
+
+        flat, found = vmap_flat(one, size, primals, own)
+        n = counts[0]
+        axes[:] = found[n:]
+        return [to_front(o, d, size) for o, d in zip(flat[:n], found)], flat[n:]
+
+    out_dims = [0 if d is not None else None for d in own]
+    outs = custom_vjp_p.bind(
+        *args, fun=_batched(fun, size, dims), fwd=Rule(forward),
+        bwd=Rule(_batched_bwd(bwd, size, axes, own, out_dims)), num_consts=num_consts,
+        symbolic_zeros=symbolic_zeros)
+    return outs, [0] * len(outs)
+
+
+def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequence[int | None],
+                 mapped: Sequence[int | None]) -> Callable[..., list[Any]]:
+    def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        n = len(residuals)
+        real = [not (isinstance(c, SymbolicZero) or _is_float0(c)) for c in cts]
+        kinds: list[Any] = []
+
+        def one(*xs: Any) -> list[Any]:
+            given = iter(xs[n:])
+            some = [next(given) if r else _element(c, 0) for c, r in zip(cts, real)]
+            found = bwd(list(xs[:n]), some)
+            kinds[:] = [f is None or is_zero(f) for f in found]
+            return [f for f in found if not (f is None or is_zero(f))]
+
+        given = [c for c, r in zip(cts, real) if r]
+        flat, out_axes = vmap_flat(one, size, [*residuals, *given], [*axes, *[0] * len(given)])
+        pairs = iter(zip(flat, out_axes))
+        made: list[Any] = []
+        for zero, d in zip(kinds, dims):
+            if zero:
+                made.append(None)
+                continue
+            value, axis = next(pairs)
+            value = to_front(value, axis, size)
+            made.append(reduce_sum(value, (0,)) if d is None else move_axis(value, 0, d))
+        return made
+    return backward
+
+
+custom_vjp_p.jvp, custom_vjp_p.linearize = _no_forward_mode, _linearize_vjp
+custom_vjp_p.batch = _batch_of_vjp
+
+
+# ---- custom_lin: the linear map of a custom_vjp, known by its transpose only
+def _lin_abstract(*_: ShapedArray, avals: tuple[ShapedArray, ...], **__: Any) -> list[ShapedArray]:
+    return list(avals)
+
+
+def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Rule, num_res: int,
+                   avals: tuple[ShapedArray, ...], inputs: tuple[ShapedArray, ...],
+                   nonzero: tuple[bool, ...], symbolic_zeros: bool) -> list[Any]:
+    residuals = args[:num_res]
+    assert not any(is_linear(r) for r in residuals)
+    found = bwd(list(residuals), shown(cts, symbolic_zeros))
+    kept = [Zero(a) if f is None else f for f, a, n in zip(found, inputs, nonzero) if n]
+    return [None] * num_res + kept
+
+
+custom_lin_p.abstract, custom_lin_p.transpose = _lin_abstract, _lin_transpose
+custom_lin_p.jvp = custom_lin_p.linearize = custom_lin_p.batch = _no_forward_mode
+custom_lin_p.inline = _no_forward_mode
+
+
+# ---- custom_vmap: rule(size, batched, *args) -> (outputs, which are batched)
+def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule: Rule,
+              num_consts: int) -> Any:
+    """The derivative is again a custom_vmap: of fun's derivative, by the rule's derivative."""
+    _no_closed_tangents("custom_vmap", tangents[:num_consts])
+    n = len(primals)
+    real = [not is_zero(t) for t in tangents]
+    mask: list[bool] = []
+
+    def forward(*xs: Any) -> list[Any]:
+        given = iter(xs[n:])
+        ts = [next(given) if r else t for r, t in zip(real, tangents)]
+        outs, moved = jvp_flat(lambda *ys: run(fun, ys), xs[:n], ts)
+        mask[:] = [not is_zero(m) for m in moved]
+        return [*outs, *[m for m in moved if not is_zero(m)]]
+
+    def batched(size: int, flags: Sequence[bool], *xs: Any) -> Any:
+        given = iter(zip(xs[n - num_consts:], flags[n - num_consts:]))
+        both: list[tuple[Any, Any, bool]] = []
+        for x, f, r in zip(xs, flags, real[num_consts:]):
+            if not r:
+                both.append((x, None, f))
+                continue
+            t, g = next(given)
+            wide = f or g
+            both.append((x if f or not wide else to_front(x, None, size),
+                         t if g or not wide else to_front(t, None, size), wide))
+        marks: list[Any] = []
+
+        def outer(*ys: Any) -> list[Any]:
+            outs, flags_out = rule(size, [w for *_, w in both], *ys)
+            marks[:] = flags_out
+            return list(outs)
+
+        outs, moved = jvp_flat(outer, [p for p, *_ in both],
+                               [Zero(aval_of(p).tangent()) if t is None else t
+                                for p, t, _ in both])
+        kept = [m for m, k in zip(moved, mask) if k]
+        return ([*outs, *[instantiate(m) for m in kept]],
+                [*marks, *[b for b, k in zip(marks, mask) if k]])
+
+    made = custom_vmap_p.bind(*primals, *[t for t, r in zip(tangents, real) if r],
+                              fun=Rule(forward), rule=Rule(batched), num_consts=num_consts)
+    n_out = len(mask) if mask else len(made)
+    given = iter(made[n_out:])
+    outs = made[:n_out]
+    return outs, [next(given) if m else Zero(aval_of(o).tangent()) for o, m in zip(outs, mask)]
+
+
+def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, rule: Rule,
+                    num_consts: int) -> Any:
+    """Values by the function with its rule, the linear part by what it computes."""
+    if any(nonzero[:num_consts]):
+        _no_closed_tangents("custom_vmap", [None])
+    outs = custom_vmap_p.bind(*primals, fun=fun, rule=rule, num_consts=num_consts)
+    _, mask, program = linearize_flat(lambda *xs: run(fun, xs), primals, nonzero)
+
+    def apply(*tangents: Any) -> list[Any]:
+        made = iter(replay(program, *tangents))
+        return [next(made) if m else Zero(aval_of(o).tangent()) for m, o in zip(mask, outs)]
+
+    return outs, apply
+
+
+def _vmap_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
+                rule: Rule, num_consts: int) -> Any:
+    if any(d is not None for d in dims[:num_consts]):  # a closed-over value is mapped
+        outs, axes = vmap_flat(lambda *xs: run(fun, xs), size, args, dims)
+        return outs, axes
+    own = [x if d is None else move_axis(x, d, 0) for x, d in zip(args, dims)][num_consts:]
+    outs, batched = rule(size, [d is not None for d in dims[num_consts:]], *own)
+    return list(outs), [0 if b else None for b in batched]
+
+
+custom_vmap_p.jvp, custom_vmap_p.linearize = _vmap_jvp, _vmap_linearize
+custom_vmap_p.batch = _vmap_batch

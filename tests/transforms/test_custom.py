@@ -1,0 +1,334 @@
+"""custom_jvp, custom_vjp, custom_vmap, custom_gradient, closure_convert and checkpoint: rules are
+followed under every transformation and their order, and errors come before anything runs.
+
+Rules are wrong on purpose (a factor), so that following them shows.
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
+
+X = np.array([0.3, -0.7, 1.1], np.float32)
+
+
+def near(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), want, rtol=2e-6, atol=1e-6)  # a few ulp of f32
+
+
+def doubled() -> Any:
+    """sin(x) y, whose derivative by x is said to be twice what it is."""
+    @calque.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return jnp.sin(x) * y
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, y), (t, s) = primals, tangents
+        return f(x, y), 2 * jnp.cos(x) * t * y + jnp.sin(x) * s
+
+    return f
+
+
+def tripled() -> Any:
+    """sin(x) y, whose cotangent by x is said to be three times what it is."""
+    @calque.custom_vjp
+    def g(x: Any, y: Any) -> Any:
+        return jnp.sin(x) * y
+
+    g.defvjp(lambda x, y: (g(x, y), (jnp.cos(x), jnp.sin(x), y)),
+             lambda res, ct: (3 * res[0] * res[2] * ct, (res[1] * ct).sum()))
+    return g
+
+
+FUNCTIONS = [(doubled, 2.0), (tripled, 3.0)]
+
+
+@pytest.mark.parametrize(("make", "factor"), FUNCTIONS)
+def test_every_order_of_transformations(make: Any, factor: float) -> None:
+    f = make()
+    slope = factor * np.cos(X) * 2.0
+    near(f(X, 2.0), np.sin(X) * 2)
+    near(calque.jit(f)(X, 2.0), np.sin(X) * 2)
+
+    def total(x: Any, y: Any) -> Any:
+        return f(x, y).sum()
+
+    near(calque.grad(total)(X, 2.0), slope)
+    near(calque.jit(calque.grad(total))(X, 2.0), slope)
+    near(calque.grad(calque.jit(total))(X, 2.0), slope)
+    near(calque.vmap(calque.grad(f), (0, None))(X, 2.0), slope)
+    near(calque.jit(calque.vmap(calque.grad(f), (0, None)))(X, 2.0), slope)
+    near(calque.grad(lambda x: calque.vmap(f, (0, None))(x, 2.0).sum())(X), slope)
+    near(calque.grad(lambda x: calque.vmap(calque.jit(f), (0, None))(x, 2.0).sum())(X), slope)
+    # an operand that is not mapped gets the sum over the batch
+    near(calque.grad(lambda y: calque.vmap(f, (0, None))(X, y).sum())(2.0), np.sin(X).sum())
+    near(calque.jacrev(lambda x: f(x, 2.0))(X), np.diag(slope))
+
+
+@pytest.mark.parametrize(("make", "factor"), FUNCTIONS)
+def test_inside_loops_and_branches(make: Any, factor: float) -> None:
+    f = make()
+
+    def looped(x: Any) -> Any:
+        return lax.scan(lambda c, _: (f(c, 1.0), None), x, None, length=3)[0]
+
+    def chain(x: float) -> float:
+        out, slope = x, 1.0
+        for _ in range(3):
+            slope *= factor * np.cos(out)
+            out = np.sin(out)
+        return slope
+
+    want = [chain(float(x)) for x in X]
+    near(calque.vmap(calque.grad(looped))(X), want)
+    near(calque.jit(calque.vmap(calque.grad(looped)))(X), want)
+    near(calque.grad(lambda x: looped(x).sum())(X), want)
+    near(calque.grad(lambda x: lax.cond(x > 0, lambda v: f(v, 1.0), lambda v: v, x))(0.5),
+         factor * np.cos(0.5))
+
+
+def test_forward_mode_and_second_derivatives() -> None:
+    f = doubled()
+    near(calque.jvp(f, (1.0, 2.0), (1.0, 0.5))[1], 4 * np.cos(1) + 0.5 * np.sin(1))
+    near(calque.grad(calque.grad(f))(1.0, 2.0), -4 * np.sin(1))
+    near(calque.jacrev(calque.grad(tripled()))(1.0, 2.0), -6 * np.sin(1))
+
+
+def test_forward_mode_of_a_vjp_is_an_error() -> None:
+    g = tripled()
+    for run in (lambda: calque.jvp(g, (1.0, 2.0), (1.0, 1.0)),
+                lambda: calque.linearize(g, 1.0, 2.0)[1](1.0, 1.0),
+                lambda: calque.jit(lambda x: calque.jvp(g, (x, x), (x, x)))(1.0)):
+        with pytest.raises(TypeError, match="can't apply forward-mode"):
+            run()
+
+
+def test_rules_per_argument() -> None:
+    @calque.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    f.defjvps(lambda t, out, x, y: 5 * t * y, None)
+    near(calque.grad(f, (0, 1))(2.0, 3.0), (15.0, 0.0))
+
+
+def test_arguments_that_are_not_differentiated() -> None:
+    @functools.partial(calque.custom_jvp, nondiff_argnums=(0,))
+    def f(fun: Any, x: Any) -> Any:
+        return fun(x)
+
+    f.defjvp(lambda fun, primals, tangents: (fun(*primals), 7 * tangents[0]))
+    near(calque.grad(lambda x: f(jnp.sin, x))(1.0), 7)
+
+    @functools.partial(calque.custom_vjp, nondiff_argnums=(0, 2))
+    def g(fun: Any, x: Any, n: int) -> Any:
+        return fun(x) * n
+
+    g.defvjp(lambda fun, x, n: (g(fun, x, n), x), lambda fun, n, x, ct: (n * x * ct,))
+    near(calque.grad(lambda x: g(jnp.sin, x, 3))(2.0), 6)
+
+
+def test_trees_and_none() -> None:
+    @calque.custom_vjp
+    def f(tree: Any, scale: Any) -> Any:
+        return {"out": tree["a"] * scale + tree["b"][0]}
+
+    f.defvjp(lambda t, s: (f(t, s), None),
+             lambda res, ct: ({"a": ct["out"], "b": (None,)}, None))
+    made = calque.grad(lambda t: f(t, 2.0)["out"])({"a": 1.0, "b": (5.0,)})
+    near(made["a"], 1)
+    near(made["b"][0], 0)
+
+
+def test_integers() -> None:
+    @calque.custom_jvp
+    def f(x: Any, n: Any) -> Any:
+        return x * n
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        assert tangents[1].dtype == calque.dtypes.float0
+        return f(*primals), tangents[0] * 10
+
+    near(calque.grad(f)(2.0, 3), 10)
+
+
+def test_symbolic_zeros() -> None:
+    seen = []
+
+    @calque.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        seen.append([isinstance(t, SymbolicZero) for t in tangents])
+        return f(*primals), tangents[0]
+
+    f.defjvp(rule, symbolic_zeros=True)
+    calque.grad(f)(2.0, 3.0)
+    assert seen == [[False, True]]
+
+    @calque.custom_vjp
+    def g(x: Any, y: Any) -> Any:
+        return x * y, y
+
+    def fwd(x: Any, y: Any) -> Any:
+        seen.append([x.perturbed, y.perturbed])
+        x, y = custom_vjp_primal_tree_values((x, y))
+        return g(x, y), y
+
+    def bwd(y: Any, cts: Any) -> Any:
+        seen.append([isinstance(c, SymbolicZero) for c in cts])
+        return y * cts[0], None
+
+    g.defvjp(fwd, bwd, symbolic_zeros=True)
+    near(calque.grad(lambda x: g(x, 3.0)[0])(2.0), 3)
+    assert seen[1:] == [[True, False], [False, True]]
+
+
+def test_errors_of_rules() -> None:
+    @calque.custom_jvp
+    def f(x: Any) -> Any:
+        return x
+
+    with pytest.raises(AttributeError, match="No JVP defined"):
+        f(1.0)
+    f.defjvp(lambda p, t: p[0])
+    with pytest.raises(TypeError, match="must produce a pair"):
+        calque.grad(f)(1.0)
+    f.defjvp(lambda p, t: (p[0], (t[0],)))
+    with pytest.raises(TypeError, match="equal container"):
+        calque.grad(f)(1.0)
+    f.defjvp(lambda p, t: (p[0], jnp.ones(3)))
+    with pytest.raises(TypeError, match="equal shapes and dtypes"):
+        calque.grad(f)(1.0)
+
+    @calque.custom_vjp
+    def g(x: Any) -> Any:
+        return x
+
+    with pytest.raises(AttributeError, match="No VJP defined"):
+        g(1.0)
+    g.defvjp(lambda x: (x, None), lambda res, ct: ct)
+    with pytest.raises(TypeError, match="tuple of length"):
+        calque.grad(g)(1.0)
+    g.defvjp(lambda x: (x, None), lambda res, ct: (jnp.ones(2),))
+    with pytest.raises(ValueError, match="shape/dtype"):
+        calque.grad(g)(1.0)
+    g.defvjp(lambda x: x, lambda res, ct: (ct,))
+    with pytest.raises(TypeError, match="must produce a pair"):
+        calque.grad(g)(1.0)
+
+
+def test_a_closed_over_value_is_not_differentiated() -> None:
+    def loss(w: Any) -> Any:
+        @calque.custom_jvp
+        def f(x: Any) -> Any:
+            return x * w
+        f.defjvp(lambda p, t: (f(*p), t[0] * w))
+        return f(w)
+
+    with pytest.raises((TypeError, calque.errors.UnexpectedTracerError)):
+        calque.grad(loss)(2.0)
+
+
+# ---- custom_vmap, custom_gradient, closure_convert
+def test_custom_vmap() -> None:
+    @calque.custom_batching.custom_vmap
+    def f(x: Any, y: Any) -> Any:
+        return jnp.sin(x) * y
+
+    seen = []
+
+    @f.def_vmap
+    def rule(axis_size: int, in_batched: Any, x: Any, y: Any) -> Any:
+        seen.append((axis_size, list(in_batched)))
+        return jnp.cos(x) * y, True
+
+    near(f(X, 2.0), np.sin(X) * 2)
+    near(calque.vmap(f, (0, None))(X, 2.0), np.cos(X) * 2)
+    near(calque.jit(calque.vmap(calque.jit(f), (0, None)))(X, 2.0), np.cos(X) * 2)
+    assert seen[0] == (3, [True, False])
+    near(calque.grad(f)(1.0, 2.0), np.cos(1) * 2)
+    near(calque.jvp(lambda x: calque.vmap(f, (0, None))(x, 2.0), (X,), (X,))[1],
+         -2 * np.sin(X) * X)
+    g = calque.custom_batching.sequential_vmap(lambda x: x * x)
+    near(calque.vmap(g)(X), X * X)
+
+
+def test_custom_gradient_and_closure_convert() -> None:
+    @calque.custom_gradient
+    def f(x: Any) -> Any:
+        return x ** 2, lambda ct: (ct * 100 * x,)
+
+    near(calque.grad(f)(3.0), 300)
+    near(calque.jit(calque.vmap(calque.grad(f)))(X), 100 * X)
+
+    def g(x: Any) -> Any:
+        h, values = calque.closure_convert(lambda y: x * y, 2.0)
+        assert len(values) == 1
+        return h(3.0, *values)
+
+    near(calque.grad(g)(5.0), 3)
+
+
+# ---- checkpoint
+def sines(x: Any) -> Any:
+    return jnp.sin(jnp.sin(jnp.sin(x)))
+
+
+def test_checkpoint_gives_the_same_derivatives() -> None:
+    f = calque.checkpoint(sines)
+    want = [calque.grad(sines)(x) for x in X]
+    near(calque.vmap(calque.grad(f))(X), want)
+    near(calque.jit(calque.vmap(calque.grad(f)))(X), want)
+    near(calque.grad(lambda x: calque.vmap(f)(x).sum())(X), want)
+    near(calque.jvp(f, (0.3,), (1.0,))[1], want[0])
+    near(calque.grad(calque.grad(f))(0.3), calque.grad(calque.grad(sines))(0.3))
+    near(calque.grad(lambda x: lax.scan(
+        calque.checkpoint(lambda c, _: (jnp.sin(c), None)), x, None, length=3)[0])(0.3), want[0])
+
+
+def residuals(f: Any, *args: Any) -> list[str]:
+    """The primitives between the forward and the backward pass of grad(f)."""
+    text = str(calque.make_jaxpr(lambda *xs: calque.vjp(f, *xs)[1](1.0))(*args))
+    return [word for word in ("differentiated=True", "cos", "dot_general") if word in text]
+
+
+def test_checkpoint_keeps_what_the_policy_says() -> None:
+    from calque.ad_checkpoint import checkpoint_name
+
+    def f(x: Any) -> Any:
+        y = checkpoint_name(jnp.sin(x), "y")
+        return jnp.sin(y @ x).sum()
+
+    x = np.ones((2, 2), np.float32)
+    want = calque.grad(f)(x)
+    policies = calque.checkpoint_policies
+    counts = {}
+    for name, policy in (("none", None), ("all", policies.everything_saveable),
+                         ("dots", policies.dots_saveable),
+                         ("named", policies.save_only_these_names("y")),
+                         ("unnamed", policies.save_anything_except_these_names("y"))):
+        g = calque.checkpoint(f, policy=policy)
+        near(calque.grad(g)(x), want)
+        program = calque.make_jaxpr(calque.grad(g))(x)
+        calls = [e for e in program.eqns if e.primitive.name == "checkpoint"]
+        counts[name] = (len(calls[0].outvars), str(calls[1].params["jaxpr"]).count("dot_general"))
+    assert counts["none"] == (1, 3)  # the product again, and its two transposes
+    assert counts["dots"] == (2, 2)
+    assert counts["named"][0] == 2
+    assert counts["all"][0] > counts["unnamed"][0] > counts["dots"][0]
+
+
+def test_checkpoint_of_trees_and_static_arguments() -> None:
+    f = calque.checkpoint(lambda n, tree, scale=1.0: tree["x"] ** n * scale, static_argnums=0)
+    near(calque.grad(lambda t: f(3, t, scale=2.0))({"x": 2.0})["x"], 24)
