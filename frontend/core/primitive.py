@@ -33,8 +33,8 @@ class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
     __slots__ = ("name", "multiple_results", "abstract", "jvp", "linearize", "transpose", "batch",
-                 "program", "inline", "staged", "effects", "differentiable", "higher_order",
-                 "__weakref__")
+                 "program", "collective", "inline", "staged", "effects", "differentiable",
+                 "higher_order", "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -50,6 +50,7 @@ class Primitive:
         self.transpose: Callable[..., Any] | None = None
         self.batch: Callable[..., Any] | None = None
         self.program: Callable[..., Any] | None = None
+        self.collective: Callable[..., Any] | None = None  # over a named axis, see collectives.py
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Callable[..., Any] | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None

@@ -61,6 +61,24 @@ bottom = EvalTrace(None)
 current: contextvars.ContextVar[Trace] = contextvars.ContextVar("calque_trace", default=bottom)
 
 
+# Named axes of enclosing vmaps, with their sizes, the outermost first.
+axis_env: contextvars.ContextVar[tuple[tuple[Any, int], ...]] = contextvars.ContextVar(
+    "calque_axis_env", default=())
+
+
+@contextlib.contextmanager
+def axis_bound(name: Any, size: int) -> Iterator[None]:
+    """Bind the name of a mapped axis inside the block (None binds nothing)."""
+    if name is None:
+        yield
+        return
+    token = axis_env.set((*axis_env.get(), (name, size)))
+    try:
+        yield
+    finally:
+        axis_env.reset(token)
+
+
 @contextlib.contextmanager
 def under(trace: Trace) -> Iterator[None]:
     """Make `trace` current inside the block."""
@@ -178,5 +196,6 @@ def scope(name: str) -> Iterator[None]:
 scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     "calque_scopes", default=())
 
-__all__ = ["EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "bottom",
-           "concretization_error", "current", "evaluator", "leaked", "scope", "scopes", "under"]
+__all__ = ["EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "axis_bound", "axis_env",
+           "bottom", "concretization_error", "current", "evaluator", "leaked", "scope", "scopes",
+           "under"]

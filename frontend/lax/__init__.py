@@ -41,6 +41,7 @@ from calque.lax.gather import *  # noqa: F403
 from calque.lax.generator import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
+from calque.lax.parallel import *  # noqa: F403
 from calque.lax.reductions import *  # noqa: F403
 from calque.lax.scatter import *  # noqa: F403
 from calque.lax.shape import *  # noqa: F403

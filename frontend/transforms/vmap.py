@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, current, leaked, under
+from calque.core.trace import Trace, Tracer, axis_bound, current, leaked, under
 from calque.transforms.stage import replay, stage
 
 
@@ -29,6 +30,30 @@ class BatchTracer(Tracer):
     @property
     def aval(self) -> ShapedArray:
         return self._aval
+
+
+# The name of the axis whose batching rule runs, for rules that batch a Program.
+named: contextvars.ContextVar[Any] = contextvars.ContextVar("calque_named_axis", default=None)
+
+
+def _under_name(name: Any, rule: Callable[..., Any], /, *args: Any, **params: Any) -> Any:
+    token = named.set(name)
+    try:
+        return rule(*args, **params)
+    finally:
+        named.reset(token)
+
+
+def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
+    """Whether an operation refers to a named axis, itself or in a Program that it holds."""
+    if prim.collective is not None:
+        return name in params["axes"]
+    for value in params.values():
+        for p in value if isinstance(value, tuple) else (value,):
+            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(
+                    uses_axis(e.primitive, e.params, name) for e in p.equations)):
+                return True
+    return False
 
 
 class BatchTrace(Trace):
@@ -53,12 +78,34 @@ class BatchTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        if not any(type(a) is BatchTracer and a._trace is self for a in args):
+        mine = any(type(a) is BatchTracer and a._trace is self for a in args)
+        if self.axis_name is not None and uses_axis(prim, params, self.axis_name):
+            return self._named(prim, args, params)
+        if not mine:
             return self.parent.process(prim, args, params)
         values, axes = zip(*[self.split(a) for a in args])
         rule = prim.rule("batch")
         with under(self.parent):
-            out, axis = rule(self.size, values, axes, **params)
+            if named.get() is None:
+                out, axis = rule(self.size, values, axes, **params)
+            else:
+                out, axis = _under_name(None, rule, self.size, values, axes, **params)
+        if prim.multiple_results:
+            return [self.wrap(o, d) for o, d in zip(out, axis)]
+        return self.wrap(out, axis)
+
+    def _named(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """What uses this trace's axis by its name, whether or not an operand is mapped."""
+        assert self.parent is not None
+        pairs = [self.split(a) for a in args]
+        with under(self.parent):
+            if prim.collective is not None:
+                value, dim = pairs[0] if pairs else (None, None)
+                out, axis = prim.collective(self.axis_name, self.size, value, dim, **params)
+            else:
+                values, dims = [v for v, _ in pairs], [d for _, d in pairs]
+                out, axis = _under_name(self.axis_name, prim.rule("batch"), self.size, values,
+                                        dims, **params)
         if prim.multiple_results:
             return [self.wrap(o, d) for o, d in zip(out, axis)]
         return self.wrap(out, axis)
@@ -71,7 +118,7 @@ def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
     trace = BatchTrace(current.get(), size, axis_name)
     trace.source = here()
     try:
-        with under(trace):
+        with under(trace), axis_bound(axis_name, size):
             outs = f(*[trace.wrap(a, d) for a, d in zip(args, in_axes)])
         pairs = [trace.split(o) for o in outs]
     finally:
@@ -87,12 +134,13 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
     """
     assert not p.const_vars
     forced = [force] * len(p.outputs) if isinstance(force, bool) else list(force)
+    name = named.get()
 
     def make() -> tuple[Program, list[bool]]:
         mask: list[bool] = []
 
         def run(*values: Any) -> list[Any]:
-            outs, axes = vmap_flat(lambda *xs: replay(p, *xs), size, values, in_axes)
+            outs, axes = vmap_flat(lambda *xs: replay(p, *xs), size, values, in_axes, name)
             mask.extend(d is not None or f for d, f in zip(axes, forced))
             return [to_front(o, d, size) if m else o for o, d, m in zip(outs, axes, mask)]
 
@@ -101,7 +149,7 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
             for a, d in zip(p.in_avals, in_axes)]
         return stage(run, avals, f"vmap_{p.name}"), mask
 
-    what = ("vmap", size, tuple(in_axes), tuple(forced))
+    what = ("vmap", size, tuple(in_axes), tuple(forced), name)
     return p.derived(what, make)  # type: ignore[no-any-return]
 
 

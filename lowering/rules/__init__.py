@@ -7,6 +7,7 @@ from __future__ import annotations
 from calque.lowering.rules import (  # noqa: F401
     call,
     callback,
+    collectives,
     contract,
     control,
     conv,

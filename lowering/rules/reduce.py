@@ -74,8 +74,17 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         axes = [first]
         out = emit_sum(ctx, x, axes, name, identity)  # the partial sums may be many themselves
         return out.astype(out_dtype) if narrow else out
+    while len(axes) > 1 and _is_product(x):
+        (x,) = emit_reduce(b, [x], [identity], [axes.pop()], fold(name))
     (out,) = emit_reduce(b, [x], [identity], axes, fold(name))
     return out.astype(out_dtype) if narrow else out
+
+
+def _is_product(x: Value) -> bool:
+    """Sums over two axes of products with a spread operand become vector.contract operations that
+    IREE rejects ("invalid accumulator/result vector shape"): those are taken axis by axis."""
+    owner = x.ir.owner
+    return getattr(owner, "name", "") in ("stablehlo.multiply", "stablehlo.and")
 
 
 def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:

@@ -1,0 +1,399 @@
+"""Collectives: sums and exchanges over an axis that vmap has named.
+
+Start reading at `psum`; the primitives lie in primitives/collectives.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.lax.operands import as_operand
+from calque.primitives import collectives as co
+from calque.primitives import elementwise as ew
+
+
+def _names(what: str, axis_name: Any, groups: Any = None) -> tuple[tuple[Any, ...], int]:
+    """(names, the product of their sizes)."""
+    if groups is not None:
+        raise NotImplementedError(explain(
+            "axis_index_groups not supported in vmap collectives.",
+            fix="split the axis in two and name both."))
+    names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    size = 1
+    for name in names:
+        size *= co.size_of(name, what)
+    return names, size
+
+
+def _each(what: str, x: Any, f: Any) -> Any:
+    return tree_util.tree_map(lambda leaf: f(as_operand(what, leaf)), x)
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The sum over a named axis, of each array of a tree.
+
+    Args:
+      x: tree of arrays; a Python number gives its product with the axis' size, a Python number.
+      axis_name: name of an axis, or several.
+      axis_index_groups: None.
+
+    Returns:
+      A tree of arrays that are equal along the axis.
+
+    Raises:
+      NameError: the name is not bound.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: x / calque.lax.psum(x, "i"), axis_name="i")(jnp.ones(4))
+      Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
+    """
+    names, size = _names("psum", axis_name, axis_index_groups)
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, (int, float, complex)) and not isinstance(leaf, bool):
+            return leaf * size
+        value = as_operand("psum", leaf)
+        if aval_of(value).dtype == np.dtype(bool):
+            value = ew.convert(value, np.dtype("i4"))
+        return co.psum_p.bind(value, axes=names)
+
+    return tree_util.tree_map(one, x)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The mean over a named axis, of each array of a tree.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis, or several.
+      axis_index_groups: None.
+
+    Returns:
+      A tree of arrays that are equal along the axis.
+
+    Raises:
+      NameError: the name is not bound.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.pmean(x, "i"), axis_name="i")(jnp.arange(3.0))
+      Array([1., 1., 1.], dtype=float32)
+    """
+    _, size = _names("pmean", axis_name, axis_index_groups)
+    return tree_util.tree_map(lambda s: s / size, psum(x, axis_name))
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The largest element over a named axis, of each array of a tree.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis, or several.
+      axis_index_groups: None.
+
+    Returns:
+      A tree of arrays that are equal along the axis.
+
+    Raises:
+      NameError: the name is not bound.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.pmax(x, "i"), axis_name="i")(jnp.arange(3.0))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    names, _ = _names("pmax", axis_name, axis_index_groups)
+    return _each("pmax", x, lambda v: co.pmax_p.bind(v, axes=names))
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The smallest element over a named axis, of each array of a tree.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis, or several.
+      axis_index_groups: None.
+
+    Returns:
+      A tree of arrays that are equal along the axis.
+
+    Raises:
+      NameError: the name is not bound.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.pmin(x, "i"), axis_name="i")(jnp.arange(3.0))
+      Array([0., 0., 0.], dtype=float32)
+    """
+    names, _ = _names("pmin", axis_name, axis_index_groups)
+    return _each("pmin", x, lambda v: co.pmin_p.bind(v, axes=names))
+
+
+def axis_index(axis_name: Any) -> Any:
+    """The position along a named axis.
+
+    Args:
+      axis_name: name of an axis; several count as one, the last moving fastest.
+
+    Returns:
+      An int32 array of no axes.
+
+    Raises:
+      NameError: the name is not bound.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.axis_index("i"), axis_name="i")(jnp.ones(3))
+      Array([0, 1, 2], dtype=int32)
+    """
+    names, _ = _names("axis_index", axis_name)
+    out: Any = None
+    for name in names:
+        at = co.axis_index_p.bind(axes=(name,))
+        size = np.int32(co.size_of(name))
+        out = at if out is None else ew.add(ew.mul(out, size), at)
+    return out
+
+
+def axis_size(axis_name: Any) -> int:
+    """The size of a named axis.
+
+    Args:
+      axis_name: name of an axis, or several: the product of their sizes.
+
+    Returns:
+      A Python int.
+
+    Raises:
+      NameError: the name is not bound.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: x * calque.lax.axis_size("i"), axis_name="i")(jnp.ones(3))
+      Array([3., 3., 3.], dtype=float32)
+    """
+    return _names("axis_size", axis_name)[1]
+
+
+def _one(what: str, axis_name: Any, groups: Any = None) -> tuple[tuple[Any, ...], int]:
+    names, size = _names(what, axis_name, groups)
+    if len(names) != 1:
+        raise NotImplementedError(explain(f"{what} over several axes at once: {names}.",
+                                          fix="call it once per axis."))
+    return names, size
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Sends each array of a tree along a named axis.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis.
+      perm: pairs (from, to), each position at most once on either side.
+
+    Returns:
+      A tree of what was received; zeros where nothing was sent.
+
+    Raises:
+      NameError: the name is not bound.
+      ValueError: a position is out of range, or twice on one side.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> turn = [(0, 1), (1, 2), (2, 0)]
+      >>> calque.vmap(lambda x: calque.lax.ppermute(x, "i", turn), axis_name="i")(jnp.arange(3.0))
+      Array([2., 0., 1.], dtype=float32)
+    """
+    names, size = _one("ppermute", axis_name)
+    pairs = tuple((int(s), int(t)) for s, t in perm)
+    for side in zip(*pairs):
+        if len(set(side)) != len(side) or not all(0 <= i < size for i in side):
+            raise ValueError(explain(
+                f"ppermute sources and destinations must be unique and within the axis of size "
+                f"{size}, got {list(pairs)}."))
+    return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs))
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Takes each array of a tree from another position of a named axis.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis.
+      perm: where each position takes from, a permutation.
+
+    Returns:
+      A tree like x.
+
+    Raises:
+      NameError: the name is not bound.
+      ValueError: perm is no permutation.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(
+      ...     jnp.arange(3.0))
+      Array([2., 0., 1.], dtype=float32)
+    """
+    _, size = _one("pshuffle", axis_name)
+    if sorted(perm) != list(range(size)):
+        raise ValueError(explain(f"`perm` does not represent a permutation: {list(perm)}"))
+    return ppermute(x, axis_name, list(zip(perm, range(size))))
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+    """Exchanges a named axis with one of the arrays' own.
+
+    Args:
+      x: tree of arrays whose axis has the named axis' size.
+      axis_name: name of an axis.
+      axis: of the arrays.
+      axis_index_groups: None.
+
+    Returns:
+      A tree like x.
+
+    Raises:
+      NameError: the name is not bound.
+      ValueError: the sizes differ.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.pswapaxes(x, "i", 0), axis_name="i")(
+      ...     jnp.array([[1, 2], [3, 4]]))
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
+               tiled: bool = False) -> Any:
+    """The arrays of all positions of a named axis, together.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis.
+      axis_index_groups: None.
+      axis: where the new axis stands.
+      tiled: join along an existing axis instead.
+
+    Returns:
+      A tree of arrays that are equal along the axis.
+
+    Raises:
+      NameError: the name is not bound.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.all_gather(x, "i"), axis_name="i")(jnp.arange(2.0))
+      Array([[0., 1.],
+             [0., 1.]], dtype=float32)
+    """
+    names, size = _one("all_gather", axis_name, axis_index_groups)
+
+    def one(v: Any) -> Any:
+        rank = aval_of(v).ndim + (not tiled)
+        if not -rank <= axis < rank:
+            raise ValueError(explain(f"all_gather: axis {axis} is out of bounds for {rank} axes."))
+        return co.all_gather_p.bind(v, axes=names, dimension=axis % rank, size=size,
+                                    tiled=bool(tiled))
+
+    return _each("all_gather", x, one)
+
+
+def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
+                 axis_index_groups: Any = None, tiled: bool = False) -> Any:
+    """psum, of which each position keeps its part.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis.
+      scatter_dimension: the axis that is split.
+      axis_index_groups: None.
+      tiled: keep that axis, shorter, instead of taking it away.
+
+    Returns:
+      A tree of parts.
+
+    Raises:
+      NameError: the name is not bound.
+      ValueError: the split axis does not fit the named one.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.psum_scatter(x, "i"), axis_name="i")(jnp.ones((2, 2)))
+      Array([2., 2.], dtype=float32)
+    """
+    names, size = _one("psum_scatter", axis_name, axis_index_groups)
+
+    def one(v: Any) -> Any:
+        _check_split("psum_scatter", v, scatter_dimension, size, tiled)
+        return co.psum_scatter_p.bind(v, axes=names, size=size, tiled=bool(tiled),
+                                      dimension=scatter_dimension % aval_of(v).ndim)
+
+    return _each("psum_scatter", x, one)
+
+
+def _check_split(what: str, v: Any, axis: int, size: int, tiled: bool) -> None:
+    shape = aval_of(v).shape
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(explain(f"{what}: axis {axis} is out of bounds for shape {shape}."))
+    if (shape[axis] % size if tiled else shape[axis] != size):
+        raise ValueError(explain(
+            f"{what} requires the size of the split axis to {'divide by' if tiled else 'equal'} "
+            f"the size of the named axis, but they are {shape[axis]} and {size} respectively."))
+
+
+def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
+               axis_index_groups: Any = None, tiled: bool = False) -> Any:
+    """Each position sends a part of its array to each other.
+
+    Args:
+      x: tree of arrays.
+      axis_name: name of an axis.
+      split_axis: the axis that is split among the positions.
+      concat_axis: where what is received is put.
+      axis_index_groups: None.
+      tiled: split and join without taking away and adding axes.
+
+    Returns:
+      A tree of arrays.
+
+    Raises:
+      NameError: the name is not bound.
+      ValueError: the split axis does not fit the named one.
+      NotImplementedError: axis_index_groups is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(lambda x: calque.lax.all_to_all(x, "i", 0, 0), axis_name="i")(
+      ...     jnp.array([[1, 2], [3, 4]]))
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
+    """
+    names, size = _one("all_to_all", axis_name, axis_index_groups)
+
+    def one(v: Any) -> Any:
+        _check_split("all_to_all", v, split_axis, size, tiled)
+        rank = aval_of(v).ndim
+        return co.all_to_all_p.bind(v, axes=names, split_axis=split_axis % rank,
+                                    concat_axis=concat_axis % rank, size=size, tiled=bool(tiled))
+
+    return _each("all_to_all", x, one)
+
+
+__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pmax", "pmean", "pmin",
+           "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]

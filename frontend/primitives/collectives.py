@@ -1,0 +1,219 @@
+"""Collectives over named axes: psum, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter,
+axis_index.
+
+A vmap with an axis name is what gives them a meaning: its trace asks for `collective`, which sees
+the mapped axis as an axis of the operand.  Start reading at `psum_p` and transforms/vmap.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.core.trace import axis_env
+from calque.core.zeros import is_zero
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
+from calque.transforms.vmap import move_axis, to_front
+
+Axes = tuple[Any, ...]
+INT = np.dtype("i4")
+
+
+def size_of(name: Any, what: str = "collective") -> int:
+    """The size of a named axis; NameError where no vmap binds the name."""
+    for bound, size in reversed(axis_env.get()):
+        if bound == name:
+            return size
+    raise NameError(explain(
+        f"Found an unbound axis name: {name}: {what} needs a mapped axis of that name.",
+        fix=f"call it under vmap(..., axis_name={name!r})."))
+
+
+def _primitive(name: str, abstract: Callable[..., Any], collective: Callable[..., Any],
+               transpose: Callable[..., Any] | None) -> Primitive:
+    p = Primitive(name, differentiable=transpose is not None)
+    p.abstract, p.collective, p.transpose = abstract, collective, transpose
+    if transpose is not None:
+        p.jvp = lambda primals, tangents, **params: (
+            p.bind(*primals, **params),
+            tangents[0] if is_zero(tangents[0]) else p.bind(tangents[0], **params))
+    p.batch = _elsewhere(p)
+    return p
+
+
+def _elsewhere(p: Primitive) -> Callable[..., Any]:
+    """Batching over an axis of another name: the axis is carried along in front."""
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        moved = {k: v + 1 if k in POSITIONS else v for k, v in params.items()}
+        return p.bind(to_front(args[0], dims[0], size), **moved), 0
+    return batch
+
+
+POSITIONS = frozenset(("dimension", "split_axis", "concat_axis"))
+
+
+def _rest(axes: Axes, name: Any) -> Axes:
+    return tuple(a for a in axes if a != name)
+
+
+def _repeated(x: Any, dim: int | None, size: int) -> Any:
+    return to_front(x, dim, size)
+
+
+# ---- reductions: axes
+def _sum_abstract(x: ShapedArray, *, axes: Axes) -> ShapedArray:
+    return x
+
+
+def _sum_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
+    if dim is None:
+        out = ew.mul(x, ew.const(x, size))
+    else:
+        out = rd.reduce_sum(x, (dim,))
+    return (psum_p.bind(out, axes=_rest(axes, name)) if _rest(axes, name) else out), None
+
+
+psum_p = _primitive("psum", _sum_abstract, _sum_collective,
+                    lambda ct, x, *, axes: [psum_p.bind(ct, axes=axes)])
+
+
+def _extreme(name: str, reduce_p: Primitive) -> Primitive:
+    def collective(axis: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
+        out = x if dim is None else reduce_p.bind(x, axes=(dim,), out_sharding=None)
+        return (p.bind(out, axes=_rest(axes, axis)) if _rest(axes, axis) else out), None
+
+    p = _primitive(name, _sum_abstract, collective, None)
+    p.differentiable = True  # and without a rule: an error says so
+    return p
+
+
+pmax_p = _extreme("pmax", rd.reduce_max_p)
+pmin_p = _extreme("pmin", rd.reduce_min_p)
+
+
+# ---- moves
+def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
+                        perm: tuple[tuple[int, int], ...]) -> Any:
+    sources = [-1] * size
+    for source, target in perm:
+        sources[target] = source
+    x = _repeated(x, dim, size)
+    at = sh.reshape(np.asarray([max(s, 0) for s in sources], np.int32), (size, 1))
+    shape = aval_of(x).shape
+    numbers = GatherDimensionNumbers(tuple(range(1, len(shape))), (0,), (0,))
+    out = gather(x, at, numbers, (1, *shape[1:]), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    if -1 in sources:
+        there = sh.broadcast_in_dim(np.asarray([s >= 0 for s in sources]), shape, (0,))
+        zero = sh.broadcast_in_dim(ew.const(out, 0), shape, ())
+        out = ew.select_n(there, zero, out)
+    return out, 0
+
+
+def _permute_transpose(ct: Any, x: Any, *, axes: Axes, perm: tuple[tuple[int, int], ...]
+                       ) -> list[Any]:
+    return [ppermute_p.bind(ct, axes=axes, perm=tuple((t, s) for s, t in perm))]
+
+
+ppermute_p = _primitive("ppermute", lambda x, **_: x, _permute_collective, _permute_transpose)
+
+
+def _gather_abstract(x: ShapedArray, *, axes: Axes, dimension: int, size: int, tiled: bool
+                     ) -> ShapedArray:
+    shape = list(x.shape)
+    if tiled:
+        shape[dimension] *= size
+    else:
+        shape.insert(dimension, size)
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+
+
+def _gather_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
+                       dimension: int, size: int, tiled: bool) -> Any:
+    x = move_axis(_repeated(x, dim, count), 0, dimension)
+    if tiled:
+        shape = aval_of(x).shape
+        x = sh.reshape(x, (*shape[:dimension], shape[dimension] * shape[dimension + 1],
+                           *shape[dimension + 2:]))
+    return x, None
+
+
+all_gather_p = _primitive(
+    "all_gather", _gather_abstract, _gather_collective,
+    lambda ct, x, **params: [psum_scatter_p.bind(ct, **params)])
+
+
+def _scatter_abstract(x: ShapedArray, *, axes: Axes, dimension: int, size: int, tiled: bool
+                      ) -> ShapedArray:
+    shape = list(x.shape)
+    if tiled:
+        shape[dimension] //= size
+    else:
+        del shape[dimension]
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+
+
+def _scatter_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
+                        dimension: int, size: int, tiled: bool) -> Any:
+    if dim is None:
+        out = ew.mul(x, ew.const(x, count))
+    else:
+        out = rd.reduce_sum(x, (dim,))
+    if tiled:
+        shape = aval_of(out).shape
+        out = sh.reshape(out, (*shape[:dimension], size, shape[dimension] // size,
+                               *shape[dimension + 1:]))
+    return out, dimension
+
+
+psum_scatter_p = _primitive(
+    "reduce_scatter", _scatter_abstract, _scatter_collective,
+    lambda ct, x, **params: [all_gather_p.bind(ct, **params)])
+
+
+def _all_abstract(x: ShapedArray, *, axes: Axes, split_axis: int, concat_axis: int, size: int,
+                  tiled: bool) -> ShapedArray:
+    shape = list(x.shape)
+    if tiled:
+        shape[split_axis] //= size
+        shape[concat_axis] *= size
+    else:
+        del shape[split_axis]
+        shape.insert(concat_axis, size)
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+
+
+def _all_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
+                    split_axis: int, concat_axis: int, size: int, tiled: bool) -> Any:
+    x = _repeated(x, dim, count)  # (sender, ...): the split axis becomes the receiver
+    if not tiled:
+        return move_axis(move_axis(x, split_axis + 1, 0), 1, concat_axis + 1), 0
+    shape = aval_of(x).shape
+    at = split_axis + 1
+    x = sh.reshape(x, (*shape[:at], size, shape[at] // size, *shape[at + 1:]))
+    x = move_axis(x, at, 0)  # (receiver, sender, ...)
+    x = move_axis(x, 1, concat_axis + 1)
+    shape, at = aval_of(x).shape, concat_axis + 1
+    return sh.reshape(x, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2:])), 0
+
+
+def _all_transpose(ct: Any, x: Any, *, axes: Axes, split_axis: int, concat_axis: int, size: int,
+                   tiled: bool) -> list[Any]:
+    return [all_to_all_p.bind(ct, axes=axes, split_axis=concat_axis, concat_axis=split_axis,
+                              size=size, tiled=tiled)]
+
+
+all_to_all_p = _primitive("all_to_all", _all_abstract, _all_collective, _all_transpose)
+
+
+# ---- the position along an axis
+axis_index_p = Primitive("axis_index", differentiable=False)
+axis_index_p.abstract = lambda *, axes: ShapedArray((), INT)
+axis_index_p.collective = lambda name, size, x, dim, *, axes: (sh.iota(INT, (size,)), 0)
+axis_index_p.batch = lambda size, args, dims, **params: (axis_index_p.bind(**params), None)

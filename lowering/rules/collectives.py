@@ -1,0 +1,19 @@
+"""Collectives that no vmap has given a meaning: the name of the axis is not bound."""
+from __future__ import annotations
+
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.lowering.builder import Value
+from calque.lowering.rules.registry import Context, rule
+
+
+@rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",
+      "axis_index")
+def _unbound(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> list[Value]:
+    raise NameError(explain(
+        f"Found an unbound axis name: {', '.join(map(str, params['axes']))}: "
+        f"{ctx.equation.primitive.name} needs a mapped axis of that name.",
+        where=str(ctx.equation.source), fix="call the function under vmap(..., axis_name=...)."))
