@@ -50,7 +50,8 @@ def _primitive(name: str, abstract: Callable[..., Any], collective: Callable[...
 
 def _elsewhere(p: Primitive) -> Callable[..., Any]:
     """Batching over an axis of another name: the axis is carried along in front."""
-    def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any
+              ) -> Any:
         moved = {k: v + 1 if k in POSITIONS else v for k, v in params.items()}
         return p.bind(to_front(args[0], dims[0], size), **moved), 0
     return batch
@@ -90,7 +91,14 @@ def _extreme(name: str, reduce_p: Primitive) -> Primitive:
         return (p.bind(out, axes=_rest(axes, axis)) if _rest(axes, axis) else out), None
 
     p = _primitive(name, _sum_abstract, collective, None)
-    p.differentiable = True  # and without a rule: an error says so
+    p.differentiable = True
+
+    def no_derivative(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(explain(
+            f"Differentiation rule for '{name}' not implemented",
+            fix="stop the gradient there (lax.stop_gradient), or write it with all_gather."))
+
+    p.jvp = no_derivative
     return p
 
 
