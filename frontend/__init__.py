@@ -18,6 +18,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     call as _call,
     callback as _callback,
     checkpoint as _checkpoint,
+    collectives as _collectives,
     contract as _contract,
     control as _control,
     conv as _conv,
@@ -47,12 +48,16 @@ from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
 from calque import errors as errors  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
+from calque import flatten_util as flatten_util  # noqa: E402
 from calque import lax as lax  # noqa: E402
+from calque import nn as nn  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
+from calque import ops as ops  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
+from calque import typing as typing  # noqa: E402
 from calque.api import (  # noqa: E402
     grad as grad,
     jvp as jvp,
@@ -102,6 +107,7 @@ from calque.runtime import Device as Device  # noqa: E402
 from calque.staging import eval_shape as eval_shape  # noqa: E402
 from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
 from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
+from calque.tree_util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev
 named_scope = _trace.scope
@@ -124,7 +130,8 @@ __version__ = "0.1.0"
 
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
-            "experimental", "lax", "numpy", "random", "runtime", "tree", "tree_util")
+            "experimental", "flatten_util", "lax", "nn", "numpy", "ops", "random", "runtime",
+            "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -17,7 +17,7 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 MEETING = ("array", "eager", "jit", "devices", "tracing", "api", "batching", "staging",
            "control", "loops", "callbacks", "debug", "experimental", "random", "aot", "specs",
            "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util", "ad_checkpoint",
-           "custom_batching", "custom_derivatives")
+           "custom_batching", "custom_derivatives", "typing")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},
@@ -26,6 +26,8 @@ ALLOWED = {
     "runtime": {"runtime"},
     "lax": {"core", "transforms", "primitives", "lax", *MEETING},
     "numpy": {"core", "transforms", "primitives", "lax", "numpy", "runtime", *MEETING},
+    **{m: {"core", "transforms", "primitives", "lax", "numpy", "nn", m, *MEETING}
+       for m in ("nn", "ops", "flatten_util", "scipy")},
     **{m: {"core", "transforms", "primitives", "lowering", "runtime", *MEETING} for m in MEETING},
 }
 

@@ -17,6 +17,7 @@
   convert.py     astype, view
   convolve.py    convolve, correlate
   contract.py    dot, matmul, tensordot, ...
+  einsum.py      einsum, einsum_path
   fft.py         (numpy.fft) fft, ifft, rfft, ...; frequencies.py: fftfreq, fftshift
   linalg.py      (numpy.linalg) solve, inv, det, cholesky, ...
   norms.py       (numpy.linalg) norm, vector_norm, matrix_norm, cond
@@ -48,6 +49,7 @@ from calque.numpy.convolve import *  # noqa: F403
 from calque.numpy.creation import *  # noqa: F403
 from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.edit import *  # noqa: F403
+from calque.numpy.einsum import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
 from calque.numpy.histograms import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403

@@ -21,7 +21,9 @@ from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
-           "experimental": calque.experimental, "lax": lax, "lax.linalg": lax.linalg,
+           "experimental": calque.experimental, "flatten_util": calque.flatten_util,
+           "lax": lax, "lax.linalg": lax.linalg,
+           "nn": calque.nn, "nn.initializers": calque.nn.initializers, "ops": calque.ops,
            "numpy": calque.numpy, "numpy.fft": calque.numpy.fft,
            "numpy.linalg": calque.numpy.linalg, "random": random,
            "runtime": runtime, "tree": tree, "tree_util": tree_util}

@@ -1,0 +1,21 @@
+"""nn: functions of neural networks.  Map:
+
+  activations.py   relu, gelu, silu, softplus, ...
+  normalize.py     logsumexp, softmax, log_softmax, standardize, one_hot
+  attention.py     dot_product_attention
+  initializers.py  (nn.initializers) glorot_normal, he_uniform, orthogonal, ...
+  documents.py     the template of the docstrings
+"""
+import types as _types
+
+from calque.nn import initializers as initializers
+from calque.nn.activations import *  # noqa: F403
+from calque.nn.attention import *  # noqa: F403
+from calque.nn.normalize import *  # noqa: F403
+
+__all__ = sorted([*(n for n, v in globals().items() if not n.startswith("_")
+                    and not isinstance(v, _types.ModuleType)), "initializers"])
+
+
+def __dir__() -> list[str]:
+    return __all__

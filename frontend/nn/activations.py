@@ -1,0 +1,270 @@
+"""Activations: relu, gelu, silu, softplus, elu, ... with JAX's derivatives where they have kinks.
+
+relu and relu6 have rules of their own (0 at the kinks); most others are differentiated as they
+are written.
+Start reading at `relu`.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from calque.core.errors import explain
+from calque.custom_derivatives import custom_jvp
+from calque.lax.make import full_like
+from calque.lax.operands import canonical_axis
+from calque.nn.documents import described
+from calque.numpy import arithmetic as ar
+from calque.numpy import join, special, util
+from calque.numpy.logic import where
+from calque.numpy.ufuncs import maximum, minimum
+from calque.numpy.ufuncs import tanh as _tanh
+from calque.primitives import elementwise as ew
+
+
+def _array(name: str, x: Any) -> Any:
+    """x as an array of its dtype."""
+    return util.array(util.one_array(name, x))
+
+
+def _float(name: str, x: Any) -> Any:
+    """x as an array of inexact dtype."""
+    (x,) = util.promote_inexact(name, x)
+    return util.array(x)
+
+
+def _pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """x and a parameter in their common inexact dtype."""
+    x, y = util.promote_inexact(name, x, y)
+    return util.array(x), util.array(y)
+
+
+@custom_jvp
+def _relu(x: Any) -> Any:
+    return maximum(x, 0)
+
+
+_relu.defjvps(lambda t, out, x: where(x > 0, t, full_like(t, 0)))
+
+
+@described("Rectified linear unit max(x, 0); its derivative at 0 is 0.",
+           "Array([0., 0., 2.], dtype=float32)")
+@util.fused_function
+def relu(x: Any) -> Any:
+    return _relu(_array("relu", x))
+
+
+@described("min(max(x, 0), 6); its derivative at 0 and at 6 is 0.",
+           "Array([0., 0., 2.], dtype=float32)")
+@util.fused_function
+def relu6(x: Any) -> Any:
+    return _relu6(_array("relu6", x))
+
+
+@custom_jvp
+def _relu6(x: Any) -> Any:
+    return minimum(maximum(x, 0), 6.0)
+
+
+_relu6.defjvps(lambda t, out, x: where((x > 0) & (x < 6), t, full_like(t, 0)))
+
+
+@described("(x + sqrt(x**2 + b)) / 2, smooth and without exponentials.",
+           "Array([0.618034 , 1.       , 2.4142137], dtype=float32)",
+           "      b: smoothness; array or scalar.\n")
+@util.fused_function
+def squareplus(x: Any, b: Any = 4) -> Any:
+    x, b = _pair("squareplus", x, b)
+    return (x + ew.sqrt_p.bind(ew.square_p.bind(x) + b)) / 2
+
+
+@described("log(1 + e**x), without overflow.",
+           "Array([0.3132617, 0.6931472, 2.126928 ], dtype=float32)")
+@util.fused_function
+def softplus(x: Any) -> Any:
+    (x,) = util.check_arrays("softplus", x)
+    return special.logaddexp(x, 0)
+
+
+@described("0 below -1, x above 1, (x + 1)**2 / 4 between.",
+           "Array([0.  , 0.25, 2.  ], dtype=float32)")
+@util.fused_function
+def sparse_plus(x: Any) -> Any:
+    x = _array("sparse_plus", x)
+    return where(x <= -1.0, 0.0, where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@described("x / (|x| + 1).", "Array([-0.5      ,  0.       ,  0.6666667], dtype=float32)")
+@util.fused_function
+def soft_sign(x: Any) -> Any:
+    x = _array("soft_sign", x)
+    return x / (ar.absolute(x) + 1)
+
+
+@described("1 / (1 + e**-x).", "Array([0.26894143, 0.5       , 0.880797  ], dtype=float32)")
+def sigmoid(x: Any) -> Any:
+    (x,) = util.check_arrays("sigmoid", x)
+    return ew.logistic_p.bind(x)
+
+
+@described("0 below -1, 1 above 1, (x + 1) / 2 between.",
+           "Array([0. , 0.5, 1. ], dtype=float32)")
+@util.fused_function
+def sparse_sigmoid(x: Any) -> Any:
+    return 0.5 * ar.clip(_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+
+
+@described("x * sigmoid(x).", "Array([-0.26894143,  0.        ,  1.761594  ], dtype=float32)")
+@util.fused_function
+def silu(x: Any) -> Any:
+    x = _array("silu", x)
+    return x * ew.logistic_p.bind(x)
+
+
+swish = silu
+
+
+@described("x * tanh(softplus(x)).",
+           "Array([-0.30340144,  0.        ,  1.943959  ], dtype=float32)")
+@util.fused_function
+def mish(x: Any) -> Any:
+    x = _array("mish", x)
+    return x * _tanh(softplus(x))
+
+
+@described("log(sigmoid(x)), without overflow.",
+           "Array([-1.3132617, -0.6931472, -0.126928 ], dtype=float32)")
+@util.fused_function
+def log_sigmoid(x: Any) -> Any:
+    x = _array("log_sigmoid", x)
+    return -softplus(ew.neg_p.bind(x))
+
+
+_ALPHA = "      alpha: array or scalar.\n"
+
+
+@described("x where x > 0, alpha * (e**x - 1) elsewhere.",
+           "Array([-0.63212055,  0.        ,  2.        ], dtype=float32)", _ALPHA)
+@util.fused_function
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    x, alpha = util.check_arrays("elu", x, alpha)
+    x = util.array(x)
+    positive = x > 0
+    return where(positive, x, alpha * ew.expm1_p.bind(_float("elu", where(positive, 0.0, x))))
+
+
+@described("max(x, 0) + alpha * (e**(min(x, 0) / alpha) - 1).",
+           "Array([-0.63212055,  0.        ,  2.        ], dtype=float32)", _ALPHA)
+@util.fused_function
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    x, alpha = util.check_arrays("celu", x, alpha)
+    x = util.array(x)
+    return maximum(x, 0.0) + alpha * ew.expm1_p.bind(minimum(x, 0.0) / alpha)
+
+
+@described("Scaled elu (the self-normalizing constants).",
+           "Array([-1.1113307,  0.       ,  2.101402 ], dtype=float32)")
+@util.fused_function
+def selu(x: Any) -> Any:
+    # Klambauer et al. 2017, equation 14
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return scale * elu(x, alpha)
+
+
+@described("x where x >= 0, negative_slope * x elsewhere.",
+           "Array([-0.01,  0.  ,  2.  ], dtype=float32)",
+           "      negative_slope: array or scalar.\n")
+@util.fused_function
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+    x, negative_slope = util.check_arrays("leaky_relu", x, negative_slope)
+    x = util.array(x)
+    return where(x >= 0, x, negative_slope * x)
+
+
+@described("x limited to [-1, 1].", "Array([-1.,  0.,  1.], dtype=float32)")
+@util.fused_function
+def hard_tanh(x: Any) -> Any:
+    x = _array("hard_tanh", x)
+    return where(x > 1, 1, where(x < -1, -1, x))
+
+
+@described("relu6(x + 3) / 6.", "Array([0.33333334, 0.5       , 0.8333333 ], dtype=float32)")
+@util.fused_function
+def hard_sigmoid(x: Any) -> Any:
+    return _relu6(_array("hard_sigmoid", x) + 3.0) / 6.0
+
+
+@described("x * relu6(x + 3) / 6.",
+           "Array([-0.33333334,  0.        ,  1.6666666 ], dtype=float32)")
+@util.fused_function
+def hard_silu(x: Any) -> Any:
+    x = _array("hard_silu", x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+@described("Hyperbolic tangent.",
+           "Array([-0.7615942,  0.       ,  0.9640276], dtype=float32)")
+def tanh(x: Any, /) -> Any:
+    return _tanh(x)
+
+
+@described("x itself, as an array.", "Array([-1.,  0.,  2.], dtype=float32)")
+def identity(x: Any) -> Any:
+    return _array("identity", x)
+
+
+@described("x * Phi(x), Phi the normal distribution function: Gaussian error linear unit.",
+           "Array([-0.158808 ,  0.       ,  1.9545977], dtype=float32)",
+           "      approximate: by tanh (True) or exactly by erfc.\n")
+@util.fused_function
+def gelu(x: Any, approximate: bool = True) -> Any:
+    x = _float("gelu", x)
+    if not approximate:
+        root = util.dtype_of(x).type(math.sqrt(0.5))
+        return 0.5 * x * ew.erfc_p.bind(-x * root)
+    root = util.dtype_of(x).type(math.sqrt(2 / math.pi))
+    return x * (0.5 * (1.0 + ew.tanh_p.bind(root * (x + 0.044715 * ew.integer_pow(x, 3)))))
+
+
+@described("The first half of x times the sigmoid of the second: gated linear unit.",
+           "Array([0.880797], dtype=float32)",
+           "      axis: the axis to halve; of even size.\n", "nn.glu(jnp.array([1.0, 2.0]))",
+           " with half the size along the axis",
+           "\n      ValueError: the axis does not exist, or its size is odd.")
+@util.fused_function
+def glu(x: Any, axis: int = -1) -> Any:
+    x = _array("glu", x)
+    axis = canonical_axis(axis, len(util.shape_of(x)))
+    size = util.shape_of(x)[axis]
+    if size % 2:
+        raise ValueError(explain(
+            f"axis size must be divisible by 2: glu got size {size} along axis {axis}.",
+            fix="pad the axis, or split it yourself."))
+    first, second = join.split(x, 2, axis)
+    return first * ew.logistic_p.bind(second)
+
+
+@custom_jvp
+def _log1mexp(x: Any) -> Any:
+    """Accurate on both sides of log 2 (Maechler 2012)."""
+    return where(x < math.log(2), ew.log_p.bind(-ew.expm1_p.bind(-x)),
+                 ew.log1p_p.bind(-ew.exp_p.bind(-x)))
+
+
+_log1mexp.defjvps(lambda t, out, x: t / ew.expm1_p.bind(x))
+
+
+@described("log(1 - e**-x) of positive x.",
+           "Array([-0.45867515], dtype=float32)", example="nn.log1mexp(jnp.array([1.0]))")
+@util.fused_function
+def log1mexp(x: Any) -> Any:
+    return _log1mexp(_float("log1mexp", x))
+
+
+__all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+           "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu",
+           "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid",
+           "squareplus", "swish", "tanh"]

@@ -1,0 +1,349 @@
+"""Initializers: functions (key, shape, dtype) that draw starting weights.
+
+The scaled ones share `variance_scaling`; draws are those of calque.random, bit for bit where the
+draw is a uniform or normal one.  Start reading at `variance_scaling`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from calque import random
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.lax.operands import as_sizes
+from calque.numpy import creation, util
+from calque.numpy.arrange import diagonal
+from calque.numpy.decompositions import qr
+from calque.numpy.shapes import moveaxis
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+_SQRT2 = math.sqrt(2)
+
+
+@runtime_checkable
+class Initializer(Protocol):
+    """What initializers are: functions of a key, a shape and a dtype.
+
+    Example:
+      >>> from calque import nn
+      >>> isinstance(nn.initializers.normal(), nn.initializers.Initializer)
+      True
+    """
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        """Draw an array."""
+
+
+def _kind(dtype: Any) -> np.dtype[Any]:
+    return dtypes.default_dtype(float) if dtype is None else util.user_dtype("initializer", dtype)
+
+
+def _named(name: str, draw: Callable[[Any, tuple[int, ...], Any], Any],
+           given: Any) -> Initializer:
+    """draw(key, shape, dtype) as an initializer whose default dtype is `given`."""
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        util.refuse_device(name, None, out_sharding)
+        kind = _kind(given if dtype is None else dtype)
+        with fused(name):
+            return draw(key, as_sizes(name, shape), kind)
+
+    init.__name__ = init.__qualname__ = name
+    return init
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """An array of zeros.
+
+    Args:
+      key: ignored.
+      shape: of the array.
+      dtype: of the array; float32 (float64 with x64) by default.
+      out_sharding: not supported.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: shape or dtype is none.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.zeros(None, (2,))
+      Array([0., 0.], dtype=float32)
+    """
+    return creation.zeros(shape, _kind(dtype))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """An array of ones.
+
+    Args:
+      key: ignored.
+      shape: of the array.
+      dtype: of the array; float32 (float64 with x64) by default.
+      out_sharding: not supported.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: shape or dtype is none.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.ones(None, (2,))
+      Array([1., 1.], dtype=float32)
+    """
+    return creation.ones(shape, _kind(dtype))
+
+
+_DOC = """{sentence}
+
+    Args:
+{args}      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: {raises}.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.{name}({given})(calque.random.key(0), {shape}).shape
+      {shape}
+    """
+
+
+def _documented(sentence: str, args: str = "", given: str = "", shape: str = "(2, 3)",
+                raises: str = "(when called) the dtype is not a float or complex one"
+                ) -> Callable[[Any], Any]:
+    def decorate(f: Any) -> Any:
+        f.__doc__ = _DOC.format(sentence=sentence, args=args, name=f.__name__, given=given,
+                                shape=shape, raises=raises)
+        f.__module__ = "calque.nn.initializers"
+        return f
+    return decorate
+
+
+@_documented("Arrays filled with one value.", "      value: scalar, or array that broadcasts.\n",
+             "0.5", raises="(when called) the value does not broadcast to the shape")
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    return _named("constant", lambda key, shape, kind: creation.full(shape, value, kind), dtype)
+
+
+@_documented("Uniform draws from [0, scale).", "      scale: upper end.\n")
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    return _named("uniform", lambda key, shape, kind: _scaled(
+        random.uniform(key, shape, kind), scale, kind), dtype)
+
+
+@_documented("Normal draws with mean 0.", "      stddev: standard deviation.\n")
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    return _named("normal", lambda key, shape, kind: _scaled(
+        random.normal(key, shape, kind), stddev, kind), dtype)
+
+
+@_documented("Normal draws, cut off at both ends, with mean 0.",
+             "      stddev: scale of the draws (of the uncut distribution).\n")
+def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0,
+                     upper: Any = 2.0) -> Initializer:
+    return _named("truncated_normal", lambda key, shape, kind: _scaled(
+        random.truncated_normal(key, lower, upper, shape, kind), stddev, kind), dtype)
+
+
+truncated_normal.__doc__ = str(truncated_normal.__doc__).replace(
+    "float32 by default.\n", "float32 by default.\n      lower: lower end, in units of stddev.\n"
+    "      upper: upper end, in units of stddev.\n")
+
+
+def _scaled(x: Any, scale: Any, kind: Any) -> Any:
+    """x times a scale that is rounded to its dtype first."""
+    if not hasattr(scale, "aval"):
+        scale = np.asarray(scale).astype(kind)[()]
+    return ew.mul_p.bind(x, util.cast(scale, kind))
+
+
+# ---- by variance
+def _sizes(shape: tuple[int, ...], axis: Any) -> int:
+    axes = [axis] if hasattr(axis, "__index__") else list(axis)
+    return math.prod(shape[a] for a in axes)
+
+
+def _fans(shape: tuple[int, ...], in_axis: Any, out_axis: Any,
+          batch_axis: Any) -> tuple[float, float]:
+    """Inputs and outputs of one unit, the window of a convolution included."""
+    if len(shape) <= 1 and in_axis == -2:
+        raise ValueError(explain(
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor "
+            "with default in_axis. Must be at least 2D or specify in_axis explicitly."))
+    inputs, outputs = _sizes(shape, in_axis), _sizes(shape, out_axis)
+    window = math.prod(shape) / inputs / outputs / _sizes(shape, batch_axis)
+    return inputs * window, outputs * window
+
+
+_MODES = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o,
+          "fan_avg": lambda i, o: (i + o) / 2,
+          "fan_geo_avg": lambda i, o: math.sqrt(i * o)}
+_AXES = ("      in_axis: axis or axes of the inputs.\n"
+         "      out_axis: axis or axes of the outputs.\n"
+         "      batch_axis: axis or axes that are neither.\n")
+_FANS = "(when called) the shape has one axis only"
+
+
+@_documented(
+    "Draws with variance scale / n, n the number of inputs, of outputs, or a mean of both.",
+    "      scale: positive number.\n"
+    "      mode: 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'.\n"
+    "      distribution: 'truncated_normal', 'normal' or 'uniform'.\n" + _AXES,
+    "1.0, 'fan_in', 'normal'", raises=f"the mode or distribution is unknown, or {_FANS}")
+def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Any = -2,
+                     out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
+    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        fans = _fans(shape, in_axis, out_axis, batch_axis)
+        if mode not in _MODES:
+            raise ValueError(explain(
+                f"invalid mode for variance scaling initializer: {mode}",
+                fix=f"use one of {sorted(_MODES)}."))
+        if distribution not in _DRAWS:
+            raise ValueError(explain(
+                f"invalid distribution for variance scaling initializer: {distribution}",
+                fix=f"use one of {sorted(_DRAWS)}."))
+        variance = kind.type(scale / _MODES[mode](*fans))
+        return _DRAWS[distribution](key, shape, kind, variance)
+
+    return _named("variance_scaling", draw, dtype)
+
+
+def _truncated(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+    # the standard deviations of the cut distributions (real; complex: cut at radius 2)
+    if kind.kind != "c":
+        return _scaled(random.truncated_normal(key, -2, 2, shape, kind),
+                       np.sqrt(variance) / kind.type(.87962566103423978), kind)
+    return _scaled(_disk(key, shape, kind, 2), np.sqrt(variance) / kind.type(.95311164380491208),
+                   kind)
+
+
+def _halves(key: Any) -> tuple[Any, Any]:
+    pair = random.split(key)
+    return pair[0], pair[1]
+
+
+def _disk(key: Any, shape: tuple[int, ...], kind: Any, upper: float | None) -> Any:
+    """Complex draws of variance 1: normal and cut at a radius, or uniform in a disk."""
+    first, second = _halves(key)
+    real = dtypes.real_dtype(kind)
+    r = random.uniform(first, shape, real)
+    if upper is None:
+        r = ew.convert(ew.sqrt_p.bind(ew.mul_p.bind(real.type(2), r)), kind)
+    else:
+        cut = kind.type(1) - np.exp(kind.type(-upper ** 2))
+        r = ew.sub_p.bind(kind.type(1), ew.mul_p.bind(cut, ew.convert(r, kind)))
+        r = ew.sqrt_p.bind(ew.neg_p.bind(ew.log_p.bind(r)))
+    turn = ew.convert(random.uniform(second, shape, real), kind)
+    angle = ew.mul_p.bind(kind.type(1j), ew.mul_p.bind(kind.type(2 * math.pi), turn))
+    return ew.mul_p.bind(r, ew.exp_p.bind(angle))
+
+
+def _normal(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+    return _scaled(random.normal(key, shape, kind), np.sqrt(variance), kind)
+
+
+def _uniform(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+    if kind.kind == "c":
+        return _scaled(_disk(key, shape, kind, None), np.sqrt(variance), kind)
+    return _scaled(random.uniform(key, shape, kind, -1), np.sqrt(kind.type(3) * variance), kind)
+
+
+_DRAWS: dict[str, Callable[..., Any]] = {
+    "truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
+
+
+def _family(sentence: str, name: str, scale: float, mode: str, distribution: str) -> Any:
+    def f(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
+          dtype: Any = None) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    f.__name__ = f.__qualname__ = name
+    return _documented(sentence, _AXES, raises=_FANS)(f)
+
+
+glorot_uniform = xavier_uniform = _family(
+    "Uniform draws with variance 2 / (inputs + outputs).", "glorot_uniform", 1.0, "fan_avg",
+    "uniform")
+glorot_normal = xavier_normal = _family(
+    "Truncated normal draws with variance 2 / (inputs + outputs).", "glorot_normal", 1.0,
+    "fan_avg", "truncated_normal")
+lecun_uniform = _family("Uniform draws with variance 1 / inputs.", "lecun_uniform", 1.0, "fan_in",
+                        "uniform")
+lecun_normal = _family("Truncated normal draws with variance 1 / inputs.", "lecun_normal", 1.0,
+                       "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _family("Uniform draws with variance 2 / inputs.", "he_uniform",
+                                       2.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _family("Truncated normal draws with variance 2 / inputs.",
+                                     "he_normal", 2.0, "fan_in", "truncated_normal")
+
+
+# ---- orthogonal matrices
+def _orthogonal(key: Any, rows: int, columns: int, kind: Any) -> Any:
+    """A (rows, columns) matrix with orthonormal columns (or rows), uniformly distributed."""
+    tall = max(rows, columns), min(rows, columns)
+    q, r = qr(random.normal(key, tall, kind))
+    q = q * ew.sign_p.bind(diagonal(r))  # unique: R's diagonal positive (Mezzadri 2007)
+    return sh.transpose(q, (1, 0)) if rows < columns else q
+
+
+@_documented("Matrices with orthonormal rows or columns, uniformly distributed.",
+             "      scale: factor of all elements.\n      column_axis: axis of the columns.\n",
+             raises="(when called) the shape has fewer than 2 axes")
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) < 2:
+            raise ValueError(explain("orthogonal initializer requires at least a 2D shape, "
+                                     f"got {shape}."))
+        columns = shape[column_axis]
+        rest = [n for i, n in enumerate(shape) if i != column_axis % len(shape)]
+        made = _orthogonal(key, math.prod(rest), columns, kind)
+        made = moveaxis(sh.reshape(made, (*rest, columns)), -1, column_axis)
+        return _scaled(made, scale, kind)
+
+    return _named("orthogonal", draw, dtype)
+
+
+@_documented("Convolution kernels that are an orthogonal matrix in the middle, 0 elsewhere.",
+             "      scale: factor of all elements.\n      column_axis: axis of the columns.\n",
+             shape="(3, 2, 2)", raises="(when called) the shape has not 3 to 5 axes, or has more "
+             "inputs than outputs")
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) not in (3, 4, 5):
+            raise ValueError(explain(
+                f"Delta orthogonal initializer requires a 3D, 4D or 5D shape. Got {shape}."))
+        if shape[-1] < shape[-2]:
+            raise ValueError(explain("`fan_in` must be less or equal than `fan_out`. The shape "
+                                     f"is {shape}."))
+        matrix = orthogonal(scale, column_axis, kind)(key, shape[-2:])
+        # (xiao et al. 2018): all the weight in the window's middle
+        middle = tuple((n - 1) // 2 for n in shape[:-2])
+        padding = [*((m, n - 1 - m, 0) for m, n in zip(middle, shape)), (0, 0, 0), (0, 0, 0)]
+        matrix = sh.reshape(matrix, (*[1] * len(middle), *shape[-2:]))
+        return sh.pad_p.bind(matrix, kind.type(0), padding_config=tuple(padding))
+
+    return _named("delta_orthogonal", draw, dtype)
+
+
+__all__ = [
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal",
+    "he_uniform", "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal",
+    "ones", "orthogonal", "truncated_normal", "uniform", "variance_scaling", "xavier_normal",
+    "xavier_uniform", "zeros"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,271 @@
+"""Sums of exponentials and what is divided by them: logsumexp, softmax, standardize, one_hot.
+
+Start reading at `_shifted`: the largest element is taken out before exponentials, and no
+derivative goes through it.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.config import config
+from calque.core.errors import explain
+from calque.custom_derivatives import custom_jvp
+from calque.lax.make import broadcasted_iota
+from calque.lax.operands import canonical_axis
+from calque.lax.shape import stop_gradient
+from calque.nn.documents import described
+from calque.numpy import reductions as rd
+from calque.numpy import util
+from calque.numpy.arithmetic import absolute
+from calque.numpy.logic import where as choose_where
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+_AXES = "      axis: an axis or several; None for all.\n"
+_WHERE = "      where: bool array; only the elements where it holds count.\n"
+
+
+def _largest(x: Any, axis: Any, where: Any) -> Any:
+    """The maximum along axes, kept, without a derivative."""
+    return stop_gradient(rd.max(x, axis, None, True, -np.inf, where))
+
+
+# ---- logsumexp
+def _finite(x: Any) -> Any:
+    return choose_where(ew.is_finite_p.bind(x), x, util.dtype_of(x).type(0))
+
+
+def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> Any:
+    """log of the absolute value of the sum of b e^a, and the sum's sign."""
+    if b is None:
+        (x,) = util.promote_inexact(name, a)
+        x = util.array(x)
+    else:
+        x, b = (util.array(v) for v in util.promote_inexact(name, a, b))
+        x, b = util.broadcast_all(name, x, b)
+        x = choose_where(b != 0, x, -np.inf)
+    x = ew.convert(x, util.dtype_of(x))  # no weak type
+    axes = util.axis_tuple(axis, len(util.shape_of(x)))
+    real = ew.real_p.bind(x) if util.dtype_of(x).kind == "c" else x
+    largest = _finite(_largest(real, axes, where))
+    terms = ew.exp_p.bind(x - largest)
+    if b is not None:
+        terms = terms * b
+    total = rd.sum(terms, axes, None, None, keepdims, None, where)
+    sign = ew.sign_p.bind(total)
+    if not keepdims:
+        largest = sh.squeeze(largest, axes) if axes else largest
+    return ew.log_p.bind(absolute(total)) + largest, sign
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
+              return_sign: bool = False, where: Any = None) -> Any:
+    """log(sum(b * e**a)) along axes, without overflow.
+
+    Args:
+      a: array or scalar; integers become floats.
+      axis: an axis or several; None for all.
+      b: weights, broadcast against a; a weight 0 leaves its element out.
+      keepdims: keep the reduced axes with size 1.
+      return_sign: also return the sum's sign; without it a negative sum gives NaN.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes; with return_sign a pair of them.
+
+    Raises:
+      TypeError: a or b is not an array or a number.
+      ValueError: an axis is out of bounds or repeated.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.logsumexp(jnp.array([1000.0, 1000.0]))
+      Array(1000.6932, dtype=float32)
+    """
+    util.check_arrays("logsumexp", a)
+    with util.fused("logsumexp"):
+        out, sign = _logsumexp("logsumexp", a, axis, b, keepdims, where)
+        if return_sign:
+            return out, sign
+        if util.dtype_of(sign).kind == "c":
+            return out + ew.log_p.bind(sign)
+        if b is not None:
+            return choose_where(sign < 0, np.nan, out)
+        return out
+
+
+@described("log(mean(e**x)) along axes, without overflow.",
+           "Array(1.0712337, dtype=float32)", _AXES + _WHERE
+           + "      keepdims: keep the reduced axes with size 1.\n", returns=" without the axes")
+@util.fused_function
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    (x,) = util.check_arrays("logmeanexp", x)
+    total = logsumexp(x, axis, None, keepdims, False, where)
+    shape = util.shape_of(x)
+    axes = util.axis_tuple(axis, len(shape))
+    if where is None:
+        count = util.dtype_of(total).type(np.prod([shape[i] for i in axes], dtype=float))
+        return total - ew.log_p.bind(count)
+    mask = util.spread(rd.where_mask("logmeanexp", where), shape)
+    count = rd.sum(mask, axes, util.dtype_of(total), None, keepdims)
+    return total - ew.log_p.bind(count)
+
+
+# ---- softmax
+def _shifted(name: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any]:
+    """(x minus its maximum, the exponentials' sum); elements left out are -inf."""
+    largest = _largest(x, axis, where)
+    if where is not None:
+        x = choose_where(where, x, -np.inf)
+    return x - largest, None
+
+
+def _exponentials(x: Any, axis: Any, where: Any) -> Any:
+    shifted, _ = _shifted("softmax", x, axis, where)
+    terms = ew.exp_p.bind(shifted)
+    out = terms / rd.sum(terms, axis, None, None, True, None, where)
+    return out if where is None else choose_where(where, out, 0)
+
+
+def _softmax_function(axis: Any, where: Any) -> Any:
+    """softmax whose derivative is written with its result."""
+    @custom_jvp
+    def softmax(x: Any) -> Any:
+        return _exponentials(x, axis, where)
+
+    def tangent(t: Any, out: Any, x: Any) -> Any:
+        return out * (t - rd.sum(out * t, axis, None, None, True, None, where))
+
+    softmax.defjvps(tangent)
+    return softmax
+
+
+def _inexact(name: str, x: Any) -> Any:
+    (x,) = util.check_arrays(name, x)
+    if util.dtype_of(x) == dtypes.bool_:
+        raise TypeError(explain(
+            f"sub does not accept dtype bool: {name} of a bool array.",
+            fix="convert it with x.astype(float)."))
+    (x,) = util.promote_inexact(name, x)
+    return util.array(x)
+
+
+@described("e**x / sum(e**x) along axes.",
+           "Array([0.04201007, 0.1141952 , 0.8437947 ], dtype=float32)", _AXES + _WHERE,
+           raises="\n      ValueError: an axis is out of bounds.")
+@util.fused_function
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    x = _inexact("softmax", x)
+    axis = util.axis_tuple(axis, len(util.shape_of(x)))
+    if where is not None:
+        where = rd.where_mask("softmax", where)
+    if getattr(config, "jax_softmax_custom_jvp", True) and where is None:
+        return _softmax_function(axis, None)(x)
+    return _exponentials(x, axis, where)
+
+
+@described("log(softmax(x)) along axes, without underflow.",
+           "Array([-3.169846  , -2.169846  , -0.16984604], dtype=float32)", _AXES + _WHERE,
+           raises="\n      ValueError: an axis is out of bounds.")
+@util.fused_function
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    x = _inexact("log_softmax", x)
+    axis = util.axis_tuple(axis, len(util.shape_of(x)))
+    if where is not None:
+        where = rd.where_mask("log_softmax", where)
+    shifted, _ = _shifted("log_softmax", x, axis, where)
+    total = rd.sum(ew.exp_p.bind(shifted), axis, None, None, True, None, where)
+    out = shifted - ew.log_p.bind(total)
+    return out if where is None else choose_where(where, out, -np.inf)
+
+
+# ---- standardize
+@described("(x - mean) / sqrt(variance + epsilon) along axes.",
+           "Array([-1.0690416, -0.2672604,  1.3363019], dtype=float32)",
+           _AXES + "      mean: the mean, if known.\n      variance: the variance, if known.\n"
+           "      epsilon: keeps the denominator from 0.\n" + _WHERE
+           + "      algorithm: 'fast' (mean of squares minus square of mean) or 'stable' (mean of "
+           "squared\n        differences).\n",
+           raises="\n      ValueError: an axis is out of bounds, or the algorithm is unknown.")
+@util.fused_function
+def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
+                epsilon: Any = 1e-5, where: Any = None, *, algorithm: str = "fast") -> Any:
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(explain(
+            f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'."))
+    (x,) = util.promote_inexact("standardize", x)
+    x = util.array(x)
+    if mean is None:
+        mean = rd.mean(x, axis, None, None, True, where=where)
+    if variance is None:
+        if algorithm == "stable":
+            variance = rd.mean(ew.square_p.bind(x - mean), axis, None, None, True, where=where)
+        else:  # rounding may leave a small negative number
+            squares = rd.mean(ew.square_p.bind(x), axis, None, None, True, where=where)
+            variance = squares - _squared(mean)
+            variance = ew.max_p.bind(util.dtype_of(variance).type(0), variance)
+    return (x - mean) * ew.rsqrt_p.bind(util.array(variance + epsilon))
+
+
+def _squared(x: Any) -> Any:
+    (x,) = util.check_arrays("standardize", x)
+    return ew.square_p.bind(util.array(x))
+
+
+# ---- one_hot
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """Rows of an identity matrix: 1 at the position x, 0 elsewhere.
+
+    Args:
+      x: array, scalar or nested list of positions; outside [0, num_classes) the row is all 0.
+      num_classes: length of the new axis.
+      dtype: of the result; float32 (float64 with x64) by default.
+      axis: where the new axis goes.
+
+    Returns:
+      An array with one axis more than x.
+
+    Raises:
+      TypeError: num_classes is no integer.
+      ValueError: axis is out of bounds for the result.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.one_hot(jnp.array([0, 2]), 3)
+      Array([[1., 0., 0.],
+             [0., 0., 1.]], dtype=float32)
+    """
+    from calque.numpy.creation import asarray
+    try:
+        size = operator.index(num_classes)
+    except TypeError as error:
+        if hasattr(num_classes, "aval") and isinstance(error, TypeError) and type(
+                error) is not TypeError:
+            raise
+        raise TypeError(explain(
+            "Only integer scalar arrays can be converted to a scalar index: one_hot got "
+            f"num_classes={num_classes!r}.", fix="pass a Python int.")) from None
+    kind = dtypes.default_dtype(float) if dtype is None else util.user_dtype("one_hot", dtype)
+    with util.fused("one_hot"):
+        x = util.array(asarray(x))
+        shape = util.shape_of(x)
+        axis = canonical_axis(axis, len(shape) + 1)
+        full = (*shape[:axis], size, *shape[axis:])
+        others = tuple(i for i in range(len(full)) if i != axis)
+        where = util.dtype_of(x)
+        if where == dtypes.bool_:
+            raise TypeError(explain(
+                "iota does not accept dtype bool: one_hot of a bool array.",
+                fix="convert it with x.astype(int)."))
+        positions = broadcasted_iota(where, full, axis)
+        x = sh.broadcast_in_dim(ew.convert(x, where), full, others)
+        return ew.convert(ew.eq_p.bind(x, positions), kind)
+
+
+__all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
