@@ -1,324 +1,314 @@
 """Random small programs against the NumPy interpreter: `python tests/fuzz.py --count 2000`.
 
-A program is up to 20 primitives on a pool of values with shapes that have 0 and 1 in them; it
+A program is up to 24 primitives on a pool of values with shapes that have 0 and 1 in them; it
 returns some of its intermediate values and arguments.  Updates in place, views and out-of-range
-indices are frequent.  Everything follows from the seed; a failing program prints its own.
-Start reading at `make`.
+indices are frequent.  Arguments lie against inaccessible pages (guard.py), without a copy.
+Everything follows from the seed.  A module holds 25 programs and runs in a worker process; when
+that dies, halves are run in new ones until the program is alone.
+`--log FILE` writes a line per module, `--resume` goes on behind the seeds that are in it.
+Start reading at `make`, then `search`.
 """
 from __future__ import annotations
 
 import argparse
-import math
+import json
 import os
+import pathlib
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 if __name__ == "__main__":
     os.environ["CALQUE_CHECK"] = "1"
+    os.environ.setdefault("CALQUE_CACHE", "0")  # no program comes twice
 
+import fuzz_steps
+import fuzz_wide
+import oracle
+from fuzz_pool import DTYPES, SHAPES, Pool, Value
+from guard import Guarded
 from harness import Case, Failure, outputs
 from oracle import difference, interpret
 
 import calque
+from calque.array import from_numpy
 from calque.core.avals import ShapedArray
-from calque.core.primitive import registry
+from calque.core.program import Program, eliminate_dead_code
 from calque.transforms.stage import replay, stage
 
-SHAPES = [(), (1,), (4,), (0,), (2, 3), (3, 1), (1, 1), (2, 0), (6,), (2, 3, 2)]
-DTYPES = [np.dtype(d) for d in ("f4", "f4", "i4", "u1", "f8", "?")]
+GROUP = 25
+LIFETIME = 40  # modules per worker: compiled programs stay in its memory
+PATIENCE = 300.0  # seconds for a module, after which its worker is ended
+STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
+FACTOR = 30.0  # rounding errors pass through up to 12 operations
 
 
-def bind(name: str, /, *xs: Any, **params: Any) -> Any:
-    return registry[name].bind(*xs, **params)
-
-
-@dataclass(slots=True)
-class Value:
-    """A traced value; exact: its bits are those of the oracle (no rounding on the way)."""
-
-    x: Any
-    exact: bool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.x.shape)
-
-    @property
-    def kind(self) -> str:
-        return str(self.x.dtype.kind)
-
-
-class Pool:
-    """The values so far and the random choices among them."""
-
-    def __init__(self, rng: Any, values: list[Value]) -> None:
-        self.rng, self.values = rng, values
-
-    def pick(self, test: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        fit = [v for v in self.values if test(v)]
-        return fit[self.rng.integers(len(fit))] if fit else None
-
-    def number(self, low: int, high: int) -> int:
-        return int(self.rng.integers(low, high))
-
-    def start(self) -> Any:
-        """A start index, often out of range, of several dtypes."""
-        dtype = np.dtype(str(self.rng.choice(["i4", "i8", "u1", "i1"])))
+def _argument(rng: Any) -> Any:
+    shape = SHAPES[rng.integers(len(SHAPES))]
+    dtype = DTYPES[rng.integers(len(DTYPES))]
+    if dtype.kind in "fV":
+        x = rng.uniform(-2, 2, shape)
+        if rng.integers(8) == 0:
+            x = np.where(rng.integers(0, 4, shape) == 0, rng.choice([np.nan, np.inf, -np.inf, -0.0],
+                                                                    shape), x)
+    elif dtype.kind == "c":
+        x = rng.uniform(-2, 2, shape) + 1j * rng.uniform(-2, 2, shape)
+    elif dtype.kind == "b":
+        x = rng.integers(0, 2, shape)
+    else:
         info = np.iinfo(dtype)
-        return np.asarray(self.rng.choice([0, 1, 2, info.max, info.min, 3])).astype(dtype)[()]
-
-
-Step = Callable[[Pool], Value | None]
-
-
-def _unary(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.kind == "f")
-    name = str(p.rng.choice(["sin", "tanh", "neg", "abs", "copy", "square"]))
-    if v is None:
-        return None
-    x = bind("tanh", v.x) if name == "square" else v.x
-    return Value(bind(name, x), v.exact and name in ("neg", "abs", "copy"))
-
-
-def _binary(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.kind in "fiu")
-    if v is None:
-        return None
-    w = p.pick(lambda w: w.x.dtype == v.x.dtype and w.shape in (v.shape, ()))
-    name = str(p.rng.choice(["add", "sub", "mul", "max", "min"]))
-    exact = v.exact and w is not None and w.exact and (name in ("max", "min") or v.kind in "iu")
-    return None if w is None else Value(bind(name, v.x, w.x), exact)
-
-
-def _select(p: Pool) -> Value | None:
-    v = p.pick()
-    assert v is not None
-    w = p.pick(lambda w: (w.shape, w.x.dtype) == (v.shape, v.x.dtype))
-    m = p.pick(lambda m: m.kind == "b" and m.shape in (v.shape, ()))
-    return None if m is None or w is None else Value(bind("select_n", m.x, v.x, w.x),
-                                                     v.exact and w.exact)
-
-
-def _reshape(p: Pool) -> Value | None:
-    v = p.pick()
-    assert v is not None
-    fit = [s for s in (*SHAPES, (v.x.size,), (1, v.x.size)) if math.prod(s) == v.x.size]
-    return Value(bind("reshape", v.x, new_sizes=fit[p.number(0, len(fit))], dimensions=None,
-                      sharding=None), v.exact)
-
-
-def _transpose(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) > 1)
-    return None if v is None else Value(bind("transpose", v.x, permutation=tuple(
-        int(i) for i in p.rng.permutation(len(v.shape)))), v.exact)
-
-
-def _broadcast(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) < 3)
-    return None if v is None else Value(bind(
-        "broadcast_in_dim", v.x, shape=(2, *v.shape), sharding=None,
-        broadcast_dimensions=tuple(range(1, len(v.shape) + 1))), v.exact)
-
-
-def _concatenate(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) == 1)
-    w = None if v is None else p.pick(lambda w: len(w.shape) == 1 and w.x.dtype == v.x.dtype)
-    return None if v is None or w is None else Value(
-        bind("concatenate", v.x, w.x, dimension=0), v.exact and w.exact)
-
-
-def _slice(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) > 0)
-    if v is None:
-        return None
-    start = [p.number(0, n + 1) for n in v.shape]
-    limit = [p.number(s, n + 1) for s, n in zip(start, v.shape)]
-    return Value(bind("slice", v.x, start_indices=tuple(start), limit_indices=tuple(limit),
-                      strides=tuple(p.number(1, 3) for _ in v.shape)), v.exact)
-
-
-def _rev(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) > 0)
-    return None if v is None else Value(bind("rev", v.x, dimensions=(
-        p.number(0, len(v.shape)),)), v.exact)
-
-
-def _pad(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) == 1)
-    w = None if v is None else p.pick(lambda w: w.shape == () and w.x.dtype == v.x.dtype)
-    if v is None or w is None:
-        return None
-    low = p.number(0, 2) if v.shape[0] == 0 else p.number(-1, 3)
-    return Value(bind("pad", v.x, w.x, padding_config=((low, p.number(0, 3), p.number(0, 3)),)),
-                 v.exact and w.exact)
-
-
-def _reduce(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.kind in "fiu" and len(v.shape) > 0)
-    if v is None:
-        return None
-    axis = p.number(0, len(v.shape))
-    name = "reduce_sum" if v.shape[axis] == 0 else str(p.rng.choice(["reduce_sum", "reduce_max"]))
-    return Value(bind(name, v.x, axes=(axis,), out_sharding=None),
-                 v.exact and (name == "reduce_max" or v.kind in "iu"))
-
-
-def _argmax(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.exact and v.kind in "fiu" and len(v.shape) > 0 and v.shape[-1] > 0)
-    return None if v is None else Value(bind(
-        "argmax", v.x, axes=(len(v.shape) - 1,), index_dtype=np.dtype("i4")), True)
-
-
-def _compare(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.exact and v.kind in "fiu")
-    w = None if v is None else p.pick(
-        lambda w: w.exact and (w.shape, w.x.dtype) == (v.shape, v.x.dtype))
-    return None if v is None or w is None else Value(bind("lt", v.x, w.x), True)
-
-
-def _convert(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.exact)
-    dtype = DTYPES[p.number(0, len(DTYPES))]
-    return None if v is None else Value(bind(
-        "convert_element_type", v.x, new_dtype=dtype, weak_type=False, sharding=None), v.exact)
-
-
-def _dynamic_slice(p: Pool) -> Value | None:
-    v = p.pick(lambda v: len(v.shape) > 0)
-    if v is None:
-        return None
-    return Value(bind("dynamic_slice", v.x, *[p.start() for _ in v.shape],
-                      slice_sizes=tuple(p.number(0, n + 1) for n in v.shape)), v.exact)
-
-
-def _update(p: Pool) -> Value | None:
-    v = p.pick()
-    assert v is not None
-    w = p.pick(lambda w: w.x.dtype == v.x.dtype and len(w.shape) == len(v.shape)
-               and all(a <= b for a, b in zip(w.shape, v.shape)))
-    return None if w is None else Value(bind(
-        "dynamic_update_slice", v.x, w.x, *[p.start() for _ in v.shape]), v.exact and w.exact)
-
-
-def _dot(p: Pool) -> Value | None:
-    v = p.pick(lambda v: v.kind in "fiu" and len(v.shape) > 0)
-    w = None if v is None else p.pick(
-        lambda w: w.x.dtype == v.x.dtype and len(w.shape) > 0 and w.shape[0] == v.shape[-1])
-    return None if v is None or w is None else Value(bind(
-        "dot_general", v.x, w.x, dimension_numbers=(((len(v.shape) - 1,), (0,)), ((), ())),
-        precision=None, preferred_element_type=None, out_sharding=None),
-        v.exact and w.exact and v.kind in "iu")
-
-
-def _cond(p: Pool) -> Value | None:
-    v, i = p.pick(), p.pick(lambda v: v.shape == () and v.x.dtype == np.dtype("i4") and v.exact)
-    if v is None or i is None:
-        return None
-    aval = ShapedArray(v.shape, v.x.dtype)
-    same = stage(lambda x: [x], [aval], "same")
-    other = stage(lambda x: [bind("rev", x, dimensions=(0,)) if x.shape else x], [aval], "other")
-    return Value(bind("cond", i.x, v.x, branches=(same, other, same))[0], v.exact)
-
-
-def _scan(p: Pool) -> Value | None:
-    """A loop that updates its carry in place; long ones are real loops."""
-    v = p.pick(lambda v: len(v.shape) == 1 and v.shape[0] > 1)
-    if v is None:
-        return None
-    aval = ShapedArray(v.shape, v.x.dtype)
-    index = ShapedArray((), np.dtype("i4"))
-
-    def body(first: Any, i: Any, x: Any) -> list[Any]:
-        row = bind("dynamic_slice", first, i, slice_sizes=(1,))
-        x = bind("dynamic_update_slice", x, row, bind("sub", np.int32(3), i))
-        return [bind("add", i, np.int32(1)), x, bind("reshape", row, new_sizes=(),
-                                                     dimensions=None, sharding=None)]
-
-    n = 70 if p.number(0, 3) == 0 else 3
-    outs = bind("scan", v.x, np.int32(0), v.x, jaxpr=stage(body, [aval, index, aval], "body"),
-                length=n, reverse=False, unroll=1, num_consts=1, num_carry=2)
-    return Value(outs[1 + p.number(0, 2)], v.exact)
-
-
-def _jit(p: Pool) -> Value | None:
-    v = p.pick()
-    assert v is not None
-    inner = stage(lambda x: [x, bind("copy", x)], [ShapedArray(v.shape, v.x.dtype)], "inner")
-    return Value(bind("jit", v.x, jaxpr=inner, name="inner")[p.number(0, 2)], v.exact)
-
-
-STEPS: list[Step] = [
-    _unary, _unary, _binary, _binary, _binary, _select, _reshape, _transpose, _broadcast,
-    _concatenate, _slice, _rev, _pad, _reduce, _argmax, _compare, _convert, _dynamic_slice,
-    _update, _update, _update, _dot, _cond, _scan, _jit]
+        near = rng.integers(0 if dtype.kind == "u" else -2, 7, shape)
+        far = rng.choice(np.array([info.min, info.max, info.max - 1, 5], dtype), shape)
+        # half of the integers are small, the others have extremes in every third place
+        pick = rng.integers(0, 3, shape) == 0 if rng.integers(2) else np.zeros(shape, bool)
+        return np.asarray(np.where(pick, far, near.astype(dtype)), dtype)
+    return np.asarray(x).astype(dtype)
 
 
 def make(seed: int) -> Case:
     """The program of a seed with its arguments and the check against the interpreter."""
+    return checked(f"seed {seed}", *draw(seed))
+
+
+def draw(seed: int) -> tuple[Program, list[Any]]:
+    """The program of a seed and its arguments."""
     rng = np.random.default_rng(seed)
-    args = []
-    for _ in range(rng.integers(2, 6)):
-        shape = SHAPES[rng.integers(len(SHAPES))]
-        dtype = DTYPES[rng.integers(len(DTYPES))]
-        if dtype.kind == "f":
-            args.append(np.asarray(rng.uniform(-2, 2, shape)).astype(dtype))
-        else:
-            args.append(np.asarray(rng.integers(0, 2 if dtype.kind == "b" else 7,
-                                                shape)).astype(dtype))
+    args = [_argument(rng) for _ in range(rng.integers(2, 7))]
 
     def run(*xs: Any) -> list[Any]:
         pool = Pool(rng, [Value(x, True) for x in xs])
         for _ in range(rng.integers(2, 24)):  # about half of the tries find operands
             made = STEPS[rng.integers(len(STEPS))](pool)
-            if made is not None and made.x.size < 4000:
+            if made is not None and made.x.size < 1500:
                 pool.values.append(made)
         count = int(rng.integers(2, 6))
         chosen = [pool.values[rng.integers(len(pool.values))] for _ in range(count)]
         return [v.x for v in [*chosen, pool.values[-1]]]
 
     program = stage(run, [ShapedArray(a.shape, a.dtype) for a in args], f"seed_{seed}")
+    return program, args
+
+
+def checked(name: str, program: Any, args: Sequence[Any]) -> Case:
+    """A program with arguments and the check against the interpreter."""
     wants = interpret(program, args)
 
     def check(outs: Sequence[Any]) -> str:
-        # rounding errors pass through up to 12 operations
-        found = [difference(o, w, 30.0, normwise=True) for o, w in zip(outs, wants, strict=True)]
+        found = [difference(o, w, FACTOR, normwise=True) for o, w in zip(outs, wants, strict=True)]
+        if any(found):
+            spread = sensitivity(program, args, wants)
+            found = [f if f and not _within(o, w, s) else ""
+                     for f, o, w, s in zip(found, outs, wants, spread)]
         wrong = "; ".join(f for f in found if f)
         return f"{wrong}\n{program}" if wrong else ""
 
-    return Case(f"seed {seed}", lambda *xs: replay(program, *xs), args, check)
+    return Case(name, lambda *xs: replay(program, *xs), args, check)
 
 
-def failures(seeds: Sequence[int], group: int = 25) -> list[str]:
-    """What goes wrong with the programs of these seeds."""
+def _within(got: Any, want: Any, spread: Any) -> bool:
+    """Whether got is as near to want as rounding errors in between explain."""
+    if spread is None or got.shape != want.shape or got.dtype != want.dtype:
+        return False
+    g, w = oracle.wide(got), oracle.wide(want)
+    with np.errstate(all="ignore"):
+        near = (g == w) | ((g != g) & (w != w)) | (np.abs(g - w) <= FACTOR * spread) | (
+            ~np.isfinite(spread))
+    return bool(near.all())
+
+
+def sensitivity(program: Any, args: Sequence[Any], wants: Sequence[Any]) -> list[Any]:
+    """How far outputs move when every float on the way is off by its dtype's tolerance."""
+    plain, spread = oracle.evaluate, [None if w.dtype.kind in "biu" else np.zeros(w.shape)
+                                      for w in wants]
+    for trial in range(4):
+        rng = np.random.default_rng(trial)
+
+        def shaken(name: str, avals: Any, params: Any, *xs: Any, rng: Any = rng) -> Any:
+            outs = plain(name, avals, params, *xs)
+            return [o if o.dtype.kind in "biu" else np.asarray(oracle.wide(o) * (
+                1 + rng.choice([-1, 1], o.shape) * oracle.tolerance(o.dtype))).astype(o.dtype)
+                for o in outs]
+
+        oracle.evaluate = shaken
+        try:
+            with np.errstate(all="ignore"):
+                moved = interpret(program, args)
+                for i, (m, w) in enumerate(zip(moved, wants)):
+                    if spread[i] is not None:
+                        spread[i] = np.fmax(spread[i], np.abs(oracle.wide(m) - oracle.wide(w)))
+        finally:
+            oracle.evaluate = plain
+    return spread
+
+
+def failures(seeds: Sequence[int], group: int = GROUP) -> list[str]:
+    """What goes wrong with the programs of these seeds, in this process."""
     wrong = []
     with calque.enable_x64(True):
         for i in range(0, len(seeds), group):
             cases = [make(s) for s in seeds[i:i + group]]
-            for c, out in zip(cases, outputs(cases)):
+            guards: list[Guarded] = []
+
+            def put(x: Any, guards: list[Guarded] = guards) -> Any:
+                guards.append(Guarded(x, at_end=len(guards) % 2 == 0))
+                return from_numpy(guards[-1].array, alias=True)
+
+            for c, out in zip(cases, outputs(cases, put)):
                 text = out if isinstance(out, Failure) else c.check(out)
                 if text:
                     wrong.append(f"{c.name}: {text}")
+            if any(g.changed() for g in guards):
+                wrong.append(f"seeds {seeds[i:i + group]}: bytes of or beside an argument changed")
     return wrong
+
+
+def explain(seed: int) -> str:
+    """The first value on a failing program's way that is wrong by itself, with what it takes."""
+    program, args = draw(seed)
+    for e in program.equations:
+        for v in e.outputs:
+            small = eliminate_dead_code(Program(program.inputs, program.equations, [v],
+                                                program.const_vars, program.consts))
+            text = _wrong(small, args)
+            if text:
+                return text
+    return "every value by itself is right"
+
+
+def _wrong(program: Any, args: Sequence[Any]) -> str:
+    case = checked("part", program, args)
+    out = outputs([case])[0]
+    return f"{out}\n{program}" if isinstance(out, Failure) else case.check(out)
+
+
+# ---- workers
+class Worker:
+    """A process that runs programs; it may die."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True)
+        self.asked = 0
+
+    def ask(self, seeds: Sequence[int]) -> list[str] | None:
+        """Failures; None when the process died or did not answer in time."""
+        self.asked += 1
+        assert self.process.stdin is not None and self.process.stdout is not None
+        timer = threading.Timer(PATIENCE, self.process.kill)
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(list(seeds)) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            timer.cancel()
+        return json.loads(line) if line.endswith("\n") else None
+
+    def close(self) -> int:
+        """End the process; its exit status."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        code = self.process.wait()
+        self.process.stdout.close()
+        return code
+
+
+def work() -> None:
+    """Answer lines of seeds with lines of failures; what else is printed goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answers.write(json.dumps(failures(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def _alone(seeds: Sequence[int]) -> list[str]:
+    """The programs that end a process (the group of them did): halves, each in a new worker."""
+    worker = Worker()
+    found = worker.ask(seeds)
+    code = worker.close()
+    if found is not None:
+        return found
+    if len(seeds) == 1:
+        return [f"seed {seeds[0]}: the process died or hung (status {code})"]
+    half = len(seeds) // 2
+    parts = [*_alone(seeds[:half]), *_alone(seeds[half:])]
+    return parts or [f"seeds {list(seeds)}: the process died (status {code}), but not on halves"]
+
+
+
+
+def search(seeds: Sequence[int]) -> Iterator[tuple[list[int], list[str]]]:
+    """(group of seeds, failures), each group in a worker process."""
+    worker = Worker()
+    for i in range(0, len(seeds), GROUP):
+        group = list(seeds[i:i + GROUP])
+        if worker.asked >= LIFETIME:
+            worker.close()
+            worker = Worker()
+        found = worker.ask(group)
+        if found is None:
+            worker.close()
+            found, worker = _alone(group), Worker()
+        yield group, found
+    worker.close()
+
+
+def _logged(path: pathlib.Path | None) -> set[int]:
+    """Seeds that a log holds; a last line cut off by a kill does not count."""
+    done: set[int] = set()
+    if path is not None and path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                done.update(json.loads(line)["seeds"])
+            except ValueError:
+                continue
+    return done
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=pathlib.Path)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--explain", type=int, metavar="SEED",
+                        help="print the first wrong value of a failing program")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    start, bad = time.monotonic(), 0
-    for first in range(options.seed, options.seed + options.count, 100):
-        seeds = range(first, min(first + 100, options.seed + options.count))
-        found = failures(seeds)
-        bad += len(found)
+    if options.worker:
+        work()
+        return 0
+    if options.explain is not None:
+        with calque.enable_x64(True):
+            print(explain(options.explain))
+        return 0
+    done = _logged(options.log) if options.resume else set()
+    seeds = [s for s in range(options.seed, options.seed + options.count) if s not in done]
+    if options.log is not None:
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+        if not options.resume:
+            options.log.write_text("")
+    start, bad, ran = time.monotonic(), 0, 0
+    for group, found in search(seeds):
+        bad, ran = bad + len(found), ran + len(group)
+        if options.log is not None:
+            with options.log.open("a") as log:
+                log.write(json.dumps({"seeds": group, "failures": found}) + "\n")
         print(*found, sep="\n", end="\n" if found else "")
-        print(f"seeds {seeds[0]}..{seeds[-1]}: {len(found)} failures, "
-              f"{time.monotonic() - start:.0f} s so far", flush=True)
+        print(f"seeds {group[0]}..{group[-1]}: {len(found)} failures; {ran} programs, {bad} "
+              f"failures, {time.monotonic() - start:.0f} s so far", flush=True)
     return 1 if bad else 0
 
 

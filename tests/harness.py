@@ -34,7 +34,11 @@ class Failure(str):
     """What went wrong instead of results."""
 
 
-def _compiled(cases: Sequence[Case]) -> list[Any]:
+def _copied(x: Any) -> Any:
+    return calque.device_put(np.array(x))
+
+
+def _compiled(cases: Sequence[Case], put: Callable[[Any], Any]) -> list[Any]:
     traced = [0] * len(cases)
 
     def program(every: Any) -> Any:
@@ -45,7 +49,7 @@ def _compiled(cases: Sequence[Case]) -> list[Any]:
         return results
 
     leaves, tree = calque.tree_util.tree_flatten([list(c.args) for c in cases])
-    arrays = [calque.device_put(np.array(x)) for x in leaves]
+    arrays = [put(x) for x in leaves]
     outs = calque.jit(program)(tree.unflatten(arrays))
     results = [[np.asarray(o) for o in out] for out in outs]
     assert traced == [1] * len(cases), f"the Python body ran {traced} times"
@@ -54,16 +58,16 @@ def _compiled(cases: Sequence[Case]) -> list[Any]:
     return results
 
 
-def outputs(cases: Sequence[Case]) -> list[Any]:
-    """Results per case, or a Failure."""
+def outputs(cases: Sequence[Case], put: Callable[[Any], Any] = _copied) -> list[Any]:
+    """Results per case, or a Failure; `put` brings an argument to the device."""
     try:
-        return _compiled(cases)
+        return _compiled(cases, put)
     except Exception as error:  # any error of calque is a result here: it is reported by name
         text = f"{type(error).__name__}: {str(error)[:600]}"
         if len(cases) == 1:
             return [Failure(text)]
         half = len(cases) // 2
-        parts = [*outputs(cases[:half]), *outputs(cases[half:])]
+        parts = [*outputs(cases[:half], put), *outputs(cases[half:], put)]
         if not any(isinstance(p, Failure) for p in parts):
             parts[0] = Failure(f"only together with {[c.name for c in cases[1:]]}: {text}")
         return parts

@@ -109,9 +109,16 @@ for _name, _f in {
         "floor": np.floor, "ceil": np.ceil, "abs": np.abs, "is_finite": np.isfinite,
         "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "not": np.invert, "real": np.real, "imag": np.imag,
-        "complex": lambda re, im: re + 1j * im, "conj": lambda x: np.conj(x.astype(complex)),
+        "conj": lambda x: np.conj(x.astype(complex)),
         "copy": np.array, "stop_gradient": np.array, "name": lambda x, **_: np.array(x)}.items():
     _map(_name, _f)
+
+
+@oracle("complex")
+def _complex(params: Any, re: Array, im: Array) -> Any:
+    out = np.empty(re.shape, np.complex128)  # (re + 1j * inf would make re NaN)
+    out.real, out.imag = wide(re), wide(im)
+    return out
 
 
 def _before(f: np.ufunc, x: Array, y: Array) -> Any:
