@@ -59,6 +59,7 @@ class Context:
         self.loops = 0  # how many rolled loops the insertion point is in
         self.cpu = target is not None and target.backend == "llvm-cpu"
         self.roots: dict[Value, frozenset[int]] = {}
+        self.parts: dict[Value, frozenset[int]] = {}  # as roots, but also of views of a part
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
         self.kernels = 0  # of our own, in this module
@@ -90,16 +91,25 @@ class Context:
     def is_protected(self, v: Value) -> bool:
         return not self.protected.isdisjoint(self.roots_of(v))
 
+    def parts_of(self, v: Value) -> frozenset[int]:
+        """Whose memory a value may be a part of."""
+        found = self.parts.get(v)
+        return frozenset((id(v),)) if found is None else found
+
     def note(self, name: str, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
         """Record what the results of an equation may be views of."""
         if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
             self.constants.update(outs)
         for out in outs:
+            data = [v for v in inputs if v not in self.constants]
+            new = name in COMPUTES or (
+                name in ARITHMETIC and not self._foldable(name, inputs, data))
+            if not new and out not in inputs:
+                self.parts[out] = frozenset((id(out),)).union(*[self.parts_of(v) for v in data])
             if out in self.roots or out in inputs:
                 continue  # the rule knows better, or passes an operand on
             size = _nbytes(out)
-            data = [v for v in inputs if v not in self.constants]
-            if name in COMPUTES or (name in ARITHMETIC and not self._foldable(name, inputs, data)):
+            if new:
                 self.roots[out] = frozenset((id(out),))
                 continue
             same = [self.roots_of(v) for v in data if _nbytes(v) == size]
@@ -117,12 +127,18 @@ class Context:
         return any(v in _IDENTITIES or not np.isfinite(v) or v in _extremes(v) for v in known)
 
     def owned(self, x: Value) -> Value:
-        """x, or a copy when x may be the memory of an argument.
+        """x, or a copy when x may be the memory of an argument."""
+        return self.copy(x) if self.is_protected(x) else x
 
-        The copy is a concatenation of two slices: what simpler forms say, IREE folds away.
-        """
-        if not self.is_protected(x):
+    def apart(self, x: Value, reads: Sequence[Value]) -> Value:
+        """x, or a copy when what its writer reads may lie in the same memory."""
+        mine = self.parts_of(x)
+        if all(mine.isdisjoint(self.parts_of(v)) for v in reads) or int(np.prod(x.shape)) < 2:
             return x
+        return self.copy(x)
+
+    def copy(self, x: Value) -> Value:
+        """A concatenation of two slices: what simpler forms say, IREE folds away."""
         axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
         assert axis is not None, "an operand of one element is replaced, never written"
         half = x.shape[axis] // 2

@@ -58,12 +58,15 @@ def _scatter(
     inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
     window = iter(updates.shape[i] for i in d.update_window_dims)
     sizes = tuple(1 if a in inserted else next(window) for a in range(len(x.shape)))
-    ask = params["mode"].name != "CLIP"
+    ask, reads = params["mode"].name != "CLIP", (updates, indices)
     targets = d.scatter_dims_to_operand_dims
     first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
     if math.prod(indices.shape[:-1]) == 1:
         return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
+    # the updates may be a view of the operand: IREE gives both one memory, and a window would be
+    # read after it was written (tests/lowering/test_scatter.py)
+    x = ctx.apart(x, reads)
     at = addresses(
         ctx,
         indices,
@@ -164,9 +167,8 @@ def _portable(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) ->
     """Rows outside are joined as identities to row 0; a set sends them to one row more."""
     b, dtype = ctx.b, x.dtype
     if _is_narrow(dtype) and op != "set":
-        return _portable(ctx, op, x.astype(np.float32), at, updates.astype(np.float32)).astype(
-            dtype
-        )
+        out = _portable(ctx, op, x.astype(np.float32), at, updates.astype(np.float32))
+        return out.astype(dtype)
     if op == "sub":
         op, updates = "add", -updates
     if op == "set" or math.prod(x.shape) == 1:

@@ -7,6 +7,10 @@ The last tests fail when plain IREE no longer needs a cure.
 """
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -336,6 +340,18 @@ def test_eager_updates_leave_the_array_alone() -> None:
 def test_random_programs(start: int) -> None:
     found = fuzz.failures(range(start, start + 50))
     assert not found, "\n".join(found)
+
+
+def test_guard_pages_end_a_process_that_reads_outside() -> None:
+    """Of 64 bytes each: 1 behind the end, 1 before the start."""
+    for end, step in ((True, 64), (False, -1)):
+        code = subprocess.run([sys.executable, "-c", (
+            "import ctypes, numpy as np; from guard import Guarded;"
+            f"g = Guarded(np.zeros(16, np.float32), {end}); at = g.array.ctypes.data;"
+            f"ctypes.c_char.from_address(at + {step - 1 if end else 0}).value; print('inside');"
+            f"ctypes.c_char.from_address(at + {step}).value")],
+            cwd=os.path.dirname(fuzz.__file__), capture_output=True, text=True)
+        assert code.returncode == -signal.SIGSEGV and "inside" in code.stdout, code
 
 
 # ---- indices outside

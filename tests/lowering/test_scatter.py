@@ -269,3 +269,34 @@ def test_iree_still_refuses_to_reverse_some_slices() -> None:
             %r = stablehlo.reverse %s, dims = [0] : tensor<4x5x3x1xf32>
             return %r : tensor<4x5x3x1xf32>
           }""", np.ones((4, 5, 3, 2), np.float32))
+
+
+# ---- updates that lie in the operand's memory
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "bfloat16", "c8", "?"])
+def test_updates_may_be_the_operand(dtype: str) -> None:
+    """Context.apart: IREE gives both one memory, and reads windows that are written already."""
+    n = 16
+    start = (np.arange(n) % 5).astype(dtype)
+    positions = (np.arange(n) * 7 + 3)[:, None].astype(np.int32) % n
+    positions[5] = -1
+
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+
+    def whole(x: Any, i: Any) -> Any:
+        x = x ^ True if dtype == "?" else x + 1  # memory of the program's own
+        return lax.scatter(x, i, x, numbers, mode="drop")
+
+    def part(x: Any, i: Any) -> Any:
+        x = x ^ True if dtype == "?" else x + 1
+        return lax.scatter(x, lax.slice(i, (0, 0), (8, 1)), lax.slice(x, (4,), (12,)), numbers,
+                           mode="drop")
+
+    x = np.asarray(start ^ True if dtype == "?" else start + np.ones((), dtype), dtype)
+    want, shifted = x.copy(), x.copy()
+    for k, at in enumerate(positions[:, 0]):
+        if at >= 0:
+            want[at] = x[k]
+            if k < 8:
+                shifted[at] = x[4 + k]
+    np.testing.assert_array_equal(np.asarray(calque.jit(whole)(start, positions)), want)
+    np.testing.assert_array_equal(np.asarray(calque.jit(part)(start, positions)), shifted)
