@@ -186,7 +186,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
     made = {v: str(e.primitive) for e in forward.equations for v in e.outputs}
     for out, source in zip(forward.outputs[len(program.outputs):], sources):
         origin = f"the argument {source - len(consts)}" if source >= len(consts) else made.get(
-            out, "a constant")  # type: ignore[call-overload]
+            out, "a constant")  # type: ignore[arg-type]
         print(f"{out.aval.short()} from {origin}")
 
 

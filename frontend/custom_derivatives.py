@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque import tree_util
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero
@@ -413,7 +413,6 @@ class _VjpCall:
 
 
 def _is_array(x: Any) -> bool:
-    from calque.tracing import is_arraylike
     return is_arraylike(x)
 
 
@@ -571,10 +570,10 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
     return tree_util.tree_map(value, tree)
 
 
-__all__: Iterable[str] = [
+__all__ = [
     "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp",
     "custom_vjp", "custom_vjp_primal_tree_values", "is_zero", "zero_from_primal"]
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return __all__

@@ -39,6 +39,7 @@ from calque.lax.elementwise import *  # noqa: F403
 from calque.lax.fourier import *  # noqa: F403
 from calque.lax.gather import *  # noqa: F403
 from calque.lax.generator import *  # noqa: F403
+from calque.lax.implicit import *  # noqa: F403
 from calque.lax.index import *  # noqa: F403
 from calque.lax.make import *  # noqa: F403
 from calque.lax.parallel import *  # noqa: F403

@@ -40,3 +40,11 @@ def _checkpoint(ctx: Context, xs: list[Value], params: dict[str, Any],
 def _name(ctx: Context, xs: list[Value], params: dict[str, Any],
           outs: list[ShapedArray]) -> Value:
     return xs[0]
+
+
+@rule("custom_linear_solve")
+def _linear_solve(ctx: Context, xs: list[Value], params: dict[str, Any],
+                  outs: list[ShapedArray]) -> list[Value]:
+    first = sum(params["counts"][:2])
+    end, start = sum(params["counts"]), first + params["counts"][2]
+    return ctx.emit_program(params["solve"], [*xs[first:start], *xs[end:]])

@@ -18,7 +18,8 @@ ELSEWHERE = {  # what they do is no function of arrays
     "io_callback": "tests/frontend/test_callbacks.py",
     "debug_callback": "tests/frontend/test_callbacks.py",
     **{name: "tests/transforms/test_custom.py" for name in (
-        "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "custom_lin", "checkpoint")},
+        "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "custom_lin", "checkpoint",
+        "custom_linear_solve")},
     **{name: "tests/transforms/test_collectives.py" for name in (
         "psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",
         "axis_index")}}

@@ -332,3 +332,45 @@ def test_checkpoint_keeps_what_the_policy_says() -> None:
 def test_checkpoint_of_trees_and_static_arguments() -> None:
     f = calque.checkpoint(lambda n, tree, scale=1.0: tree["x"] ** n * scale, static_argnums=0)
     near(calque.grad(lambda t: f(3, t, scale=2.0))({"x": 2.0})["x"], 24)
+
+
+# ---- roots and linear systems
+def test_custom_root() -> None:
+    def secant(f: Any, x: Any) -> Any:
+        return lax.fori_loop(0, 30, lambda i, x: x - f(x) / ((f(x + 0.01) - f(x)) / 0.01), x)
+
+    def root(a: Any) -> Any:
+        return lax.custom_root(lambda x: x * x - a, 1.0, secant, lambda g, y: y / g(1.0))
+
+    near(root(4.0), 2)
+    near(calque.jvp(root, (4.0,), (1.0,))[1], 0.25)
+    near(calque.jit(calque.grad(root))(9.0), 1 / 6)
+    near(calque.vmap(calque.grad(root))(np.array([4.0, 9.0], np.float32)), [0.25, 1 / 6])
+    near(calque.grad(calque.grad(root))(4.0), -1 / 32)
+
+
+def test_custom_linear_solve() -> None:
+    a, b = np.array([[2, 1], [0.5, 4]], np.float32), np.array([1, 2], np.float32)
+
+    def solve(a: Any, b: Any) -> Any:  # what solves has no derivative of its own
+        def by(m: Any) -> Any:
+            return lambda f, y: lax.stop_gradient(jnp.linalg.inv(m)) @ y
+        return lax.custom_linear_solve(lambda x: a @ x, b, by(a), by(a.T))
+
+    def loss(how: Any) -> Any:
+        return calque.grad(lambda a, b: jnp.sin(how(a, b)).sum(), (0, 1))
+
+    want = loss(jnp.linalg.solve)(a, b)
+    near(solve(a, b), np.linalg.solve(a, b))
+    for got in (loss(solve)(a, b), calque.jit(loss(solve))(a, b),
+                [g[1] for g in calque.vmap(loss(solve), (0, None))(np.stack([a, a]), b)]):
+        near(got[0], want[0])
+        near(got[1], want[1])
+    moved = calque.jvp(solve, (a, b), (a * 0.5, b))[1]
+    near(moved, calque.jvp(jnp.linalg.solve, (a, b), (a * 0.5, b))[1])
+    forward_only = calque.grad(lambda b: lax.custom_linear_solve(
+        lambda x: 2 * x, b, lambda f, y: y / 2).sum())
+    with pytest.raises(TypeError, match="transpose_solve required"):
+        forward_only(b)
+    near(calque.grad(lambda b: lax.custom_linear_solve(
+        lambda x: 2 * x, b, lambda f, y: y / 2, symmetric=True).sum())(b), [0.5, 0.5])

@@ -1,0 +1,189 @@
+"""Roots and linear systems found by any method, differentiated by the implicit function theorem.
+
+Start reading at `custom_root`; the primitive lies in primitives/implicit.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calque import tree_util
+from calque.api import jvp, linearize
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.core.primitive import Linear
+from calque.core.program import Program
+from calque.core.zeros import instantiate, is_zero
+from calque.custom_derivatives import custom_jvp
+from calque.primitives.elementwise import neg
+from calque.primitives.implicit import linear_solve_p
+from calque.transforms.linearize import linearize_flat
+from calque.transforms.stage import closed, replay, stage
+from calque.transforms.transpose import backward
+
+
+def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any],
+                tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
+    """The root of f that `solve` finds, differentiable by what f captures.
+
+    Args:
+      f: maps a tree to one of the same structure; 0 at the root.
+      initial_guess: tree of arrays; the root does not depend on it by derivative.
+      solve: solve(f, initial_guess) -> root, or (root, aux) with has_aux.
+      tangent_solve: tangent_solve(g, y) -> x with g(x) = y for the linear g; transposable
+        (custom_linear_solve, or operations that are linear in y) for reverse mode.
+      has_aux: whether solve returns something besides.
+
+    Returns:
+      What solve returned.
+
+    Raises:
+      TypeError: f's result has another structure than its argument.
+
+    Example:
+      >>> import calque
+      >>> from calque import lax
+      >>> def secant(f, x):
+      ...     step = lambda i, x: x - f(x) / ((f(x + 0.01) - f(x)) / 0.01)
+      ...     return lax.fori_loop(0, 30, step, x)
+      >>> def sqrt(a):
+      ...     return lax.custom_root(lambda x: x * x - a, 1.0, secant, lambda g, y: y / g(1.0))
+      >>> print(sqrt(4.0), calque.grad(sqrt)(4.0))
+      2.0 0.25
+    """
+    guess, tree = tree_util.flatten(initial_guess)
+
+    def flat(*xs: Any) -> list[Any]:
+        found, out_tree = tree_util.flatten(f(tree.unflatten(xs)))
+        if out_tree != tree:
+            raise TypeError(explain(
+                f"f() output pytree structure must match initial_guess, got {out_tree} and "
+                f"{tree}."))
+        return found
+
+    program, consts = closed(stage(flat, [aval_of(x) for x in guess], "root"))
+
+    def at(values: Any, x: Any) -> Any:
+        return tree.unflatten(replay(program, *values, *tree_util.flatten(x)[0]))
+
+    @custom_jvp
+    def root(values: Any, start: Any) -> Any:
+        return solve(lambda x: at(values, x), start)
+
+    @root.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        values, start = primals
+        out = root(values, start)
+        x, *aux = out if has_aux else (out,)
+        _, change = jvp(lambda v: at(v, x), (values,), (tangents[0],))
+        _, slope = linearize(lambda y: at(values, y), x)
+        moved = tangent_solve(slope, tree_util.tree_map(neg, change))
+        if not has_aux:
+            return out, moved
+        none = tree_util.tree_map(lambda v: instantiate(_zero(v)), aux[0])
+        return out, (moved, none)
+
+    return root(list(consts), initial_guess)
+
+
+def _zero(x: Any) -> Any:
+    from calque.core.zeros import zero_like
+    return zero_like(x)
+
+
+def custom_linear_solve(matvec: Callable[..., Any], b: Any, solve: Callable[..., Any],
+                        transpose_solve: Callable[..., Any] | None = None,
+                        symmetric: bool = False, has_aux: bool = False) -> Any:
+    """The x with matvec(x) = b that `solve` finds, differentiable by b and what matvec captures.
+
+    Args:
+      matvec: a linear function of trees like b.
+      b: tree of arrays.
+      solve: solve(matvec, b) -> x, or (x, aux) with has_aux.
+      transpose_solve: transpose_solve(vecmat, y) -> x with vecmat(x) = y, for reverse mode.
+      symmetric: matvec is its own transpose; solve serves for both.
+      has_aux: whether solve returns something besides.
+
+    Returns:
+      What solve returned.
+
+    Raises:
+      TypeError: structures differ, or reverse mode lacks transpose_solve.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque import lax
+      >>> a = jnp.array([[2.0, 0.0], [0.0, 4.0]])
+      >>> x = lax.custom_linear_solve(lambda x: a @ x, jnp.ones(2),
+      ...                             lambda f, b: jnp.linalg.solve(a, b), symmetric=True)
+      >>> print(x)
+      [0.5  0.25]
+    """
+    leaves, tree = tree_util.flatten(b)
+    avals = [aval_of(x) for x in leaves]
+    kept: list[Any] = []
+
+    def flat(what: str, fun: Callable[..., Any], extra: bool = False) -> Any:
+        def run(*xs: Any) -> list[Any]:
+            out = fun(tree.unflatten(xs))
+            aux: list[Any] = []
+            if extra and has_aux:
+                out, more = out
+                aux, aux_tree = tree_util.flatten(more)
+                kept.append(aux_tree)
+            found, out_tree = tree_util.flatten(out)
+            if out_tree != tree:
+                raise TypeError(explain(
+                    f"{what}() output pytree structure must match that of b, got {out_tree} and "
+                    f"{tree}."))
+            return [*found, *aux]
+        return closed(stage(run, avals, what))
+
+    mv, mv_consts = flat("matvec", matvec)
+    call = _caller(mv, mv_consts, tree)
+    forward, forward_consts = flat("solve", lambda y: solve(call, y), True)
+    vm: Program | None = None
+    back: Program | None = None
+    vm_consts: list[Any] = []
+    back_consts: list[Any] = []
+    if symmetric:
+        vm, vm_consts = mv, mv_consts
+        back, back_consts = flat("solve", lambda y: _first(solve(call, y), has_aux))
+    elif transpose_solve is not None:
+        vm, vm_consts = _transposed(mv, mv_consts, avals)
+        turned = _caller(vm, vm_consts, tree)
+        back, back_consts = flat("transpose_solve",
+                                 lambda y: _first(transpose_solve(turned, y), has_aux))
+    groups = (mv_consts, vm_consts, forward_consts, back_consts)
+    outs = linear_solve_p.bind(
+        *[c for g in groups for c in g], *leaves, counts=tuple(len(g) for g in groups),
+        matvec=mv, vecmat=vm, solve=forward, transpose_solve=back,
+        aux=len(forward.outputs) - len(leaves))
+    x = tree.unflatten(outs[:len(leaves)])
+    return (x, kept[0].unflatten(outs[len(leaves):])) if has_aux else x
+
+
+def _first(out: Any, has_aux: bool) -> Any:
+    return out[0] if has_aux else out
+
+
+def _caller(program: Program, consts: list[Any], tree: Any) -> Callable[..., Any]:
+    def call(x: Any) -> Any:
+        return tree.unflatten(replay(program, *consts, *tree_util.flatten(x)[0]))
+    return call
+
+
+def _transposed(program: Program, consts: list[Any], avals: Any) -> tuple[Program, list[Any]]:
+    """The transpose of a linear Program, with what it captures."""
+    def run(*cts: Any) -> list[Any]:
+        zeros = [instantiate(_zero(c)) for c in cts]
+        _, mask, linear = linearize_flat(
+            lambda *xs: replay(program, *consts, *xs), zeros, [True] * len(zeros))
+        given = [c for c, m in zip(cts, mask) if m]
+        found = backward(linear, [Linear(v.aval) for v in linear.inputs], given)
+        return [instantiate(f) if is_zero(f) else f for f in found]
+
+    return closed(stage(run, avals, "vecmat"))
+
+
+__all__ = ["custom_linear_solve", "custom_root"]
