@@ -28,6 +28,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     fft as _fft,
     gather as _gather,
     generator as _generator,
+    implicit as _implicit,
     index as _index,
     linalg as _linalg,
     random as _random,
