@@ -51,7 +51,9 @@ def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
     keys: list[Any] = []
     for entry in accessor:
         kind = type(entry).__name__
-        if kind == "MappingEntry":
+        if isinstance(entry.entry, (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)):
+            keys.append(entry.entry)  # what a registered class gave
+        elif kind == "MappingEntry":
             keys.append(DictKey(entry.entry))
         elif kind in ("NamedTupleEntry", "StructSequenceEntry"):
             keys.append(GetAttrKey(entry.name if hasattr(entry, "name") else entry.field))
@@ -59,8 +61,6 @@ def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
             keys.append(GetAttrKey(entry.name))
         elif kind == "SequenceEntry":
             keys.append(SequenceKey(entry.entry))
-        elif isinstance(entry.entry, (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)):
-            keys.append(entry.entry)
         else:
             keys.append(FlattenedIndexKey(entry.entry))
     return tuple(keys)
