@@ -1,12 +1,11 @@
-"""Random numbers: keys, splitting and bits of JAX's Threefry streams, bit for bit.
+"""PRNG keys of JAX's Threefry streams: making them, splitting them, what is a key and what is not.
 
-The default stream is the one the tutorials print; `jax_threefry_partitionable` selects today's.
 Keys are typed (`random.key`) or, as of old, uint32[2] arrays (`random.PRNGKey`).
-Start reading at `_key_of` and `uniform`.
+Start reading at `key_of`.
 """
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,21 +20,14 @@ from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
-
-__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "key_impl", "normal", "split",
-           "uniform", "wrap_key_data"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+from calque.primitives import shape as sh
 
 def _is_legacy(key: Any) -> bool:
     a = aval_of(key)
     return not dtypes.is_key(a.dtype)
 
 
-def _key_of(name: str, key: Any, batched: bool = False) -> Any:
+def key_of(name: str, key: Any, batched: bool = False) -> Any:
     """A typed key from either form; TypeError or ValueError for anything else."""
     if not isinstance(key, (Array, Tracer, np.ndarray)):
         raise TypeError(errors.explain(
@@ -177,7 +169,7 @@ def key_data(keys: Any) -> Array:
       >>> random.key_data(random.key(1))
       Array([0, 1], dtype=uint32)
     """
-    return prim.random_unwrap_p.bind(_key_of("key_data", keys, batched=True))
+    return prim.random_unwrap_p.bind(key_of("key_data", keys, batched=True))
 
 
 def key_impl(keys: Any) -> str:
@@ -197,8 +189,29 @@ def key_impl(keys: Any) -> str:
       >>> random.key_impl(random.key(0))
       'threefry2x32'
     """
-    _key_of("key_impl", keys, batched=True)
+    key_of("key_impl", keys, batched=True)
     return "threefry2x32"
+
+
+def key_dtype(impl_spec: Any = None) -> Any:
+    """The dtype of typed keys.
+
+    Args:
+      impl_spec: 'threefry2x32' or None.
+
+    Returns:
+      key<fry>.
+
+    Raises:
+      ValueError: another implementation is asked for.
+
+    Example:
+      >>> import calque.random as random
+      >>> random.key_dtype() == random.key(0).dtype
+      True
+    """
+    _check_impl(impl_spec)
+    return dtypes.key_dtype
 
 
 def clone(key: Any) -> Array:
@@ -246,10 +259,10 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
       >>> print(a, b)
       [4197003906 1654466292] [1685972163 1654824463]
     """
-    typed = _key_of("split", key)
+    typed = key_of("split", key)
     shape = (int(num),) if isinstance(num, (int, np.integer)) else tuple(int(n) for n in num)
     with fused("split"):
-        typed = _key_of("split", key)
+        typed = key_of("split", key)
         return _like(key, prim.random_split_p.bind(
             typed, shape=shape, partitionable=config.jax_threefry_partitionable))
 
@@ -273,7 +286,7 @@ def fold_in(key: Any, data: Any) -> Array:
       >>> print(random.fold_in(random.PRNGKey(0), 1))
       [ 928981903 3453687069]
     """
-    _key_of("fold_in", key)
+    key_of("fold_in", key)
     a = aval_of(data)
     if a.shape:
         raise TypeError(errors.explain(
@@ -282,7 +295,7 @@ def fold_in(key: Any, data: Any) -> Array:
     if not dtypes.is_integer(a.dtype):
         raise TypeError(errors.explain(f"fold_in: data must be an integer, got {a.short()}."))
     with fused("fold_in"):
-        typed = _key_of("fold_in", key)
+        typed = key_of("fold_in", key)
         if isinstance(data, (int, np.integer)):
             word: Any = np.uint32(int(data) & 0xFFFFFFFF)
         else:
@@ -290,160 +303,40 @@ def fold_in(key: Any, data: Any) -> Array:
         return _like(key, prim.random_fold_in_p.bind(typed, word))
 
 
-def _shape(name: str, shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, (int, np.integer)):
-        return (int(shape),)
+def subkeys(key: Any, num: int = 2) -> list[Any]:
+    """Typed keys split from a typed key."""
+    keys = prim.random_split_p.bind(key, shape=(num,),
+                                    partitionable=config.jax_threefry_partitionable)
+    return [sh.squeeze(sh.slice_in_dim(keys, i, i + 1, 0), (0,)) for i in range(num)]
+
+
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape argument as a tuple; an integer is a vector's length."""
     try:
-        return tuple(int(d) for d in shape)
+        sizes = tuple(operator.index(d) for d in (shape if np.iterable(shape) else (shape,)))
     except TypeError:
         raise TypeError(errors.explain(
-            f"{name}: shape must be a tuple of integers, got {shape!r}.")) from None
-
-
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Uniform random bits as unsigned integers.
-
-    Args:
-      key: a PRNG key.
-      shape: of the result.
-      dtype: uint8, uint16, uint32 or uint64 (default uint32, uint64 with x64).
-      out_sharding: accepted for compatibility.
-
-    Returns:
-      An array of that shape and dtype.
-
-    Raises:
-      TypeError: the first argument is no key, or shape is no tuple of integers.
-      ValueError: it is an array of keys, or dtype is no unsigned integer dtype.
-
-    Example:
-      >>> import calque.random as random
-      >>> random.bits(random.PRNGKey(0), (2,))
-      Array([ 928981903, 3453687069], dtype=uint32)
-    """
-    _key_of("bits", key)
-    d = dtypes.canonical(np.uint64 if dtype is None else dtype)
-    if d.kind != "u":
+            f"{name}: Shapes must be 1D sequences of concrete values of integer type, got "
+            f"{shape!r}.", fix="give a tuple of integers.")) from None
+    if any(d < 0 for d in sizes):
         raise ValueError(errors.explain(
-            f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
-    with fused("bits"):
-        return _bits(_key_of("bits", key), 8 * d.itemsize, _shape("bits", shape))
+            f"{name}: negative dimensions are not allowed, got shape {sizes}."))
+    return sizes
 
 
-def _bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
-    return prim.random_bits_p.bind(key, bit_width=width, shape=shape,
-                                   partitionable=config.jax_threefry_partitionable)
-
-
-def _float_dtype(name: str, dtype: Any) -> np.dtype[Any]:
+def float_dtype(name: str, dtype: Any, more: str = "") -> np.dtype[Any]:
+    """A dtype argument that must be a float one (`more`: or a complex one)."""
     d = dtypes.canonical(float if dtype is None else dtype)
-    if not dtypes.is_float(d):
+    if not (dtypes.is_float(d) or (more and dtypes.is_complex(d))):
         raise ValueError(errors.explain(
-            f"dtype argument to `{name}` must be a float dtype, got {d}."))
+            f"dtype argument to `{name}` must be a float{more} dtype, got {d}."))
     return d
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
-            *, out_sharding: Any = None) -> Array:
-    """Uniform random floats in [minval, maxval).
-
-    The mantissa is filled with random bits (23 for float32, 52 for float64) under exponent 0, and
-    1 is subtracted, so that the values are multiples of 2^-23 (2^-52), as JAX's are.
-
-    Args:
-      key: a PRNG key.
-      shape: of the result.
-      dtype: float dtype (default float32, float64 with x64).
-      minval, maxval: bounds, broadcast to shape.
-      out_sharding: accepted for compatibility.
-
-    Returns:
-      An array of that shape and dtype.
-
-    Raises:
-      TypeError: the first argument is no key, or shape is no tuple of integers.
-      ValueError: it is an array of keys, or dtype is no float dtype.
-
-    Example:
-      >>> import calque.random as random
-      >>> print(random.uniform(random.PRNGKey(0), (2,)))
-      [0.21629536 0.8041241 ]
-    """
-    _key_of("uniform", key)
-    d = _float_dtype("uniform", dtype)
-    with fused("uniform"):
-        return _uniform(_key_of("uniform", key), _shape("uniform", shape), d, minval, maxval)
-
-
-def _spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    x = ew.convert(x, dtype) if hasattr(x, "aval") or np.ndim(x) else np.asarray(x, dtype)[()]
-    have = aval_of(x).shape
-    if have == shape or not have:
-        return x
-    return sh.broadcast_in_dim(x, shape, range(len(shape) - len(have), len(shape)))
-
-
-def _uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any,
-             maxval: Any) -> Any:
-    info = dtypes.finfo(d)
-    width, mantissa = 8 * d.itemsize, info.nmant
-    drawn = 8 if mantissa < 8 else width  # short mantissas take 8 random bits
-    words = _bits(key, drawn, shape)
-    kind = np.dtype(f"uint{width}")
-    if drawn != width:
-        words = ew.convert(words, kind)
-    one = np.ones((), d).view(kind)[()]
-    filled = ew.or_p.bind(
-        ew.shift_right_logical_p.bind(words, kind.type(drawn - mantissa)), one)
-    floats = ew.sub(ew.bitcast_convert_type_p.bind(filled, new_dtype=d), ew.const(
-        np.zeros((), d), 1))
-    low, high = _spread(minval, shape, d), _spread(maxval, shape, d)
-    scaled = ew.add(ew.mul(floats, ew.sub(high, low)), low)
-    return sh.reshape(ew.max_p.bind(low, scaled), shape)
-
-
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Standard normal floats: sqrt(2) * erf_inv(u) of u uniform in (-1, 1).
-
-    Args:
-      key: a PRNG key.
-      shape: of the result.
-      dtype: float dtype (default float32, float64 with x64), or a complex one, whose two parts have
-        variance 1/2 each.
-      out_sharding: accepted for compatibility.
-
-    Returns:
-      An array of that shape and dtype.
-
-    Raises:
-      TypeError: the first argument is no key, or shape is no tuple of integers.
-      ValueError: it is an array of keys, or dtype is no float or complex dtype.
-
-    Example:
-      >>> import calque.random as random
-      >>> [round(x, 4) for x in random.normal(random.PRNGKey(0), (2,)).tolist()]
-      [-0.7848, 0.8564]
-    """
-    _key_of("normal", key)
-    d = dtypes.canonical(float if dtype is None else dtype)
-    if not dtypes.is_inexact(d):
+def int_dtype(name: str, dtype: Any) -> np.dtype[Any]:
+    """A dtype argument that must be an integer one."""
+    d = dtypes.canonical(int if dtype is None else dtype)
+    if not dtypes.is_integer(d):
         raise ValueError(errors.explain(
-            f"dtype argument to `normal` must be a float or complex dtype, got {d}."))
-    with fused("normal"):
-        typed = _key_of("normal", key)
-        size = _shape("normal", shape)
-        if not dtypes.is_complex(d):
-            return _normal(typed, size, d)
-        part = dtypes.real_dtype(d)
-        keys = prim.random_split_p.bind(typed, shape=(2,),
-                                        partitionable=config.jax_threefry_partitionable)
-        re, im = (_normal(sh.squeeze(sh.slice_in_dim(keys, i, i + 1, 0), (0,)), size, part)
-                  for i in (0, 1))
-        both = ew.complex_(re, im)
-        return ew.div(both, ew.const(np.zeros((), d), math.sqrt(2)))
-
-
-def _normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
-    low = np.nextafter(np.asarray(-1, d), np.asarray(0, d), dtype=d)
-    u = _uniform(key, shape, d, low, np.asarray(1, d)[()])
-    return ew.mul(np.asarray(math.sqrt(2), d)[()], ew.erf_inv_p.bind(u))
+            f"dtype argument to `{name}` must be an int dtype, got {d}."))
+    return d

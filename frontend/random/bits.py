@@ -1,0 +1,290 @@
+"""Bits, uniform and normal numbers, integers and coins, bit for bit JAX's from the same keys.
+
+The default stream is the one the tutorials print; `jax_threefry_partitionable` selects today's.
+Start reading at `raw_bits` and `draw_uniform`.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque import numpy as jnp
+from calque.array import Array
+from calque.core import dtypes, errors
+from calque.core.avals import aval_of
+from calque.core.config import config
+from calque.eager import fused
+from calque.primitives import elementwise as ew
+from calque.primitives import random as prim
+from calque.primitives import shape as sh
+from calque.random.documents import document
+from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Uniform random bits as unsigned integers.
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: uint8, uint16, uint32 or uint64 (default uint32, uint64 with x64).
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no unsigned integer dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> random.bits(random.PRNGKey(0), (2,))
+      Array([ 928981903, 3453687069], dtype=uint32)
+    """
+    d = dtypes.canonical(np.uint64 if dtype is None else dtype)
+    if d.kind != "u":
+        raise ValueError(errors.explain(
+            f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
+    with fused("bits"):
+        return raw_bits(key_of("bits", key), 8 * d.itemsize, shape_of("bits", shape))
+
+
+def raw_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+    """Random bits of a typed key."""
+    return prim.random_bits_p.bind(key, bit_width=width, shape=shape,
+                                   partitionable=config.jax_threefry_partitionable)
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
+            *, out_sharding: Any = None) -> Array:
+    """Uniform random floats in [minval, maxval).
+
+    The mantissa is filled with random bits (23 for float32, 52 for float64) under exponent 0, and
+    1 is subtracted, so that the values are multiples of 2^-23 (2^-52), as JAX's are.
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      minval, maxval: bounds, broadcast to shape.
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no float dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> print(random.uniform(random.PRNGKey(0), (2,)))
+      [0.21629536 0.8041241 ]
+    """
+    d = float_dtype("uniform", dtype)
+    with fused("uniform"):
+        return draw_uniform(key_of("uniform", key), shape_of("uniform", shape), d, minval, maxval)
+
+
+def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    x = ew.convert(x, dtype) if hasattr(x, "aval") or np.ndim(x) else np.asarray(x, dtype)[()]
+    have = aval_of(x).shape
+    if have == shape or not have:
+        return x
+    return sh.broadcast_in_dim(x, shape, range(len(shape) - len(have), len(shape)))
+
+
+def draw_uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any = 0,
+                 maxval: Any = 1) -> Any:
+    """Numbers in [minval, maxval) of a typed key."""
+    info = dtypes.finfo(d)
+    width, mantissa = 8 * d.itemsize, info.nmant
+    drawn = 8 if mantissa < 8 else width  # short mantissas take 8 random bits
+    words = raw_bits(key, drawn, shape)
+    kind = np.dtype(f"uint{width}")
+    if drawn != width:
+        words = ew.convert(words, kind)
+    one = np.ones((), d).view(kind)[()]
+    filled = ew.or_p.bind(
+        ew.shift_right_logical_p.bind(words, kind.type(drawn - mantissa)), one)
+    floats = ew.sub(ew.bitcast_convert_type_p.bind(filled, new_dtype=d), ew.const(
+        np.zeros((), d), 1))
+    low, high = spread(minval, shape, d), spread(maxval, shape, d)
+    scaled = ew.add(ew.mul(floats, ew.sub(high, low)), low)
+    return sh.reshape(ew.max_p.bind(low, scaled), shape)
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Standard normal floats: sqrt(2) * erf_inv(u) of u uniform in (-1, 1).
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64), or a complex one, whose two parts have
+        variance 1/2 each.
+      out_sharding: accepted for compatibility.
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no float or complex dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> [round(x, 4) for x in random.normal(random.PRNGKey(0), (2,)).tolist()]
+      [-0.7848, 0.8564]
+    """
+    d = float_dtype("normal", dtype, " or complex")
+    with fused("normal"):
+        return draw_normal(key_of("normal", key), shape_of("normal", shape), d)
+
+
+def draw_normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
+    """Standard normal numbers of a typed key."""
+    if dtypes.is_complex(d):
+        re, im = (draw_normal(k, shape, dtypes.real_dtype(d)) for k in subkeys(key))
+        return ew.div(ew.complex_(re, im), ew.const(np.zeros((), d), math.sqrt(2)))
+    low = np.nextafter(np.asarray(-1, d), np.asarray(0, d), dtype=d)
+    u = draw_uniform(key, shape, d, low, np.asarray(1, d)[()])
+    return ew.mul(np.asarray(math.sqrt(2), d)[()], ew.erf_inv_p.bind(u))
+
+
+def parameters(name: str, shape: Any, *values: Any, dtype: Any = None
+               ) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of the draws and the parameters of a distribution as arrays of `dtype`."""
+    arrays = [given(name, v) if dtype is None else ew.convert(given(name, v), dtype)
+              for v in values]
+    shapes = [tuple(a.shape) for a in arrays]
+    size = None if shape is None else shape_of(name, shape)
+    every = shapes if size is None else [size, *shapes]
+    try:
+        full = np.broadcast_shapes(*every)
+    except ValueError:
+        raise ValueError(errors.explain(
+            f"{name}: Incompatible shapes for broadcasting: shapes={every}.")) from None
+    if size is not None and full != size:
+        raise ValueError(errors.explain(
+            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the "
+            f"result of broadcasting the shapes must equal the shape argument, but got result "
+            f"{full} for shape argument {size}."))
+    return tuple(full), arrays
+
+
+def given(name: str, x: Any) -> Any:
+    """A parameter as an array; TypeError for what is none."""
+    if not (isinstance(x, (Array, np.ndarray, np.generic, bool, int, float, complex))
+            or hasattr(x, "aval") or hasattr(x, "__jax_array__")):
+        raise TypeError(errors.explain(
+            f"{name} requires ndarray or scalar arguments, got {type(x)}.",
+            fix="make an array of it with numpy.asarray."))
+    return jnp.asarray(x)
+
+
+# ---- integers
+@document(
+    "Uniform random integers in [minval, maxval).",
+    "minval, maxval: integers, broadcast to shape; what lies outside of dtype counts as its ends."
+    "  An empty\n        interval gives minval.",
+    "randint(key, (3,), 0, 10)", "[...]", kind="integer dtype (default int32, int64 with x64)",
+    raises="TypeError: the dtype is no integer one.")
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *,
+            out_sharding: Any = None) -> Array:
+    d = dtypes.canonical(int if dtype is None else dtype)
+    if not dtypes.is_integer(d):
+        raise TypeError(errors.explain(f"randint only accepts integer dtypes, got {d}."))
+    with fused("randint"):
+        typed = key_of("randint", key)
+        size, (low, high) = parameters("randint", shape, minval, maxval)
+        return draw_randint(typed, size, low, high, d)
+
+
+def draw_randint(key: Any, shape: tuple[int, ...], low: Any, high: Any, d: np.dtype[Any]) -> Any:
+    """Two words of bits for each number: their remainders by the span are nearly uniform."""
+    limits = np.iinfo(d)
+    if d.itemsize < 4:
+        wide = np.dtype(np.int32)
+        low = _clipped(low, limits.min, limits.max)
+        high = _clipped(high, limits.min, limits.max + 1)
+        return ew.convert(draw_randint(key, shape, low, high, wide), d)
+    beyond = jnp.greater(high, _bound(high, limits.max)) if high.dtype != d else False
+    low, high = (ew.convert(_clipped(v, limits.min, limits.max), d) for v in (low, high))
+    unsigned = np.dtype(f"u{d.itemsize}")
+    bits_high, bits_low = (raw_bits(k, 8 * d.itemsize, shape) for k in subkeys(key))
+    span = jnp.where(high <= low, unsigned.type(1), ew.convert(high - low, unsigned))
+    if beyond is not False:
+        span = jnp.where(beyond & (high > low), span + unsigned.type(1), span)
+    span = jnp.broadcast_to(span, shape)
+    factor = ew.rem_p.bind(jnp.full(shape, 1 << (4 * d.itemsize), unsigned), span)
+    factor = ew.rem_p.bind(factor * factor, span)  # (x rem 0 is x, as for the span 2^32)
+    offset = ew.rem_p.bind(bits_high, span) * factor + ew.rem_p.bind(bits_low, span)
+    return low + ew.convert(ew.rem_p.bind(offset, span), d)
+
+
+def _bound(x: Any, value: int) -> Any:
+    """A limit of an integer dtype in the dtype of x, as far as that reaches."""
+    if dtypes.is_integer(x.dtype):
+        info = np.iinfo(x.dtype)
+        value = min(max(value, info.min), info.max)
+    return np.asarray(value).astype(x.dtype)[()]
+
+
+def _clipped(x: Any, low: int, high: int) -> Any:
+    return jnp.minimum(jnp.maximum(x, _bound(x, low)), _bound(x, high))
+
+
+# ---- coins
+def _chance(p: Any) -> Any:
+    x = given("bernoulli", p)
+    if not dtypes.is_float(x.dtype):
+        raise TypeError(errors.explain(
+            f"bernoulli probability `p` must have a floating dtype, got {x.dtype}."))
+    return x
+
+
+@document(
+    "True with probability p: a uniform number below p.",
+    "p: probability, a float array.\n      mode: 'low' (one uniform number) or 'high' (two, for "
+    "exact small probabilities).",
+    "bernoulli(key, 0.3, (3,))", "[...]", shape="of the result (default that of p)", kind="",
+    returns="A bool array of that shape.",
+    raises="TypeError: p is no float.\n      ValueError: mode is unknown, or p has another shape.")
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
+              out_sharding: Any = None) -> Array:
+    if mode not in ("high", "low"):
+        raise ValueError(errors.explain(f"bernoulli: got {mode=}, expected 'high' or 'low'."))
+    with fused("bernoulli"):
+        typed = key_of("bernoulli", key)
+        size, (chance,) = parameters("bernoulli", shape, _chance(p))
+        return draw_bernoulli(typed, chance, size, mode)
+
+
+def draw_bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str = "low") -> Any:
+    """Coins of a typed key."""
+    d = np.dtype(p.dtype)
+    if mode == "low":
+        return draw_uniform(key, shape, d) < p
+    u = draw_uniform(key, (2, *shape), d)
+    return u[1] * d.type(2.0 ** -dtypes.finfo(d).nmant) < p - u[0]
+
+
+@document(
+    "1 or -1, each with probability 1/2.", "", "rademacher(key, (4,))", "[...]",
+    kind="any dtype (default int32, int64 with x64)")
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    d = dtypes.canonical(int if dtype is None else dtype)
+    with fused("rademacher"):
+        return draw_rademacher(key_of("rademacher", key), shape_of("rademacher", shape), d)
+
+
+def draw_rademacher(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
+    """1 or -1 of a typed key."""
+    half = jnp.asarray(0.5, dtypes.canonical(float))
+    head = draw_bernoulli(key, half, shape)
+    if d == np.dtype(bool):
+        return jnp.ones(shape, d)
+    return ew.convert(head, d) * d.type(2) - d.type(1)

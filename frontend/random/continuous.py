@@ -1,0 +1,236 @@
+"""Continuous distributions made from uniform and normal numbers by a formula.
+
+Formulas and the splitting of keys are JAX's, so that draws agree within rounding.
+Start reading at `exponential`; those made from gamma variates are in gamma.py.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque import lax
+from calque import numpy as jnp
+from calque.array import Array
+from calque.core import dtypes, errors
+from calque.eager import fused
+from calque.primitives import elementwise as ew
+from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
+from calque.random.documents import document
+from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+
+
+def limits(d: Dtype) -> Any:
+    """finfo of a float dtype."""
+    return dtypes.finfo(d)
+
+
+def _number(d: Dtype, value: Any) -> Any:
+    return np.asarray(value).astype(d)[()]
+
+
+# ---- without parameters
+def draw_exponential(key: Any, shape: Shape, d: Dtype) -> Any:
+    """-log(1 - u) of a typed key."""
+    return -lax.log1p(-draw_uniform(key, shape, d))
+
+
+@document("Exponential numbers with mean 1: -log(1 - u).", "", "exponential(key, (2,))", "[...]",
+          digits=4)
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
+                out_sharding: Any = None) -> Array:
+    d = float_dtype("exponential", dtype)
+    with fused("exponential"):
+        return draw_exponential(key_of("exponential", key), shape_of("exponential", shape), d)
+
+
+def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
+    """-log(-log(u)) of a typed key; two uniform numbers in mode 'high'."""
+    if mode not in (None, "low", "high"):
+        raise ValueError(errors.explain(f"Must provide valid mode for gumbel got: {mode}.",
+                                        fix="use 'low' or 'high'."))
+    tiny = limits(d).tiny
+    if mode != "high":
+        return -lax.log(-lax.log(draw_uniform(key, shape, d, tiny, 1)))
+    u = draw_uniform(key, (2, *shape), d)
+    first, second = u[0], u[1]
+    fine = first + _number(d, 2.0 ** -limits(d).nmant) * second + _number(d, tiny)
+    x = jnp.where(first >= _number(d, 0.5), first, fine)
+    return -lax.log(-lax.log1p(-x))
+
+
+@document("Gumbel numbers: -log(-log(u)).", "mode: 'low' (one uniform number, the default) or "
+          "'high' (two, for exact far tails).", "gumbel(key, (2,))", "[...]", digits=4,
+          raises="ValueError: mode is unknown.")
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *,
+           out_sharding: Any = None) -> Array:
+    d = float_dtype("gumbel", dtype)
+    with fused("gumbel"):
+        return draw_gumbel(key_of("gumbel", key), shape_of("gumbel", shape), d, mode)
+
+
+@document("Laplace numbers: density exp(-|x|) / 2.", "", "laplace(key, (2,))", "[...]", digits=4)
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    d = float_dtype("laplace", dtype)
+    with fused("laplace"):
+        low = np.nextafter(_number(d, -1), _number(d, 0), dtype=d)
+        u = draw_uniform(key_of("laplace", key), shape_of("laplace", shape), d, low, 1)
+        return lax.sign(u) * lax.log1p(-lax.abs(u))
+
+
+@document("Logistic numbers: log(u / (1 - u)).", "", "logistic(key, (2,))", "[...]", digits=4)
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    d = float_dtype("logistic", dtype)
+    with fused("logistic"):
+        u = draw_uniform(key_of("logistic", key), shape_of("logistic", shape), d,
+                         limits(d).tiny, 1)
+        return lax.log(u) - lax.log1p(-u)
+
+
+@document("Cauchy numbers: tan(pi (u - 1/2)).", "", "cauchy(key, (2,))", "[...]", digits=4)
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    d = float_dtype("cauchy", dtype)
+    with fused("cauchy"):
+        u = draw_uniform(key_of("cauchy", key), shape_of("cauchy", shape), d, limits(d).eps, 1)
+        return lax.tan(_number(d, math.pi) * (u - _number(d, 0.5)))
+
+
+def _draw_maxwell(key: Any, shape: Shape, d: Dtype) -> Any:
+    x = draw_normal(key, (*shape, 3), d)
+    return lax.sqrt((x * x).sum(-1))
+
+
+@document("Maxwell numbers: lengths of vectors of 3 normal numbers.", "", "maxwell(key, (2,))",
+          "[...]", digits=4)
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    d = float_dtype("maxwell", dtype)
+    with fused("maxwell"):
+        return _draw_maxwell(key_of("maxwell", key), shape_of("maxwell", shape), d)
+
+
+# ---- with parameters
+@document("Maxwell numbers of either sign, times scale, plus loc.",
+          "loc, scale: float arrays; their shape follows `shape` in the result.",
+          "double_sided_maxwell(key, 0.0, 1.0, (2,))", "[...]", digits=4,
+          shape="before the axes of the parameters (default theirs)")
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
+                         ) -> Array:
+    d = float_dtype("double_sided_maxwell", dtype)
+    with fused("double_sided_maxwell"):
+        typed = key_of("double_sided_maxwell", key)
+        own, (loc, scale) = parameters("double_sided_maxwell", None, loc, scale, dtype=d)
+        size = (*(shape_of("double_sided_maxwell", shape) or own), *own)
+        first, second = subkeys(typed)
+        signs = draw_rademacher(second, size, d)
+        return signs * _draw_maxwell(first, size, d) * scale + loc
+
+
+@document("Normal numbers between two bounds, exclusively.",
+          "lower, upper: bounds, broadcast to shape.", "truncated_normal(key, -1, 1, (2,))",
+          "[...]", digits=4, shape="of the result (default that of the bounds)",
+          raises="ValueError: shapes do not broadcast to shape.")
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *,
+                     out_sharding: Any = None) -> Array:
+    d = float_dtype("truncated_normal", dtype)
+    with fused("truncated_normal"):
+        typed = key_of("truncated_normal", key)
+        size, (lower, upper) = parameters("truncated_normal", shape, lower, upper, dtype=d)
+        root = _number(d, math.sqrt(2))
+        u = draw_uniform(typed, size, d, lax.erf(lower / root), lax.erf(upper / root))
+        x = root * lax.erf_inv(u)
+        inf = jnp.asarray(np.inf, d)
+        least = jnp.nextafter(lax.stop_gradient(lower), inf)
+        most = jnp.nextafter(lax.stop_gradient(upper), -inf)
+        return jnp.minimum(jnp.maximum(x, least), most)
+
+
+_PARAMETER = "ValueError: shapes do not broadcast to shape."
+_FITS = "of the result (default that of the parameters)"
+
+
+@document("Pareto numbers: exp(x / b) of exponential x.", "b: tail index, a positive array.",
+          "pareto(key, 2.0, (2,))", "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
+           out_sharding: Any = None) -> Array:
+    d = float_dtype("pareto", dtype)
+    with fused("pareto"):
+        typed = key_of("pareto", key)
+        size, (b,) = parameters("pareto", shape, b, dtype=d)
+        return lax.exp(draw_exponential(typed, size, d) / b)
+
+
+@document("Rayleigh numbers: scale * sqrt(-2 log(u)).", "scale: a positive array.",
+          "rayleigh(key, 2.0, (2,))", "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
+             out_sharding: Any = None) -> Array:
+    d = float_dtype("rayleigh", dtype)
+    with fused("rayleigh"):
+        typed = key_of("rayleigh", key)
+        size, (scale,) = parameters("rayleigh", shape, scale, dtype=d)
+        return scale * lax.sqrt(lax.log(draw_uniform(typed, size, d)) * _number(d, -2))
+
+
+@document("Weibull numbers (of minima): scale * (-log(1 - u)) ** (1 / concentration).",
+          "scale, concentration: positive arrays.", "weibull_min(key, 1.0, 2.0, (2,))", "[...]",
+          digits=4, raises="ValueError: shapes do not broadcast together.")
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+                ) -> Array:
+    d = float_dtype("weibull_min", dtype)
+    with fused("weibull_min"):
+        typed = key_of("weibull_min", key)
+        _, (scale, concentration) = parameters("weibull_min", None, scale, concentration, dtype=d)
+        x = -lax.log1p(-draw_uniform(typed, shape_of("weibull_min", shape), d))
+        return jnp.power(x, _number(d, 1) / concentration) * scale
+
+
+@document("Wald (inverse Gaussian) numbers of a mean and scale 1.", "mean: a positive array.",
+          "wald(key, 1.0, (2,))", "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
+         out_sharding: Any = None) -> Array:
+    d = float_dtype("wald", dtype)
+    with fused("wald"):
+        first, second = subkeys(key_of("wald", key))
+        size, (mean,) = parameters("wald", shape, mean, dtype=d)
+        mean = jnp.broadcast_to(mean, size)
+        square = lax.integer_pow(draw_normal(first, size, d), 2)
+        u = draw_uniform(second, size, d)
+        mean2, two = lax.integer_pow(mean, 2), _number(d, 2)
+        root = lax.sqrt(_number(d, 4) * mean * square + mean2 * lax.integer_pow(square, 2))
+        x = mean + mean2 * square / two - mean / two * root
+        return jnp.where(u <= mean / (mean + x), x, mean2 / x)
+
+
+@document("Log-normal numbers: exp(sigma * z) of normal z.",
+          "sigma: standard deviation of the logarithm.", "lognormal(key, 0.5, (2,))", "[...]",
+          digits=4, shape=_FITS, raises=_PARAMETER)
+def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: Any = None, *,
+              out_sharding: Any = None) -> Array:
+    d = float_dtype("lognormal", dtype, " or complex")
+    with fused("lognormal"):
+        typed = key_of("lognormal", key)
+        size, (sigma,) = parameters("lognormal", shape, sigma, dtype=d)
+        return lax.exp(draw_normal(typed, size, d) * sigma)
+
+
+@document("Numbers of the triangular distribution on [left, right].",
+          "left, mode, right: ends and peak of the density.", "triangular(key, 0.0, 1.0, 2.0, (2,))",
+          "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
+               *, out_sharding: Any = None) -> Array:
+    d = float_dtype("triangular", dtype)
+    with fused("triangular"):
+        typed = key_of("triangular", key)
+        size, (left, mode, right) = parameters("triangular", shape, left, mode, right, dtype=d)
+        u = draw_uniform(typed, size, d)
+        below = left + lax.sqrt(u * (right - left) * (mode - left))
+        above = right - lax.sqrt((_number(d, 1) - u) * (right - left) * (right - mode))
+        return jnp.where(u < (mode - left) / (right - left), below, above)
+
+
+def converted(x: Any, d: Dtype) -> Any:
+    """x in dtype d."""
+    return ew.convert(x, d)

@@ -1,0 +1,252 @@
+"""Counts: Poisson, binomial, geometric and multinomial numbers.
+
+Small means are counted step by step, large ones drawn by transformed rejection: Hormann, "The
+transformed rejection method for generating Poisson random variables" (1993) and "The generation of
+binomial random variates" (1993), with JAX's splitting of keys.  Start reading at `_poisson`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque import lax
+from calque import numpy as jnp
+from calque.array import Array
+from calque.control import scan
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.eager import fused
+from calque.loops import while_loop
+from calque.primitives import elementwise as ew
+from calque.primitives import random as prim
+from calque.random.bits import draw_uniform, given, parameters
+from calque.random.documents import document
+from calque.random.keys import float_dtype, int_dtype, key_of, subkeys
+
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+_FITS = "of the result (default that of the parameters)"
+_PARAMETER = "ValueError: shapes do not broadcast to shape."
+_INTEGER = "integer dtype (default int32, int64 with x64)"
+
+
+# ---- Poisson
+def _poisson_counted(key: Any, lam: Any, d: Dtype) -> Any:
+    """How many uniform numbers can be multiplied before the product falls below exp(-lam)."""
+    def body(state: Any) -> Any:
+        i, count, key, logs = state
+        key, sub = subkeys(key)
+        count = jnp.where(logs > -lam, count + 1, count)
+        u = draw_uniform(sub, tuple(lam.shape), np.dtype(lam.dtype))
+        return i + 1, count, key, logs + lax.log(u)
+
+    limit = np.iinfo(d).max
+    start = (jnp.zeros((), np.int32), jnp.zeros(lam.shape, d), key, jnp.zeros_like(lam))
+    last = min(limit, 2**31 - 1)
+    _, count, _, _ = while_loop(lambda s: (s[3] > -lam).any() & (s[0] < last), body, start)
+    return count - 1
+
+
+def _poisson_rejected(key: Any, lam: Any, d: Dtype) -> Any:
+    """Hormann's PTRS."""
+    log_lam = lax.log(lam)
+    b = 0.931 + 2.53 * lax.sqrt(lam)
+    a = -0.059 + 0.02483 * b
+    inverse = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2)
+    shape, kind = tuple(lam.shape), np.dtype(lam.dtype)
+
+    def body(state: Any) -> Any:
+        i, out, accepted, key = state
+        key, first, second = subkeys(key, 3)
+        u = draw_uniform(first, shape, kind) - 0.5
+        v = draw_uniform(second, shape, kind)
+        us = 0.5 - lax.abs(u)
+        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
+        s = lax.log(v * inverse / (a / (us * us) + b))
+        t = -lam + k * log_lam - lax.lgamma(k + 1)
+        take = ((us >= 0.07) & (v <= v_r)) | (
+            ~((k < 0) | ((us < 0.013) & (v > us))) & (s <= t))
+        return i + 1, jnp.where(take, k, out), accepted | take, key
+
+    start = (jnp.zeros((), np.int32), jnp.full_like(lam, -1), jnp.zeros(shape, bool), key)
+    last = min(np.iinfo(d).max, 2**31 - 1)
+    _, out, _, _ = while_loop(lambda s: (~s[2]).any() & (s[0] < last), body, start)
+    return ew.convert(out, d)
+
+
+def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
+    small = (lam != lam) | (lam < 10)
+    counted = _poisson_counted(key, jnp.where(small, lam, jnp.zeros_like(lam)), d)
+    drawn = _poisson_rejected(key, jnp.where(small, jnp.full_like(lam, 1e5), lam), d)
+    out = jnp.where(small, counted, drawn)
+    return jnp.where(lam == 0, jnp.zeros_like(out), out)
+
+
+@document("Poisson numbers of mean lam.", "lam: a positive array.", "poisson(key, 3.0, (3,))",
+          "[...]", shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
+            out_sharding: Any = None) -> Array:
+    d = int_dtype("poisson", dtype)
+    with fused("poisson"):
+        typed = key_of("poisson", key)
+        size, (lam,) = parameters("poisson", shape, lam, dtype=np.dtype(np.float32))
+        return _poisson(typed, jnp.broadcast_to(lam, size), d)
+
+
+# ---- geometric
+@document("Geometric numbers: trials up to the first success, 1 or more.",
+          "p: probability of success, a float array.", "geometric(key, 0.25, (3,))", "[...]",
+          shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *,
+              out_sharding: Any = None) -> Array:
+    d = int_dtype("geometric", dtype)
+    with fused("geometric"):
+        typed = key_of("geometric", key)
+        p = given("geometric", p)
+        kind = np.dtype(p.dtype) if dtypes.is_float(p.dtype) else dtypes.canonical(float)
+        size, (p,) = parameters("geometric", shape, p, dtype=kind)
+        u = draw_uniform(typed, size, kind)
+        u = jnp.where(u == 0, jnp.ones_like(u), u)
+        return ew.convert(lax.floor(lax.log(u) / lax.log1p(-p)) + 1, d)
+
+
+# ---- binomial
+_TAILS = (0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+          0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+          0.00925546218271273, 0.00833056343336287)
+
+
+def _stirling_tail(k: Any) -> Any:
+    """log(k!) less Stirling's formula of it."""
+    n = lax.clamp(jnp.asarray(0, k.dtype), k, jnp.asarray(9, k.dtype))
+    table = jnp.asarray(np.array(_TAILS, k.dtype))
+    known = jnp.take(table, ew.convert(lax.floor(n), np.int32), mode="clip")
+    k1 = n + 1
+    square = k1 * k1
+    return jnp.where(k <= 9, known, (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / k1)
+
+
+def _binomial_counted(key: Any, count: Any, p: Any) -> Any:
+    """Geometric gaps between successes, added up."""
+    log1_p = lax.log1p(-p)
+
+    def body(state: Any) -> Any:
+        i, successes, total, key = state
+        first, key = _swapped(key)
+        successes = jnp.where(total <= count, successes + 1, successes)
+        u = draw_uniform(first, tuple(p.shape), np.dtype(p.dtype))
+        return i + 1, successes, total + lax.ceil(lax.log(u) / log1_p), key
+
+    start = (jnp.zeros((), np.int32), jnp.zeros_like(p), jnp.zeros_like(p), key)
+    _, successes, _, _ = while_loop(lambda s: (s[2] <= count).any(), body, start)
+    return successes - 1
+
+
+def _swapped(key: Any) -> tuple[Any, Any]:
+    """(the key to draw with, the one to go on with)."""
+    first, second = subkeys(key)
+    return first, second
+
+
+def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
+    """Hormann's BTRS."""
+    deviation = lax.sqrt(count * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c = count * p + 0.5
+    v_r = 0.92 - 4.2 / b
+    r = p / (1 - p)
+    alpha = (2.83 + 5.1 / b) * deviation
+    m = lax.floor((count + 1) * p)
+    shape, kind = tuple(p.shape), np.dtype(p.dtype)
+
+    def body(state: Any) -> Any:
+        i, out, accepted, key = state
+        key, first, second = subkeys(key, 3)
+        u = draw_uniform(first, shape, kind)
+        v = draw_uniform(second, shape, kind)
+        u = u - 0.5
+        us = 0.5 - lax.abs(u)
+        k = lax.floor((2 * a / us + b) * u + c)
+        outside = (k < 0) | (k > count)
+        left = lax.log(v * alpha / (a / (us * us) + b))
+        right = ((m + 0.5) * lax.log((m + 1) / (r * (count - m + 1)))
+                 + (count + 1) * lax.log((count - m + 1) / (count - k + 1))
+                 + (k + 0.5) * lax.log(r * (count - k + 1) / (k + 1))
+                 + _stirling_tail(m) + _stirling_tail(count - m)
+                 - _stirling_tail(k) - _stirling_tail(count - k))
+        take = ((us >= 0.07) & (v <= v_r)) | (~outside & (left <= right))
+        return i + 1, jnp.where(take, k, out), accepted | take, key
+
+    start = (jnp.zeros((), np.int32), jnp.full_like(p, -1), jnp.zeros(shape, bool), key)
+    _, out, _, _ = while_loop(lambda s: (~s[2]).any(), body, start)
+    return out
+
+
+def draw_binomial(key: Any, n: Any, p: Any) -> Any:
+    """Binomial numbers of a typed key; n and p: float arrays of one shape."""
+    less = p < 0.5
+    q = jnp.where(less, p, 1 - p)
+    bad_n = (n != n) | (n < 0)
+    infinite = lax.abs(n) == np.inf
+    bad_q = (q != q) | (q < 0)
+    safe = jnp.where(bad_q, jnp.full_like(q, 0.01), q)
+    counted = bad_n | (n * safe <= 10)
+    whole = lax.floor(n)
+    few = _binomial_counted(key, jnp.where(counted, whole, jnp.zeros_like(n)), safe)
+    many = _binomial_rejected(key, jnp.where(counted, jnp.full_like(n, 1e4), whole),
+                              jnp.where(counted, jnp.full_like(q, 0.5), safe))
+    out = jnp.where(counted, few, many)
+    wrong = bad_q | bad_n
+    out = jnp.where(wrong, jnp.full_like(out, np.nan), out)
+    out = jnp.where(infinite & ~wrong, jnp.full_like(out, np.inf), out)
+    return jnp.where(less | bad_n | bad_q | infinite, out, whole - out)
+
+
+@document("Binomial numbers: successes in n trials, as floats.",
+          "n: number of trials, an array.\n      p: probability of success, an array.",
+          "binomial(key, 10.0, 0.5, (3,))", "[...]", shape=_FITS, raises=_PARAMETER)
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
+    d = float_dtype("binomial", dtype)
+    with fused("binomial"):
+        typed = key_of("binomial", key)
+        size, (n, p) = parameters("binomial", shape, n, p, dtype=d)
+        return draw_binomial(typed, jnp.broadcast_to(n, size), jnp.broadcast_to(p, size))
+
+
+# ---- multinomial
+@document("Multinomial counts: n trials over the outcomes along the last axis of p, as floats.",
+          "n: number of trials, an array.\n      p: probabilities, summing to 1 along the last "
+          "axis.\n      unroll: how many outcomes a step of the loop handles.",
+          "multinomial(key, 5.0, np.ones(3, np.float32) / 3)", "[...]",
+          shape="of the result (default that of n and p together)",
+          raises="ValueError: p is a scalar, or shapes do not broadcast to shape.")
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None,
+                unroll: Any = 1) -> Array:
+    d = float_dtype("multinomial", dtype)
+    with fused("multinomial"):
+        typed = key_of("multinomial", key)
+        n, p = (ew.convert(given("multinomial", v), d) for v in (n, p))
+        if p.ndim < 1:
+            raise ValueError(explain(
+                "multinomial: axis -1 is out of bounds for array of dimension 0.",
+                fix="give p a last axis of outcomes."))
+        size, _ = parameters("multinomial", shape, np.empty((*n.shape, 1), bool),
+                             np.empty(p.shape, bool))
+        n = jnp.broadcast_to(n, size[:-1])
+        p = jnp.broadcast_to(p, size)
+        rest = lax.cumsum(p, p.ndim - 1, reverse=True)
+        shares = p / jnp.where(rest == 0, jnp.ones_like(rest), rest)
+        keys = prim.random_split_p.bind(typed, shape=(size[-1],),
+                                        partitionable=dtypes.config.jax_threefry_partitionable)
+
+        def body(left: Any, given: Any) -> Any:
+            share, key = given
+            share = lax.clamp(jnp.zeros((), d), share, jnp.ones((), d))
+            drawn = draw_binomial(key, left, share)
+            return left - drawn, drawn
+
+        _, counts = scan(body, n, (jnp.moveaxis(shares, -1, 0), keys), unroll=unroll)
+        return jnp.moveaxis(counts, 0, -1)

@@ -1,0 +1,46 @@
+"""Docstrings of the distributions: the parts that all of them share, filled in."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_TEXT = """{sentence}
+
+    Args:
+      key: a PRNG key.
+{params}{shape}{dtype}{sharding}
+    Returns:
+      {returns}
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys{values}.
+{raises}
+    Example:
+      >>> import calque.random as random{imports}
+      >>> key = random.PRNGKey(0)
+      >>> {show}
+      {prints}
+    """
+
+
+def document(sentence: str, params: str, example: str, prints: str, *, raises: str = "",
+             shape: str = "of the result", kind: str = "float dtype (default float32, float64 "
+             "with x64)", returns: str = "An array of that shape and dtype.",
+             digits: int | None = None) -> Callable[..., Any]:
+    """Give a function its docstring; an example is rounded to `digits`."""
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        names = f.__code__.co_varnames
+        call = f"random.{example}"
+        show = f"print({call})" if digits is None else f"print({call}.round({digits}))"
+        f.__doc__ = _TEXT.format(
+            sentence=sentence, params=f"      {params}\n" if params else "",
+            shape=f"      shape: {shape}.\n" if "shape" in names else "",
+            dtype=f"      dtype: {kind}.\n" if kind and "dtype" in names else "",
+            sharding="      out_sharding: accepted for compatibility.\n"
+            if "out_sharding" in names else "",
+            returns=returns, values=", or dtype is no such dtype" if kind else "",
+            raises=f"      {raises}\n" if raises else "", show=show,
+            imports="\n      >>> import numpy as np" if "np." in example else "", prints=prints)
+        return f
+    return decorate

@@ -1,0 +1,242 @@
+"""Gamma variates, and the distributions made from them.
+
+Marsaglia and Tsang, "A simple method for generating gamma variables" (ACM TOMS 26, 2000): a
+rejection loop for each element, with a key of its own.  Derivatives by the concentration are those
+of the implicit function (lax.random_gamma_grad).  Start reading at `_one` and `draw_gamma`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque import lax
+from calque import numpy as jnp
+from calque.array import Array
+from calque.batching import vmap
+from calque.core.config import config
+from calque.core.errors import explain
+from calque.custom_derivatives import custom_jvp
+from calque.eager import fused
+from calque.loops import while_loop
+from calque.primitives import elementwise as ew
+from calque.primitives import random as prim
+from calque.primitives import shape as sh
+from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, given, parameters
+from calque.random.continuous import draw_exponential, limits
+from calque.random.documents import document
+from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+_FITS = "of the result (default that of the parameters)"
+_PARAMETER = "ValueError: shapes do not broadcast to shape."
+
+
+def _one(key: Any, alpha: Any, log_space: bool) -> Any:
+    """One variate (its logarithm) of a typed key; alpha: a scalar."""
+    d = np.dtype(alpha.dtype)
+
+    def number(value: Any) -> Any:
+        return np.asarray(value).astype(d)[()]
+
+    one, third, squeeze = number(1), number(1 / 3), number(0.0331)
+    large = alpha >= one
+    shifted = ew.sub(jnp.where(large, alpha, alpha + one), third)
+    c = third / lax.sqrt(shifted)
+    key, boost_key = subkeys(key)
+
+    def rejected(state: Any) -> Any:
+        _, x, v, u = state
+        return (u >= one - squeeze * (x * x)) & (
+            lax.log(u) >= x * number(0.5) + shifted * (one - v + lax.log(v)))
+
+    def draw(state: Any) -> Any:
+        key, normal_key, uniform_key = subkeys(state[0], 3)
+
+        def again(inner: Any) -> Any:
+            k, sub = subkeys(inner[0])
+            z = draw_normal(sub, (), d)
+            return k, z, one + z * c
+
+        start = (normal_key, jnp.zeros((), d), jnp.full((), -1, d))
+        _, x, v = while_loop(lambda s: s[2] <= number(0), again, start)
+        return key, x * x, v * v * v, draw_uniform(uniform_key, (), d)
+
+    start = (key, jnp.zeros((), d), jnp.ones((), d), jnp.full((), 2, d))
+    _, _, v, _ = while_loop(rejected, draw, start)
+    if log_space:  # alpha < 1: x * u^(1 / alpha), whose logarithm keeps what would underflow
+        boost = -draw_exponential(boost_key, (), d)
+        boost = jnp.where(large | (boost == number(0)), number(0), boost * (one / alpha))
+        return lax.log(shifted) + lax.log(v) + boost
+    u = one - draw_uniform(boost_key, (), d)
+    return shifted * v * jnp.where(large, one, lax.pow(u, one / alpha))
+
+
+def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
+    """Gamma variates (their logarithms) of a typed key, one for each element of alpha."""
+    shape = tuple(alpha.shape)
+    if 0 in shape:
+        return jnp.zeros(shape, alpha.dtype)
+    flat = sh.reshape(alpha, (alpha.size,))
+    keys = prim.random_split_p.bind(key, shape=(alpha.size,),
+                                    partitionable=config.jax_threefry_partitionable)
+
+    @custom_jvp
+    def draws(alpha: Any) -> Any:
+        return vmap(lambda k, a: _one(k, a, log_space))(keys, lax.stop_gradient(alpha))
+
+    def derivative(primals: Any, tangents: Any) -> Any:
+        (alpha,), (tangent,) = primals, tangents
+        out = draws(alpha)
+        if not log_space:
+            return out, tangent * lax.random_gamma_grad(alpha, out)
+        x = lax.exp(out)
+        x = jnp.where(x == 0, jnp.asarray(limits(x.dtype).tiny, x.dtype), x)
+        return out, tangent * (lax.random_gamma_grad(alpha, x) / x)
+
+    draws.defjvp(derivative)
+    return sh.reshape(draws(flat), shape)
+
+
+def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+    d = float_dtype("gamma", dtype)
+    with fused(name):
+        typed = key_of(name, key)
+        size, (a,) = parameters(name, shape, a, dtype=d)
+        return draw_gamma(typed, jnp.broadcast_to(a, size), log_space)
+
+
+@document("Gamma variates: density x^(a-1) exp(-x) / Gamma(a).  Differentiable by a.",
+          "a: concentration, a positive array.", "gamma(key, 2.0, (2,))", "[...]", digits=4,
+          shape=_FITS, raises=_PARAMETER)
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
+          out_sharding: Any = None) -> Array:
+    return _gamma("gamma", key, a, shape, dtype, False)
+
+
+@document("Logarithms of gamma variates, exact where those underflow.  Differentiable by a.",
+          "a: concentration, a positive array.", "loggamma(key, 0.01, (2,))", "[...]", digits=3,
+          shape=_FITS, raises=_PARAMETER)
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
+             out_sharding: Any = None) -> Array:
+    return _gamma("loggamma", key, a, shape, dtype, True)
+
+
+@document("Beta variates on [0, 1]: x / (x + y) of gamma variates.", "a, b: positive arrays.",
+          "beta(key, 2.0, 3.0, (2,))", "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
+         out_sharding: Any = None) -> Array:
+    d = float_dtype("beta", dtype)
+    with fused("beta"):
+        first, second = subkeys(key_of("beta", key))
+        size, (a, b) = parameters("beta", shape, a, b, dtype=d)
+        x = draw_gamma(first, jnp.broadcast_to(a, size), True)
+        y = draw_gamma(second, jnp.broadcast_to(b, size), True)
+        most = jnp.maximum(x, y)
+        x, y = lax.exp(x - most), lax.exp(y - most)
+        return x / (x + y)
+
+
+@document("Dirichlet vectors: gamma variates divided by their sum.",
+          "alpha: concentrations, positive, along the last axis.",
+          "dirichlet(key, np.ones(3, np.float32)).sum()", "1.0", digits=5,
+          shape="of the result without the last axis (default that of alpha)",
+          returns="An array of shape (*shape, n) and that dtype.",
+          raises="ValueError: alpha is a scalar, or shapes do not broadcast.")
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *,
+              out_sharding: Any = None) -> Array:
+    d = float_dtype("dirichlet", dtype)
+    with fused("dirichlet"):
+        typed = key_of("dirichlet", key)
+        alpha = ew.convert(given("dirichlet", alpha), d)
+        if alpha.ndim < 1:
+            raise ValueError(explain(
+                f"dirichlet requires alpha.ndim >= 1, got alpha.ndim == {alpha.ndim}.",
+                fix="give a vector of concentrations."))
+        row = np.empty(alpha.shape[:-1], bool)  # of which only the shape counts
+        size, _ = parameters("dirichlet", shape, row)
+        logs = draw_gamma(typed, jnp.broadcast_to(alpha, (*size, alpha.shape[-1])), True)
+        x = lax.exp(logs - lax.stop_gradient(logs.max(-1, keepdims=True, initial=-np.inf)))
+        return x / x.sum(-1, keepdims=True)
+
+
+# ---- made from gamma variates
+def _draw_chisquare(key: Any, df: Any, size: Shape) -> Any:
+    two = np.asarray(2).astype(df.dtype)[()]
+    return lax.exp(draw_gamma(key, jnp.broadcast_to(df / two, size), True)) * two
+
+
+@document("Chi-square variates: twice a gamma variate of df / 2.",
+          "df: degrees of freedom, a positive array.", "chisquare(key, 3.0, (2,))", "[...]",
+          digits=4, shape=_FITS, raises=_PARAMETER)
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
+              out_sharding: Any = None) -> Array:
+    d = float_dtype("chisquare", dtype)
+    with fused("chisquare"):
+        typed = key_of("chisquare", key)
+        size, (df,) = parameters("chisquare", shape, df, dtype=d)
+        return _draw_chisquare(typed, df, size)
+
+
+@document("Variates of Student's t: normal / sqrt(chi-square / df).",
+          "df: degrees of freedom, a positive array.", "t(key, 3.0, (2,))", "[...]", digits=4,
+          shape=_FITS, raises=_PARAMETER)
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *,
+      out_sharding: Any = None) -> Array:
+    d = float_dtype("t", dtype)
+    with fused("t"):
+        first, second = subkeys(key_of("t", key))
+        size, (df,) = parameters("t", shape, df, dtype=d)
+        half = jnp.broadcast_to(df / np.asarray(2).astype(d)[()], size)
+        z = draw_normal(first, size, d)
+        return z * lax.sqrt(half / draw_gamma(second, half, False))
+
+
+@document("Variates of F: ratio of two chi-squares, each divided by its degrees of freedom.",
+          "dfnum, dfden: degrees of freedom, positive arrays.", "f(key, 3.0, 4.0, (2,))", "[...]",
+          digits=4, shape=_FITS, raises=_PARAMETER)
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
+      out_sharding: Any = None) -> Array:
+    d = float_dtype("f", dtype)
+    with fused("f"):
+        lower, upper = subkeys(key_of("f", key))
+        size, (dfnum, dfden) = parameters("f", shape, dfnum, dfden, dtype=d)
+        return (_draw_chisquare(upper, dfnum, size) / dfnum) / (
+            _draw_chisquare(lower, dfden, size) / dfden)
+
+
+def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
+    first, second = subkeys(key)
+    inverse = ew.convert(jnp.asarray(1.0) / p, d)
+    x = draw_gamma(first, jnp.broadcast_to(inverse, size), False)
+    return draw_rademacher(second, size, d) * jnp.power(x, inverse)
+
+
+@document("Generalized normal numbers: density proportional to exp(-|x|^p).",
+          "p: shape parameter, a positive number.", "generalized_normal(key, 2.0, (2,))", "[...]",
+          digits=4)
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
+                       out_sharding: Any = None) -> Array:
+    d = float_dtype("gamma", dtype)
+    with fused("generalized_normal"):
+        typed = key_of("generalized_normal", key)
+        return _draw_generalized(typed, p, shape_of("generalized_normal", shape), d)
+
+
+@document("Points drawn uniformly from the unit ball of the p-norm in d dimensions.",
+          "d: dimensions.\n      p: of the norm, a positive number.", "ball(key, 3).shape", "(3,)",
+          shape="of the result without the last axis",
+          returns="An array of shape (*shape, d) and that dtype.",
+          raises="ValueError: d is negative.")
+def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *,
+         out_sharding: Any = None) -> Array:
+    kind = float_dtype("gamma", dtype)
+    with fused("ball"):
+        first, second = subkeys(key_of("ball", key))
+        (n,), size = shape_of("ball", d), shape_of("ball", shape)
+        p = jnp.asarray(p)
+        x = _draw_generalized(first, p, (*size, n), kind)
+        e = draw_exponential(second, size, kind)
+        total = jnp.power(lax.abs(x), ew.convert(p, kind)).sum(-1) + e
+        return x / jnp.power(total, ew.convert(jnp.asarray(1.0) / p, kind))[..., None]
