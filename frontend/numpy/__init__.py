@@ -15,6 +15,14 @@
   arrange.py     flip, roll, rot90, tril, triu
   join.py        concatenate, stack, split, tile, repeat, diff
   convert.py     astype, view
+  padding.py     pad
+  apply.py       vectorize, apply_along_axis, fromfunction
+  ufunc.py       ufunc, frompyfunc; .reduce, .at, ... of add and its kin
+  poly.py        polyval, polyfit, roots, vander, ...
+  products.py    kron, cross, cov, interp, unwrap, resize, block
+  integers.py    gcd, lcm, frexp, spacing, packbits, unpackbits
+  windows.py     bartlett, blackman, hamming, hanning, kaiser
+  files.py       save, load, array_repr, printoptions, ...
   convolve.py    convolve, correlate
   contract.py    dot, matmul, tensordot, ...
   einsum.py      einsum, einsum_path
@@ -41,6 +49,7 @@ from calque.array import Array as ndarray  # noqa: F401
 from calque.numpy import fft as fft
 from calque.numpy import linalg as linalg
 from calque.numpy import methods as _methods  # noqa: F401 (installs them)
+from calque.numpy.apply import *  # noqa: F403
 from calque.numpy.arithmetic import *  # noqa: F403
 from calque.numpy.arrange import *  # noqa: F403
 from calque.numpy.contract import *  # noqa: F403
@@ -51,12 +60,17 @@ from calque.numpy.cumulative import *  # noqa: F403
 from calque.numpy.edit import *  # noqa: F403
 from calque.numpy.einsum import *  # noqa: F403
 from calque.numpy.exchange import *  # noqa: F403
+from calque.numpy.files import *  # noqa: F403
 from calque.numpy.histograms import *  # noqa: F403
+from calque.numpy.integers import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
 from calque.numpy.nanreductions import *  # noqa: F403
+from calque.numpy.padding import *  # noqa: F403
 from calque.numpy.picking import *  # noqa: F403
+from calque.numpy.poly import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
+from calque.numpy.products import *  # noqa: F403
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.sets import *  # noqa: F403
@@ -66,7 +80,9 @@ from calque.numpy.special import *  # noqa: F403
 from calque.numpy.statistics import *  # noqa: F403
 from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
+from calque.numpy.ufunc import *  # noqa: F403
 from calque.numpy.ufuncs import *  # noqa: F403
+from calque.numpy.windows import *  # noqa: F403
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))

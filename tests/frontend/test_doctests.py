@@ -26,7 +26,9 @@ MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
            "nn": calque.nn, "nn.initializers": calque.nn.initializers, "ops": calque.ops,
            "numpy": calque.numpy, "numpy.fft": calque.numpy.fft,
            "numpy.linalg": calque.numpy.linalg, "random": random,
-           "runtime": runtime, "tree": tree, "tree_util": tree_util}
+           "runtime": runtime,
+           "scipy": calque.scipy, "scipy.linalg": calque.scipy.linalg,
+           "scipy.special": calque.scipy.special, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}
 # messages are long and tested elsewhere: an example of a failure names the error's class only

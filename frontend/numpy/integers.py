@@ -1,0 +1,228 @@
+"""Numbers taken apart: gcd, lcm, frexp, spacing, packbits, unpackbits."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.lax.operands import canonical_axis
+from calque.loops import while_loop
+from calque.numpy import reductions as rd
+from calque.numpy import util
+from calque.numpy.arithmetic import absolute
+from calque.numpy.documents import named
+from calque.numpy.logic import where
+from calque.numpy.shapes import moveaxis, ravel
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+# ---- common divisors
+def _integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any, bool]:
+    x1, x2 = util.check_arrays(name, x1, x2)
+    dtype, weak = util.joined((x1, x2))
+    if not dtypes.is_integer(dtype):
+        raise ValueError(explain(f"Arguments to jax.numpy.{name} must be integers.",
+                                 fix="convert them with astype(int)."))
+    x1, x2 = (util.array(util.cast(v, dtype)) for v in (x1, x2))
+    return (*util.broadcast_all(name, x1, x2), weak)
+
+
+def _gcd(x: Any, y: Any) -> Any:
+    """Euclid's algorithm; elements that are done are left alone."""
+    def step(pair: Any) -> Any:
+        a, b = pair
+        rest = where(b != 0, ew.rem_p.bind(a, where(b != 0, b, 1)), 0)
+        return where(b != 0, b, a), rest
+
+    return while_loop(lambda pair: rd.any(pair[1] != 0), step, (absolute(x), absolute(y)))[0]
+
+
+@named("Greatest common divisor of integers; never negative.", ["x1", "x2"],
+       "An array of the broadcast shape.", "jnp.gcd(12, 18)",
+       "Array(6, dtype=int32, weak_type=True)")
+@util.fused_function
+def gcd(x1: Any, x2: Any) -> Any:
+    x1, x2, weak = _integers("gcd", x1, x2)
+    return ew.convert(_gcd(x1, x2), util.dtype_of(x1), weak)
+
+
+@named("Least common multiple of integers; never negative.", ["x1", "x2"],
+       "An array of the broadcast shape.", "jnp.lcm(4, 6)",
+       "Array(12, dtype=int32, weak_type=True)")
+@util.fused_function
+def lcm(x1: Any, x2: Any) -> Any:
+    x1, x2, weak = _integers("lcm", x1, x2)
+    x1, x2 = absolute(x1), absolute(x2)
+    divisor = _gcd(x1, x2)
+    none = divisor == 0
+    made = where(none, 0, x1 * ew.div_p.bind(x2, where(none, 1, divisor)))
+    return ew.convert(made, util.dtype_of(x1), weak)
+
+
+# ---- floats as bits
+def _parts(name: str, x: Any) -> tuple[Any, Any, Any, Any]:
+    """(x, its bits, the dtype of the bits, finfo)."""
+    (x,) = util.promote_inexact(name, x)
+    dtype = util.dtype_of(x)
+    if dtype.kind == "c":
+        kind = ValueError if name == "spacing" else TypeError  # JAX's classes
+        raise kind(explain(f"jnp.{name} is not defined for complex inputs.",
+                           fix="use the real and the imaginary part."))
+    x = ew.convert(util.array(x), dtype)
+    kind = np.dtype(f"uint{dtype.itemsize * 8}")
+    return x, ew.bitcast_convert_type_p.bind(x, new_dtype=kind), kind, dtypes.finfo(dtype)
+
+
+def _exponent(bits: Any, kind: Any, info: Any) -> Any:
+    """The biased exponent as int32."""
+    shifted = ew.shift_right_logical_p.bind(bits, kind.type(info.nmant))
+    masked = ew.and_p.bind(shifted, kind.type((1 << info.nexp) - 1))
+    return ew.convert(masked, np.dtype("int32"))
+
+
+@named("Mantissa in [0.5, 1) and exponent: x = mantissa * 2**exponent.", ["x"],
+       "Two arrays: the mantissas and int32 exponents.", "jnp.frexp(8.0)",
+       "(Array(0.5, dtype=float32), Array(4, dtype=int32))")
+@util.fused_function
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    x, bits, kind, info = _parts("frexp", x)
+    bias = (1 << (info.nexp - 1)) - 1
+    mantissa = ew.and_p.bind(bits, kind.type((1 << info.nmant) - 1))
+    field = _exponent(bits, kind, info)
+    small = (field == 0) & (mantissa != 0)
+    # subnormal: the mantissa is brought to its place, the exponent counts the steps
+    lead = ew.convert(ew.clz_p.bind(mantissa), np.dtype("int32")) - (info.bits - info.nmant - 1)
+    moved = ew.shift_left_p.bind(mantissa, ew.convert(where(small, lead, 0), kind))
+    mantissa = ew.and_p.bind(where(small, moved, mantissa), kind.type((1 << info.nmant) - 1))
+    exponent = where(small, 1 - lead, field) - (bias - 1)
+    sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
+    half = ew.or_p.bind(ew.or_p.bind(sign, mantissa), kind.type((bias - 1) << info.nmant))
+    plain = (field != (1 << info.nexp) - 1) & ((field != 0) | small)
+    out = ew.bitcast_convert_type_p.bind(half, new_dtype=util.dtype_of(x))
+    return where(plain, out, x), where(plain, exponent, 0)
+
+
+@named("Distance from x to the next number of its dtype, with x's sign; NaN for infinities.",
+       ["x"], "An array of x's shape.", "jnp.spacing(1.0)", "Array(1.1920929e-07, dtype=float32)")
+@util.fused_function
+def spacing(x: Any, /) -> Any:
+    x, bits, kind, info = _parts("spacing", x)
+    field = _exponent(bits, kind, info)
+    normal = field > info.nmant
+    whole = ew.shift_left_p.bind(
+        ew.convert(where(normal, field - info.nmant, 0), kind), kind.type(info.nmant))
+    low = ew.shift_left_p.bind(
+        util.spread(kind.type(1), util.shape_of(x)),
+        ew.convert(where(normal | (field == 0), 0, field - 1), kind))
+    sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
+    made = ew.or_p.bind(sign, where(normal, whole, low))
+    out = ew.bitcast_convert_type_p.bind(made, new_dtype=util.dtype_of(x))
+    return where(field == (1 << info.nexp) - 1, util.dtype_of(x).type(np.nan), out)
+
+
+# ---- bits as bytes
+def _order(bitorder: str) -> Any:
+    if bitorder not in ("little", "big"):
+        raise ValueError(explain("'order' must be either 'little' or 'big'",
+                                 fix=f"not {bitorder!r}."))
+    places = np.arange(8, dtype=np.uint8)
+    return places[::-1].copy() if bitorder == "big" else places
+
+
+def _last(x: Any, axis: Any) -> tuple[Any, int]:
+    """x with the axis last (flattened for None), and the axis."""
+    x = util.array(x)
+    if axis is None:
+        return ravel(x), 0
+    axis = canonical_axis(axis, len(util.shape_of(x)))
+    return moveaxis(x, axis, -1), axis
+
+
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Bits (values other than 0 count as 1) packed into uint8, eight by eight.
+
+    Args:
+      a: array of bool or integer dtype.
+      axis: the axis to pack; None for the flattened array.
+      bitorder: 'big' (the first bit is worth 128) or 'little' (it is worth 1).
+
+    Returns:
+      A uint8 array; the last byte is filled up with 0.
+
+    Raises:
+      TypeError: a is of another dtype.
+      ValueError: the axis is out of bounds, or bitorder is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1, 1]))
+      Array([131, 128], dtype=uint8)
+    """
+    (a,) = util.check_arrays("packbits", a)
+    if util.dtype_of(a).kind not in "biu":
+        raise TypeError(explain("Expected an input array of integer or boolean data type",
+                                fix="compare it, for example a != 0."))
+    places = _order(bitorder)
+    with util.fused("packbits"):
+        x, axis = _last(a, axis)
+        shape = util.shape_of(x)
+        if not shape:
+            x, shape = sh.reshape(x, (1,)), (1,)
+        bits = ew.convert(ew.convert(x, np.dtype("bool")), np.dtype("uint8"))
+        missing = -shape[-1] % 8
+        config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
+        bits = sh.pad_p.bind(bits, np.uint8(0), padding_config=config)
+        bits = sh.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
+        values = ew.shift_left_p.bind(bits, util.spread(places, util.shape_of(bits)))
+        packed = rd.sum(values, axis=-1, dtype=np.uint8)
+        return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
+
+
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
+               bitorder: str = "big") -> Any:
+    """The bits of uint8 values, eight for each.
+
+    Args:
+      a: uint8 array.
+      axis: the axis to unpack; None for the flattened array.
+      count: how many bits to return (more are filled with 0); less than 0: how many to leave out.
+      bitorder: 'big' (the first bit is worth 128) or 'little' (it is worth 1).
+
+    Returns:
+      A uint8 array of 0 and 1.
+
+    Raises:
+      TypeError: a is of another dtype.
+      ValueError: the axis is out of bounds, or bitorder is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.unpackbits(jnp.array([131], dtype="uint8"))
+      Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)
+    """
+    (a,) = util.check_arrays("unpackbits", a)
+    if util.dtype_of(a) != np.dtype("uint8"):
+        raise TypeError(explain("Expected an input array of unsigned byte data type",
+                                fix="convert it with astype('uint8')."))
+    places = _order(bitorder)
+    with util.fused("unpackbits"):
+        x, axis = _last(a, axis)
+        shape = util.shape_of(x)
+        full = (*shape, 8)
+        spread = sh.broadcast_in_dim(x, full, tuple(range(len(shape))))
+        bits = ew.and_p.bind(
+            ew.shift_right_logical_p.bind(spread, util.spread(places, full)), np.uint8(1))
+        total = shape[-1] * 8 if shape else 8
+        bits = sh.reshape(bits, (*shape[:-1], total))
+        if count is not None:
+            wanted = count if count >= 0 else max(total + count, 0)
+            config = ((0, 0, 0),) * max(len(shape) - 1, 0) + ((0, wanted - total, 0),)
+            bits = sh.pad_p.bind(bits, np.uint8(0), padding_config=config)
+        return moveaxis(bits, -1, axis) if len(shape) > 1 else bits
+
+
+packbits.__module__ = unpackbits.__module__ = "calque.numpy"
+__all__ = ["frexp", "gcd", "lcm", "packbits", "spacing", "unpackbits"]

@@ -1,0 +1,497 @@
+"""Polynomials as vectors of coefficients, the highest power first: polyval, polyadd, polymul,
+polydiv, polyder, polyint, poly, roots, polyfit, vander.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from calque.control import scan
+from calque.core import dtypes
+from calque.core.errors import explain
+from calque.loops import fori_loop
+from calque.numpy import arithmetic as ar
+from calque.numpy import arrange, creation, join, picking, util
+from calque.numpy import reductions as rd
+from calque.numpy.convolve import convolve
+from calque.numpy.decompositions import eigvals, lstsq
+from calque.numpy.linalg import inv
+from calque.numpy.logic import isclose, where
+from calque.numpy.shapes import atleast_1d
+from calque.numpy.sorting import argsort
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+UNROLLED = 32  # steps that are written out; more are a loop
+
+
+def _arrays(name: str, *values: Any, inexact: bool = False) -> list[Any]:
+    made = util.promote_inexact(name, *values) if inexact else util.promote(name, *values)
+    return [ew.convert(util.array(v), util.dtype_of(v)) for v in made]
+
+
+def _vector(name: str, x: Any) -> Any:
+    if len(util.shape_of(x)) != 1:
+        raise ValueError(explain(
+            f"{name}: input must be a rank-1 array, got shape {util.shape_of(x)}."))
+    return x
+
+
+def _front(x: Any, count: int) -> Any:
+    """Zeros before the coefficients."""
+    return sh.pad_p.bind(x, util.dtype_of(x).type(0), padding_config=((count, 0, 0),))
+
+
+def _trimmed(name: str, x: Any) -> Any:
+    """Without leading zeros; one coefficient stays."""
+    value = picking.needed(name, x, "trim_leading_zeros makes the shape depend on the values.",
+                           "leave trim_leading_zeros out under jit.")
+    lead = int(np.argmax(value != 0)) if value.any() else len(value) - 1
+    return x[lead:]
+
+
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+    """The polynomial with coefficients p at x, by Horner's rule.
+
+    Args:
+      p: coefficients along axis 0, the highest power first.
+      x: array or scalar; broadcasts against the other axes of p.
+      unroll: steps of the loop written out at a time, for more than 32 coefficients.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polyval(jnp.array([1, 2, 3]), 2)
+      Array(11, dtype=int32)
+    """
+    util.check_arrays("polyval", p, x)
+    with util.fused("polyval"):
+        p, x = _arrays("polyval", p, x)
+        shape = util.common_shape("polyval", [util.shape_of(p)[1:], util.shape_of(x)])
+        x = util.spread(x, shape)
+        y = util.spread(util.dtype_of(x).type(0), shape)
+        count = util.shape_of(p)[0]
+        if count <= UNROLLED:
+            for i in range(count):
+                y = y * x + p[i]
+            return y
+        return scan(lambda y, c: (y * x + c, None), y, p, unroll=unroll)[0]
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """Sum of two polynomials.
+
+    Args:
+      a1: coefficients, the highest power first.
+      a2: coefficients; dtypes are promoted.
+
+    Returns:
+      A vector as long as the longer one.
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polyadd(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+      Array([1, 3, 4], dtype=int32)
+    """
+    return _sum("polyadd", a1, a2, ew.add_p)
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """Difference of two polynomials.
+
+    Args:
+      a1: coefficients, the highest power first.
+      a2: coefficients; dtypes are promoted.
+
+    Returns:
+      A vector as long as the longer one.
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polysub(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+      Array([1, 1, 2], dtype=int32)
+    """
+    return _sum("polysub", a1, a2, ew.sub_p)
+
+
+def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
+    util.check_arrays(name, a1, a2)
+    with util.fused(name):
+        x, y = (_vector(name, atleast_1d(v)) for v in _arrays(name, a1, a2))
+        n = max(util.shape_of(x)[0], util.shape_of(y)[0])
+        return prim.bind(*[_front(v, n - util.shape_of(v)[0]) for v in (x, y)])
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """Product of two polynomials.
+
+    Args:
+      a1: coefficients, the highest power first.
+      a2: coefficients; dtypes are promoted.
+      trim_leading_zeros: drop zeros in front of the factors first; not under jit.
+
+    Returns:
+      A vector of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ConcretizationTypeError: trim_leading_zeros of traced arrays.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polymul(jnp.array([1, 2]), jnp.array([1, 1]))
+      Array([1., 3., 2.], dtype=float32)
+    """
+    util.check_arrays("polymul", a1, a2)
+    x, y = (_vector("polymul", atleast_1d(v)) for v in _arrays("polymul", a1, a2, inexact=True))
+    if trim_leading_zeros:
+        x, y = (_trimmed("polymul", v) for v in (x, y))
+    x, y = (creation.zeros(1, util.dtype_of(v)) if not util.shape_of(v)[0] else v
+            for v in (x, y))
+    return convolve(x, y)
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """Quotient and remainder of two polynomials.
+
+    Args:
+      u: coefficients of the dividend, the highest power first.
+      v: coefficients of the divisor.
+      trim_leading_zeros: drop zeros in front of the remainder; not under jit.
+
+    Returns:
+      Two vectors of inexact dtype: the quotient, and the remainder with u's length.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ConcretizationTypeError: trim_leading_zeros of traced arrays.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polydiv(jnp.array([1.0, 3.0, 2.0]), jnp.array([1.0, 1.0]))
+      (Array([1., 2.], dtype=float32), Array([0., 0., 0.], dtype=float32))
+    """
+    util.check_arrays("polydiv", u, v)
+    with util.fused("polydiv"):
+        x, y = (_vector("polydiv", atleast_1d(a)) for a in _arrays("polydiv", u, v, inexact=True))
+        m, n = util.shape_of(x)[0], util.shape_of(y)[0]
+        steps = m - n + 1
+
+        def step(k: Any, pair: Any) -> Any:
+            quotient, rest = pair
+            d = rest[k] / y[0]
+            quotient = quotient.at[k].set(d)
+            return quotient, rest.at[k + np.arange(n)].add(-d * y)
+
+        made = creation.zeros(max(steps, 1), util.dtype_of(x)), x
+        if steps <= UNROLLED:
+            for k in range(steps):
+                made = step(k, made)
+        else:
+            made = fori_loop(0, steps, step, made)
+    quotient, rest = made
+    return quotient, _trimmed("polydiv", rest) if trim_leading_zeros else rest
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    """Derivative of order m of a polynomial.
+
+    Args:
+      p: coefficients, the highest power first.
+      m: order, at least 0.
+
+    Returns:
+      A vector of inexact dtype, m shorter than p.
+
+    Raises:
+      TypeError: p is not an array, or m no integer.
+      ValueError: m is negative.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
+      Array([2., 2.], dtype=float32)
+    """
+    util.check_arrays("polyder", p)
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError(explain("Order of derivative must be positive"))
+    (x,) = _arrays("polyder", p, inexact=True)
+    x = _vector("polyder", x)
+    n = util.shape_of(x)[0]
+    powers = np.arange(n - 1, m - 1, -1)
+    factors = np.prod([powers - i for i in range(m)], axis=0) if m else np.ones(n)
+    kept = x[:max(n - m, 0)]
+    return ew.mul_p.bind(kept, np.asarray(factors, util.dtype_of(x))[:util.shape_of(kept)[0]])
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """Antiderivative of order m of a polynomial.
+
+    Args:
+      p: coefficients, the highest power first.
+      m: order, at least 0.
+      k: constants of integration: a scalar or m of them; 0 by default.
+
+    Returns:
+      A vector of inexact dtype, m longer than p.
+
+    Raises:
+      TypeError: p or k is not an array, or m no integer.
+      ValueError: m is negative, or k has another length.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.polyint(jnp.array([2.0, 2.0]))
+      Array([1., 2., 0.], dtype=float32)
+    """
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError(explain("Order of integral must be positive (see polyder)"))
+    x, constants = _arrays("polyint", p, 0 if k is None else k, inexact=True)
+    x = _vector("polyint", x)
+    constants = atleast_1d(constants)
+    if util.shape_of(constants)[0] == 1:
+        constants = util.spread(constants, (m,))
+    if util.shape_of(constants) != (m,):
+        raise ValueError(explain("k must be a scalar or a rank-1 array of length 1 or m.",
+                                 fix=f"give {m} constants."))
+    n = util.shape_of(x)[0]
+    powers = np.arange(n + m - 1, -1, -1, dtype=np.float64)
+    factors = np.prod([np.maximum(powers - i, 1) for i in range(m)], axis=0) if m else 1.0
+    with util.fused("polyint"):
+        joined = join.concatenate([x, constants])
+        divisors = np.broadcast_to(np.asarray(factors, util.dtype_of(x)), (n + m,)).copy()
+        return ew.div_p.bind(joined, divisors)
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """The polynomial with given zeros and leading coefficient 1; of a matrix: its characteristic
+    polynomial.
+
+    Args:
+      seq_of_zeros: vector, or square matrix.
+
+    Returns:
+      A vector of inexact dtype, one longer than the number of zeros.
+
+    Raises:
+      TypeError: the argument is not an array.
+      ValueError: it is neither a vector nor a square matrix.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.poly(jnp.array([1.0, 2.0]))
+      Array([ 1., -3.,  2.], dtype=float32)
+    """
+    util.check_arrays("poly", seq_of_zeros)
+    (x,) = _arrays("poly", seq_of_zeros, inexact=True)
+    x = atleast_1d(x)
+    shape = util.shape_of(x)
+    if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
+        x = eigvals(x)
+    elif len(shape) != 1:
+        raise ValueError(explain("input must be 1d or non-empty square 2d array.",
+                                 fix=f"the shape is {shape}."))
+    n = util.shape_of(x)[0]
+    one = util.dtype_of(x).type(1)
+    with util.fused("poly"):
+        if n <= UNROLLED:
+            made = util.spread(one, (1,))
+            for i in range(n):
+                made = _front(made, 0)
+                made = sh.pad_p.bind(made, one * 0, padding_config=((0, 1, 0),)) - (
+                    x[i] * _front(made, 1))
+            return made
+        made = _front(util.spread(one, (1,)), 0)
+        made = sh.pad_p.bind(made, one * 0, padding_config=((0, n, 0),))
+        return fori_loop(0, n, lambda i, c: c - x[i] * arrange.roll(c, 1), made)
+
+
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """The zeros of a polynomial: eigenvalues of its companion matrix.
+
+    Args:
+      p: coefficients, the highest power first.
+      strip_zeros: take zeros at both ends out first, so that the result is as short as the degree;
+        not under jit.  False: the result has len(p) - 1 elements, NaN at its end for zeros in
+        front.
+
+    Returns:
+      A complex vector.
+
+    Raises:
+      TypeError: p is not an array.
+      ValueError: p is no vector.
+      ConcretizationTypeError: strip_zeros=True of a traced array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.roots(jnp.array([1.0, -3.0, 2.0])).real
+      Array([2., 1.], dtype=float32)
+    """
+    util.check_arrays("roots", p)
+    (x,) = _arrays("roots", p, inexact=True)
+    x = atleast_1d(x)
+    if len(util.shape_of(x)) != 1:
+        raise ValueError(explain("Input must be a rank-1 array.",
+                                 fix=f"the shape is {util.shape_of(x)}."))
+    n = util.shape_of(x)[0]
+    kind = dtypes.complex_dtype(util.dtype_of(x))
+    if n < 2:
+        return creation.zeros(0, kind)
+    if not strip_zeros:
+        return _roots_between(x, n, kind)
+    value = picking.needed(
+        "roots", x, "the number of zeros at the ends makes the shape.",
+        "pass strip_zeros=False: jnp.roots(p, strip_zeros=False).")
+    places = np.flatnonzero(value)
+    if not len(places):
+        return creation.zeros(0, kind)
+    first, last = int(places[0]), int(places[-1])
+    made = _companion(x[first:last + 1], last - first, kind)
+    return join.concatenate([creation.zeros(n - 1 - last, kind), made])
+
+
+def _companion(x: Any, degree: int, kind: Any) -> Any:
+    if not degree:
+        return creation.zeros(0, kind)
+    rows = creation.eye(degree, k=-1, dtype=util.dtype_of(x))
+    return eigvals(rows.at[0].set(-x[1:] / x[0]))
+
+
+def _roots_between(x: Any, n: int, kind: Any) -> Any:
+    """Roots with leading zeros of unknown number: they are rolled to the end, and give NaN."""
+    zero = x == 0
+    lead = where(rd.all(zero), n - 1, rd.argmin(zero))
+    moved = _companion(picking.take(x, (np.arange(n) + lead) % n), n - 1, kind)
+    order = argsort(isclose(moved, 0), stable=True)
+    return where(np.arange(n - 1) < n - 1 - lead, picking.take(moved, order),
+                 kind.type(complex(np.nan, np.nan)))
+
+
+def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False,
+            w: Any = None, cov: Any = False) -> Any:
+    """The polynomial of degree deg that is nearest to points in the least squares sense.
+
+    Args:
+      x: vector of places.
+      y: vector of values, or a matrix with a column per polynomial.
+      deg: degree.
+      rcond: singular values below rcond times the largest count as 0; len(x) * eps by default.
+      full: also return residuals, rank, singular values and rcond.
+      w: weights of the values.
+      cov: also return the covariance matrix of the coefficients; 'unscaled' leaves out the
+        residuals' scale.
+
+    Returns:
+      The coefficients, the highest power first, or a tuple of them and what was asked for.
+
+    Raises:
+      TypeError: an argument is not an array, or has the wrong number of axes or elements.
+      ValueError: deg is negative, or too large for cov.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> x = jnp.arange(4.0)
+      >>> jnp.polyfit(x, 2 * x + 1, 1).round(3)
+      Array([2., 1.], dtype=float32)
+    """
+    util.check_arrays("polyfit", x, y)
+    x, y = _arrays("polyfit", x, y, inexact=True)
+    deg = operator.index(deg)
+    (points, *more), rows = util.shape_of(x) or (0, 0), util.shape_of(y)
+    if deg < 0:
+        raise ValueError(explain("expected deg >= 0"))
+    for wrong, text in ((bool(more), "expected 1D vector for x"),
+                        (points == 0, "expected non-empty vector for x"),
+                        (len(rows) not in (1, 2), "expected 1D or 2D array for y"),
+                        (rows[:1] != (points,), "expected x and y to have same length")):
+        if wrong:
+            raise TypeError(explain(text))
+    order = deg + 1
+    if rcond is None:
+        rcond = points * float(dtypes.finfo(util.dtype_of(x)).eps)
+    lhs, rhs = vander(x, order), y
+    if w is not None:
+        w, _ = _arrays("polyfit", w, x, inexact=True)
+        if len(util.shape_of(w)) != 1:
+            raise TypeError(explain("expected a 1-d array for weights"))
+        if util.shape_of(w) != (points,):
+            raise TypeError(explain("expected w and y to have the same length"))
+        lhs = lhs * w[:, None]
+        rhs = rhs * (w if len(rows) == 1 else w[:, None])
+    scale = ew.sqrt_p.bind(rd.sum(ew.mul_p.bind(lhs, lhs), axis=0))
+    lhs = lhs / scale[None, :]
+    found, residuals, rank, s = lstsq(lhs, rhs, rcond)
+    found = found / (scale if len(rows) == 1 else scale[:, None])
+    if full:
+        return found, residuals, rank, s, creation.asarray(rcond)
+    if not cov:
+        return found
+    base = inv(lhs.T @ lhs) / (scale[:, None] * scale[None, :])
+    factor: Any = 1
+    if cov != "unscaled":
+        if points <= order:
+            raise ValueError(explain("the number of data points must exceed order to scale the "
+                                     "covariance matrix"))
+        factor = residuals / (points - order)
+        factor = factor[0] if len(rows) == 1 else factor
+    if len(rows) == 1:
+        return found, base * factor
+    return found, base[:, :, None] * factor
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    """The matrix of powers of x, a column each.
+
+    Args:
+      x: vector.
+      N: number of columns; as many as x has elements by default.
+      increasing: powers from 0 on instead of down to 0.
+
+    Returns:
+      An array of shape (len(x), N).
+
+    Raises:
+      TypeError: x is not an array, or N no integer.
+      ValueError: x is no vector, or N is negative.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.vander(jnp.array([1, 2, 3]), 2)
+      Array([[1, 1],
+             [2, 1],
+             [3, 1]], dtype=int32)
+    """
+    (x,) = util.check_arrays("vander", x)
+    if len(util.shape_of(x)) != 1:
+        raise ValueError(explain("x must be a one-dimensional array",
+                                 fix=f"its shape is {util.shape_of(x)}."))
+    count = util.shape_of(x)[0] if N is None else operator.index(N)
+    if count < 0:
+        raise ValueError(explain("N must be nonnegative"))
+    powers = np.arange(count, dtype=np.int32)
+    with util.fused("vander"):
+        x = util.array(x)
+        return ar.power(x[:, None], (powers if increasing else powers[::-1].copy())[None, :]
+                        ).astype(util.dtype_of(x))
+
+
+__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
+           "polyval", "roots", "vander"]
+for _name in __all__:
+    globals()[_name].__module__ = "calque.numpy"

@@ -1,0 +1,613 @@
+"""Linear algebra under SciPy's names: triangular systems, Cholesky and LU factors and what they
+solve, expm, block_diag, toeplitz.  The work is done by calque.numpy.linalg and calque.lax.linalg.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque.core.errors import explain
+from calque.lax import linalg as la
+from calque.loops import fori_loop
+from calque.numpy import arrange, creation, join, picking, util
+from calque.numpy import decompositions as dc
+from calque.numpy import linalg as nl
+from calque.numpy import reductions as rd
+from calque.numpy.arithmetic import absolute, conj
+from calque.numpy.contract import matmul
+from calque.numpy.logic import where
+from calque.numpy.shapes import swapaxes
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+
+def _arrays(name: str, *values: Any) -> list[Any]:
+    return [ew.convert(util.array(v), util.dtype_of(v))
+            for v in util.promote_inexact(name, *values)]
+
+
+def _square(name: str, a: Any) -> Any:
+    shape = util.shape_of(a)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(explain(f"{name}: expected a square matrix, got shape {shape}."))
+    return a
+
+
+def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
+    """Leading axes broadcast; a vector b gets an axis."""
+    vector = len(util.shape_of(b)) == 1
+    if vector:
+        b = sh.reshape(b, (*util.shape_of(b), 1))
+    if len(util.shape_of(b)) < 2 or util.shape_of(b)[-2] != util.shape_of(a)[-1]:
+        raise ValueError(explain(
+            f"{name}: incompatible shapes {util.shape_of(a)} and {util.shape_of(b)}.",
+            fix="b needs as many rows as a has columns."))
+    lead = util.common_shape(name, [util.shape_of(a)[:-2], util.shape_of(b)[:-2]])
+    return (util.spread(a, (*lead, *util.shape_of(a)[-2:])),
+            util.spread(b, (*lead, *util.shape_of(b)[-2:])), vector)
+
+
+def _dropped(x: Any, vector: bool) -> Any:
+    return sh.squeeze(x, (len(util.shape_of(x)) - 1,)) if vector else x
+
+
+# ---- triangular systems
+def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
+                     unit_diagonal: bool = False, overwrite_b: bool = False, debug: Any = None,
+                     check_finite: bool = True) -> Any:
+    """The x with op(a) x = b, for a triangular matrix a.
+
+    Args:
+      a: array of shape (..., n, n); one triangle of it is read.
+      b: array of shape (n,) or (..., n, m).
+      trans: op is 0 or 'N': a itself, 1 or 'T': transposed, 2 or 'C': transposed and conjugated.
+      lower: which triangle is read.
+      unit_diagonal: the diagonal is taken as 1 and not read.
+      overwrite_b, debug, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of b's shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: shapes do not fit, or trans is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.solve_triangular(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.array([2.0, 3.0]),
+      ...                         lower=True)
+      Array([1., 2.], dtype=float32)
+    """
+    kinds = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
+    if trans not in kinds:
+        raise ValueError(explain(f"Invalid 'trans' argument. Got {trans}",
+                                 fix="use 0, 1, 2, 'N', 'T' or 'C'."))
+    util.check_arrays("solve_triangular", a, b)
+    with util.fused("solve_triangular"):
+        a, b = _arrays("solve_triangular", a, b)
+        a, b, vector = _columns("solve_triangular", _square("solve_triangular", a), b)
+        x = la.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=kinds[trans] > 0,
+                                conjugate_a=kinds[trans] == 2, unit_diagonal=unit_diagonal)
+        return _dropped(x, vector)
+
+
+# ---- Cholesky
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
+             check_finite: bool = True) -> Any:
+    """The triangular factor of a positive definite matrix: a = R^H R, or a = L L^H.
+
+    Args:
+      a: array of shape (..., n, n).
+      lower: return L instead of R.
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of a's shape; NaN where a is not positive definite.
+
+    Raises:
+      TypeError: a is not an array.
+      ValueError: a is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      Array([[2., 1.],
+             [0., 2.]], dtype=float32)
+    """
+    util.check_arrays("cholesky", a)
+    with util.fused("cholesky"):
+        (a,) = _arrays("cholesky", a)
+        _square("cholesky", a)
+        factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)))
+        return factor if lower else conj(swapaxes(factor, -1, -2))
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
+               check_finite: bool = True) -> tuple[Any, bool]:
+    """The Cholesky factor for cho_solve.
+
+    Args:
+      a: array of shape (..., n, n).
+      lower: which factor.
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      (factor, lower).
+
+    Raises:
+      TypeError: a is not an array.
+      ValueError: a is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.cho_factor(jnp.array([[4.0]]))
+      (Array([[2.]], dtype=float32), False)
+    """
+    return cholesky(a, lower), lower
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
+              check_finite: bool = True) -> Any:
+    """The x with a x = b, from the factor of a.
+
+    Args:
+      c_and_lower: what cho_factor returns.
+      b: array of shape (n,) or (..., n, m).
+      overwrite_b, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of b's shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.cho_solve((jnp.array([[2.0]]), True), jnp.array([8.0]))
+      Array([2.], dtype=float32)
+    """
+    c, lower = c_and_lower
+    util.check_arrays("cho_solve", c, b)
+    with util.fused("cho_solve"):
+        c, b = _arrays("cho_solve", c, b)
+        c, b, vector = _columns("cho_solve", _square("cho_solve", c), b)
+        for step in ((False, True) if lower else (True, False)):
+            b = la.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=step,
+                                    conjugate_a=step)
+        return _dropped(b, vector)
+
+
+# ---- LU
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """The LU factors for lu_solve.
+
+    Args:
+      a: array of shape (..., n, n).
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      (both factors in one matrix, pivots).
+
+    Raises:
+      TypeError: a is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.lu_factor(jnp.array([[2.0]]))
+      (Array([[2.]], dtype=float32), Array([0], dtype=int32))
+    """
+    util.check_arrays("lu_factor", a)
+    with util.fused("lu_factor"):
+        (a,) = _arrays("lu_factor", a)
+        factors, pivots, _ = la.lu(a)
+        return factors, pivots
+
+
+def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
+             check_finite: bool = True) -> Any:
+    """The x with op(a) x = b, from the factors of a.
+
+    Args:
+      lu_and_piv: what lu_factor returns.
+      b: array of shape (n,) or (..., n, m).
+      trans: op is 0: a itself, 1: transposed, 2: transposed and conjugated.
+      overwrite_b, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of b's shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: shapes do not fit, or trans is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.lu_solve(linalg.lu_factor(jnp.array([[2.0]])), jnp.array([4.0]))
+      Array([2.], dtype=float32)
+    """
+    factors, pivots = lu_and_piv
+    util.check_arrays("lu_solve", factors, pivots, b)
+    if trans not in (0, 1, 2):
+        raise ValueError(explain(f"'trans' value must be 0, 1, or 2, got {trans}"))
+    with util.fused("lu_solve"):
+        factors, b = _arrays("lu_solve", factors, b)
+        factors, b, vector = _columns("lu_solve", _square("lu_solve", factors), b)
+        lead, n = util.shape_of(b)[:-2], util.shape_of(b)[-2]
+        order = la.lu_pivots_to_permutation(util.array(pivots), n)
+        order = util.spread(order, (*lead, n))
+        solve = la.triangular_solve
+        if trans == 0:
+            b = _rows(b, order)
+            b = solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
+            b = solve(factors, b, left_side=True, lower=False)
+        else:
+            how = {"left_side": True, "transpose_a": True, "conjugate_a": trans == 2}
+            b = solve(factors, b, lower=False, **how)
+            b = solve(factors, b, lower=True, unit_diagonal=True, **how)
+            b = _rows(b, _inverse(order))
+        return _dropped(b, vector)
+
+
+def _rows(b: Any, order: Any) -> Any:
+    """The rows of b in another order, in every matrix."""
+    shape = util.shape_of(b)
+    places = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
+    return picking.take_along_axis(b, places, axis=-2)
+
+
+def _inverse(order: Any) -> Any:
+    from calque.numpy.sorting import argsort
+    return argsort(order, axis=-1)
+
+
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+       ) -> tuple[Any, ...]:
+    """The factors a = P L U.
+
+    Args:
+      a: array of shape (..., m, n).
+      permute_l: return P L instead of P and L.
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      (P, L, U), or (P L, U).
+
+    Raises:
+      TypeError: a is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> p, l, u = linalg.lu(jnp.array([[1.0, 2.0], [2.0, 2.0]]))
+      >>> u
+      Array([[2., 2.],
+             [0., 1.]], dtype=float32)
+    """
+    util.check_arrays("lu", a)
+    with util.fused("lu"):
+        (a,) = _arrays("lu", a)
+        factors, _, order = la.lu(a)
+        m, n = util.shape_of(a)[-2:]
+        k, kind = min(m, n), util.dtype_of(factors)
+        real = np.empty(0, kind).real.dtype
+        moved = order[..., None, :] == np.arange(m, dtype=np.int32)[:, None]
+        permutation = ew.convert(moved, real)
+        low = arrange.tril(factors, -1)[..., :, :k] + creation.eye(m, k, dtype=kind)
+        high = arrange.triu(factors)[..., :k, :]
+        if permute_l:
+            return matmul(ew.convert(permutation, kind), low), high
+        return permutation, low, high
+
+
+# ---- under SciPy's signatures
+def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
+          overwrite_b: bool = False, debug: bool = False, check_finite: bool = True,
+          assume_a: str = "gen") -> Any:
+    """The x with a x = b.
+
+    Args:
+      a: array of shape (..., n, n).
+      b: array of shape (n,) or (..., n, m).
+      lower: with assume_a='pos': which triangle is read.
+      overwrite_a, overwrite_b, debug, check_finite: accepted for compatibility.
+      assume_a: 'gen', 'sym', 'her', or 'pos' (positive definite: solved by Cholesky).
+
+    Returns:
+      An array of b's shape.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: shapes do not fit, or assume_a is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.solve(jnp.array([[2.0]]), jnp.array([4.0]))
+      Array([2.], dtype=float32)
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ValueError(explain(f"Expected assume_a to be one of ['gen', 'sym', 'her', 'pos']; "
+                                 f"got {assume_a!r}"))
+    util.check_arrays("solve", a, b)
+    with util.fused("solve"):
+        a, b = _arrays("solve", a, b)
+        _square("solve", a)
+        if assume_a != "pos":
+            a, b, vector = _columns("solve", a, b)
+            return _dropped(nl.solve(a, b), vector)
+        half = arrange.tril(a) if lower else conj(swapaxes(arrange.triu(a), -1, -2))
+        return cho_solve((la.cholesky(half, symmetrize_input=False), True), b)
+
+
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The inverse of a matrix.
+
+    Args:
+      a: array of shape (..., n, n).
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of a's shape.
+
+    Raises:
+      TypeError: a is not an array.
+      ValueError: a is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.inv(jnp.array([[2.0]]))
+      Array([[0.5]], dtype=float32)
+    """
+    return nl.inv(a)
+
+
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The determinant of a matrix.
+
+    Args:
+      a: array of shape (..., n, n).
+      overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+      An array of the leading axes.
+
+    Raises:
+      TypeError: a is not an array.
+      ValueError: a is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.det(jnp.array([[2.0]]))
+      Array(2., dtype=float32)
+    """
+    return nl.det(a)
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
+        check_finite: bool = True, lapack_driver: str = "gesdd") -> Any:
+    """The singular value decomposition a = U diag(s) V^H.
+
+    Args:
+      a: array of shape (..., m, n).
+      full_matrices: U and V are square.
+      compute_uv: also return U and V^H.
+      overwrite_a, check_finite, lapack_driver: accepted for compatibility.
+
+    Returns:
+      (U, s, V^H), or s.
+
+    Raises:
+      TypeError: a is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.svd(jnp.array([[2.0]]), compute_uv=False)
+      Array([2.], dtype=float32)
+    """
+    made = dc.svd(a, full_matrices, compute_uv)
+    return tuple(made) if compute_uv else made
+
+
+def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
+         overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
+         eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
+    """Eigenvalues, in order, and eigenvectors of a symmetric or Hermitian matrix.
+
+    Args:
+      a: array of shape (..., n, n).
+      b: not supported.
+      lower: which triangle is read.
+      eigvals_only: leave the eigenvectors out.
+      overwrite_a, overwrite_b, turbo, check_finite: accepted for compatibility.
+      eigvals: not supported.
+      type: 1.
+
+    Returns:
+      (eigenvalues, eigenvectors as columns), or the eigenvalues.
+
+    Raises:
+      NotImplementedError: b, eigvals or another type is asked for.
+      TypeError: a is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.eigh(jnp.array([[2.0]]), eigvals_only=True)
+      Array([2.], dtype=float32)
+    """
+    for given, text in ((b is not None, "Only the b=None case of eigh is implemented"),
+                        (type != 1, "Only the type=1 case of eigh is implemented."),
+                        (eigvals is not None, "Only the eigvals=None case of eigh is "
+                                              "implemented.")):
+        if given:
+            raise NotImplementedError(explain(text))
+    side = "L" if lower else "U"
+    if eigvals_only:
+        return dc.eigvalsh(a, side)
+    return tuple(dc.eigh(a, side))
+
+
+# ---- functions and special matrices
+# numerator of the Pade approximants of e**x, and the norms up to which they are exact (Higham 2005)
+_PADE = {4: ((17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0),
+             3.925724783138660),
+         8: ((64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
+              129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0,
+              40840800.0, 960960.0, 16380.0, 182.0, 1.0), 5.371920351148152)}
+
+
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:  # noqa: N803
+    """e**A of square matrices, by scaling, a Pade approximant and squaring.
+
+    Args:
+      A: array of shape (..., n, n).
+      upper_triangular: A is upper triangular (a solver may make use of it).
+      max_squarings: matrices that need more give NaN.
+
+    Returns:
+      An array of A's shape.
+
+    Raises:
+      TypeError: A is not an array.
+      ValueError: A is not square.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.expm(jnp.zeros((2, 2)))
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
+    """
+    util.check_arrays("expm", A)
+    with util.fused("expm"):
+        (a,) = _arrays("expm", A)
+        _square("expm", a)
+        n = util.shape_of(a)[-1]
+        if not n:
+            return a
+        real = util.dtype_of(ew.real_p.bind(a) if util.dtype_of(a).kind == "c" else a)
+        coefficients, limit = _PADE[8 if real.itemsize > 4 else 4]
+        norm = rd.max(rd.sum(absolute(a), axis=-2), axis=-1)
+        wanted = ew.ceil_p.bind(ew.log_p.bind(norm / limit) * (1 / math.log(2)))
+        needed = where(norm > limit, wanted, 0)
+        needed = where(ew.eq_p.bind(needed, needed), needed, max_squarings + 1)
+        times = where(needed > max_squarings, max_squarings, needed)
+        scale = ew.exp2_p.bind(-times)
+        r = _pade(a * scale[..., None, None], coefficients, n)
+
+        def square(i: Any, r: Any) -> Any:
+            return where((i < times)[..., None, None], matmul(r, r), r)
+
+        last = ew.convert(rd.max(times), np.dtype("int32"))
+        r = fori_loop(0, last, square, r)
+        return where((needed > max_squarings)[..., None, None], np.nan, r)
+
+
+def _pade(a: Any, c: tuple[float, ...], n: int) -> Any:
+    """(V - U)^-1 (V + U), U the odd and V the even powers."""
+    one = creation.eye(n, dtype=util.dtype_of(a))
+    square = matmul(a, a)
+    odd, even, power = c[1] * one, c[0] * one, one
+    for k in range(2, len(c), 2):
+        power = matmul(power, square) if k > 2 else square
+        even = even + c[k] * power
+        if k + 1 < len(c):
+            odd = odd + c[k + 1] * power
+    odd = matmul(a, odd)
+    return nl.solve(even - odd, even + odd)
+
+
+def block_diag(*arrs: Any) -> Any:
+    """A matrix with the arguments along its diagonal, 0 elsewhere.
+
+    Args:
+      *arrs: matrices, vectors (as rows) or scalars.
+
+    Returns:
+      A matrix of the promoted dtype.
+
+    Raises:
+      TypeError: an argument is not an array.
+      ValueError: an argument has more than two axes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.block_diag(jnp.array([1, 2]), 3)
+      Array([[1, 2, 0],
+             [0, 0, 3]], dtype=int32)
+    """
+    if not arrs:
+        return creation.zeros((1, 0))
+    util.check_arrays("block_diag", *arrs)
+    wrong = [i for i, a in enumerate(arrs) if len(util.shape_of(a)) > 2]
+    if wrong:
+        raise ValueError(explain("Arguments to jax.scipy.linalg.block_diag must have at most 2 "
+                                 f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
+                                 f"{wrong[0]}."))
+    with util.fused("block_diag"):
+        parts = [util.array(v) for v in util.promote("block_diag", *arrs)]
+        parts = [sh.reshape(p, (1,) * (2 - len(util.shape_of(p))) + util.shape_of(p))
+                 for p in parts]
+        width, at, rows = sum(util.shape_of(p)[1] for p in parts), 0, []
+        for p in parts:
+            own = util.shape_of(p)[1]
+            rows.append(sh.pad_p.bind(p, util.dtype_of(p).type(0), padding_config=(
+                (0, 0, 0), (at, width - at - own, 0))))
+            at += own
+        return join.concatenate(rows)
+
+
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """The matrix with constant diagonals.
+
+    Args:
+      c: first column; array of shape (..., m).
+      r: first row (its first element is not used); conj(c) by default.
+
+    Returns:
+      An array of shape (..., m, n).
+
+    Raises:
+      TypeError: an argument is not an array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy import linalg
+      >>> linalg.toeplitz(jnp.array([1, 2]), jnp.array([1, 5]))
+      Array([[1, 5],
+             [2, 1]], dtype=int32)
+    """
+    given = (c,) if r is None else (c, r)
+    util.check_arrays("toeplitz", *given)
+    with util.fused("toeplitz"):
+        values = [util.array(v) for v in util.promote("toeplitz", *given)]
+        first = [v if util.shape_of(v) else sh.reshape(v, (1,)) for v in values]
+        column, row = first[0], conj(first[0]) if r is None else first[1]
+        m, n = util.shape_of(column)[-1], util.shape_of(row)[-1]
+        lead = util.common_shape("toeplitz", [util.shape_of(column)[:-1],
+                                              util.shape_of(row)[:-1]])
+        column, row = util.spread(column, (*lead, m)), util.spread(row, (*lead, n))
+        line = join.concatenate([arrange.flip(column, -1), row[..., 1:]], axis=-1)
+        places = np.arange(m)[::-1, None] + np.arange(n)[None, :]
+        return picking.take(line, places.astype(np.int32), axis=-1)
+
+
+__all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "expm", "inv", "lu",
+           "lu_factor", "lu_solve", "solve", "solve_triangular", "svd", "toeplitz"]
+
+
+def __dir__() -> list[str]:
+    return __all__
