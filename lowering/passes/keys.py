@@ -13,8 +13,8 @@ from calque.core.errors import explain
 
 MOVES_KEYS = {"reshape", "transpose", "broadcast_in_dim", "concatenate", "slice", "squeeze", "rev",
               "select_n", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "copy",
-              "stop_gradient", "jit", "cond", "scan", "random_seed", "random_wrap", "random_unwrap",
-              "random_split", "random_fold_in", "random_bits"}
+              "stop_gradient", "jit", "cond", "scan", "while", "random_seed", "random_wrap",
+              "random_unwrap", "random_split", "random_fold_in", "random_bits"}
 
 
 def has_keys(avals: Sequence[ShapedArray]) -> bool:
