@@ -40,6 +40,7 @@
   sets.py        unique, isin, union1d, ...
   edit.py        delete, insert, trim_zeros
   tricks.py      mgrid, ogrid, r_, c_, s_
+  protocols.py   memory, devices and the Array API: tobytes, addressable_shards, ...
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
 """
@@ -71,6 +72,7 @@ from calque.numpy.picking import *  # noqa: F403
 from calque.numpy.poly import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
 from calque.numpy.products import *  # noqa: F403
+from calque.numpy.protocols import __array_api_version__, __array_namespace_info__  # noqa: F401
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
 from calque.numpy.sets import *  # noqa: F403

@@ -16,8 +16,11 @@ from calque.numpy import arithmetic as ar
 from calque.numpy import (
     arrange,
     convert,
+    cumulative,
+    join,
     picking,
     positions,
+    protocols,
     reductions,
     shapes,
     sorting,
@@ -283,6 +286,8 @@ METHODS: dict[str, Any] = {
     **{name: getattr(reductions, name) for name in (
         "sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "all", "any",
         "ptp")},
+    "cumsum": cumulative.cumsum, "cumprod": cumulative.cumprod, "repeat": join.repeat,
+    **protocols.EVERYWHERE,
 }
 
 
@@ -301,6 +306,8 @@ def install() -> None:
     for name, f in _table().items():
         for kind in (Array, Tracer):
             setattr(kind, name, f)
+    for name, f in protocols.CONCRETE.items():
+        setattr(Array, name, f)
 
 
 install()
