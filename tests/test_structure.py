@@ -15,7 +15,7 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 # a part of the package -> the parts it may import (itself included); "meeting" is where the
 # frontend meets lowering and runtime: arrays, eager evaluation, jit, export
 MEETING = ("array", "eager", "jit", "devices", "tracing", "api", "batching", "staging",
-           "control", "loops", "callbacks", "debug", "experimental", "random", "aot", "specs",
+           "control", "loops", "callbacks", "debug", "experimental", "aot", "specs",
            "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util", "ad_checkpoint",
            "custom_batching", "custom_derivatives", "typing")
 ALLOWED = {
@@ -26,8 +26,8 @@ ALLOWED = {
     "runtime": {"runtime"},
     "lax": {"core", "transforms", "primitives", "lax", *MEETING},
     "numpy": {"core", "transforms", "primitives", "lax", "numpy", "runtime", *MEETING},
-    **{m: {"core", "transforms", "primitives", "lax", "numpy", "nn", m, *MEETING}
-       for m in ("nn", "ops", "flatten_util", "scipy")},
+    **{m: {"core", "transforms", "primitives", "lax", "numpy", "nn", "random", m, *MEETING}
+       for m in ("nn", "ops", "flatten_util", "random", "scipy")},
     **{m: {"core", "transforms", "primitives", "lowering", "runtime", *MEETING} for m in MEETING},
 }
 

@@ -190,7 +190,7 @@ def given(name: str, x: Any) -> Any:
     "Uniform random integers in [minval, maxval).",
     "minval, maxval: integers, broadcast to shape; what lies outside of dtype counts as its ends."
     "  An empty\n        interval gives minval.",
-    "randint(key, (3,), 0, 10)", "[...]", kind="integer dtype (default int32, int64 with x64)",
+    "randint(key, (3,), 0, 10)", "[8 1 7]", kind="integer dtype (default int32, int64 with x64)",
     raises="TypeError: the dtype is no integer one.")
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *,
             out_sharding: Any = None) -> Array:
@@ -250,7 +250,8 @@ def _chance(p: Any) -> Any:
     "True with probability p: a uniform number below p.",
     "p: probability, a float array.\n      mode: 'low' (one uniform number) or 'high' (two, for "
     "exact small probabilities).",
-    "bernoulli(key, 0.3, (3,))", "[...]", shape="of the result (default that of p)", kind="",
+    "bernoulli(key, 0.3, (3,))",
+    "[False False False]", shape="of the result (default that of p)", kind="",
     returns="A bool array of that shape.",
     raises="TypeError: p is no float.\n      ValueError: mode is unknown, or p has another shape.")
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
@@ -273,7 +274,7 @@ def draw_bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str = "low") 
 
 
 @document(
-    "1 or -1, each with probability 1/2.", "", "rademacher(key, (4,))", "[...]",
+    "1 or -1, each with probability 1/2.", "", "rademacher(key, (4,))", "[-1  1 -1  1]",
     kind="any dtype (default int32, int64 with x64)")
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = dtypes.canonical(int if dtype is None else dtype)

@@ -55,7 +55,7 @@ def _permuted(key: Any, n: int) -> Any:
 @document("The elements of an array in random order, or the numbers 0 .. n-1.",
           "x: an array, or an integer n.\n      axis: along which slices change places.\n"
           "      independent: every line along the axis gets an order of its own.",
-          "permutation(key, 5)", "[...]", kind="",
+          "permutation(key, 5)", "[1 0 4 3 2]", kind="",
           returns="An array like x, or of n integers.",
           raises="TypeError: x is no array and no integer.\n      ValueError: axis is out of "
           "bounds.")
@@ -113,7 +113,7 @@ def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
           "      p: the elements' probabilities, a vector (default all alike).\n"
           "      axis: along which elements lie.\n"
           "      mode: of the Gumbel numbers used with p and without replacement.",
-          "choice(key, 5, (3,))", "[...]", kind="",
+          "choice(key, 5, (3,))", "[3 1 2]", kind="",
           returns="An array of a's dtype, with `shape` in the place of the axis.",
           raises="TypeError: a is no array and no integer.\n      ValueError: a is empty, p has "
           "another size, or more are asked for than there are.")
@@ -146,7 +146,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
           "logits: log probabilities, a float array.\n      axis: along which categories lie.\n"
           "      replace: whether a category may come twice along the leading axes of shape.\n"
           "      mode: of the Gumbel numbers: 'low' or 'high'.",
-          "categorical(key, np.zeros(4, np.float32), shape=(3,))", "[...]", kind="",
+          "categorical(key, np.zeros(4, np.float32), shape=(3,))", "[0 1 3]", kind="",
           shape="of the result; it ends with that of logits without the axis (the default)",
           returns="Integers of that shape.",
           raises="IndexError: axis is out of bounds.\n      ValueError: logits are no floats, "

@@ -85,7 +85,7 @@ def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
 
 
 @document("Poisson numbers of mean lam.", "lam: a positive array.", "poisson(key, 3.0, (3,))",
-          "[...]", shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
+          "[2 2 3]", shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
             out_sharding: Any = None) -> Array:
     d = int_dtype("poisson", dtype)
@@ -97,7 +97,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
 
 # ---- geometric
 @document("Geometric numbers: trials up to the first success, 1 or more.",
-          "p: probability of success, a float array.", "geometric(key, 0.25, (3,))", "[...]",
+          "p: probability of success, a float array.", "geometric(key, 0.25, (3,))", "[1 5 2]",
           shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
@@ -207,7 +207,7 @@ def draw_binomial(key: Any, n: Any, p: Any) -> Any:
 
 @document("Binomial numbers: successes in n trials, as floats.",
           "n: number of trials, an array.\n      p: probability of success, an array.",
-          "binomial(key, 10.0, 0.5, (3,))", "[...]", shape=_FITS, raises=_PARAMETER)
+          "binomial(key, 10.0, 0.5, (3,))", "[2. 5. 6.]", shape=_FITS, raises=_PARAMETER)
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     d = float_dtype("binomial", dtype)
     with fused("binomial"):
@@ -220,7 +220,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 @document("Multinomial counts: n trials over the outcomes along the last axis of p, as floats.",
           "n: number of trials, an array.\n      p: probabilities, summing to 1 along the last "
           "axis.\n      unroll: how many outcomes a step of the loop handles.",
-          "multinomial(key, 5.0, np.ones(3, np.float32) / 3)", "[...]",
+          "multinomial(key, 5.0, np.ones(3, np.float32) / 3)", "[2. 1. 2.]",
           shape="of the result (default that of n and p together)",
           raises="ValueError: p is a scalar, or shapes do not broadcast to shape.")
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None,

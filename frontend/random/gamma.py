@@ -108,7 +108,8 @@ def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool)
 
 
 @document("Gamma variates: density x^(a-1) exp(-x) / Gamma(a).  Differentiable by a.",
-          "a: concentration, a positive array.", "gamma(key, 2.0, (2,))", "[...]", digits=4,
+          "a: concentration, a positive array.", "gamma(key, 2.0, (2,))",
+          "[2.5436 2.4192]", digits=4,
           shape=_FITS, raises=_PARAMETER)
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
           out_sharding: Any = None) -> Array:
@@ -116,7 +117,8 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
 
 
 @document("Logarithms of gamma variates, exact where those underflow.  Differentiable by a.",
-          "a: concentration, a positive array.", "loggamma(key, 0.01, (2,))", "[...]", digits=3,
+          "a: concentration, a positive array.", "loggamma(key, 0.01, (2,))",
+          "[ -32.424 -229.235]", digits=3,
           shape=_FITS, raises=_PARAMETER)
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
              out_sharding: Any = None) -> Array:
@@ -124,7 +126,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
 
 
 @document("Beta variates on [0, 1]: x / (x + y) of gamma variates.", "a, b: positive arrays.",
-          "beta(key, 2.0, 3.0, (2,))", "[...]", digits=4, shape=_FITS, raises=_PARAMETER)
+          "beta(key, 2.0, 3.0, (2,))", "[0.1623 0.7917]", digits=4, shape=_FITS, raises=_PARAMETER)
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
     d = float_dtype("beta", dtype)
@@ -168,7 +170,8 @@ def _draw_chisquare(key: Any, df: Any, size: Shape) -> Any:
 
 
 @document("Chi-square variates: twice a gamma variate of df / 2.",
-          "df: degrees of freedom, a positive array.", "chisquare(key, 3.0, (2,))", "[...]",
+          "df: degrees of freedom, a positive array.", "chisquare(key, 3.0, (2,))",
+          "[3.8422 3.6238]",
           digits=4, shape=_FITS, raises=_PARAMETER)
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
@@ -180,7 +183,8 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
 
 
 @document("Variates of Student's t: normal / sqrt(chi-square / df).",
-          "df: degrees of freedom, a positive array.", "t(key, 3.0, (2,))", "[...]", digits=4,
+          "df: degrees of freedom, a positive array.", "t(key, 3.0, (2,))",
+          "[-0.0306 -2.3326]", digits=4,
           shape=_FITS, raises=_PARAMETER)
 def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
@@ -194,7 +198,8 @@ def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *,
 
 
 @document("Variates of F: ratio of two chi-squares, each divided by its degrees of freedom.",
-          "dfnum, dfden: degrees of freedom, positive arrays.", "f(key, 3.0, 4.0, (2,))", "[...]",
+          "dfnum, dfden: degrees of freedom, positive arrays.", "f(key, 3.0, 4.0, (2,))",
+          "[4.3125 0.0626]",
           digits=4, shape=_FITS, raises=_PARAMETER)
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
@@ -214,7 +219,8 @@ def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
 
 
 @document("Generalized normal numbers: density proportional to exp(-|x|^p).",
-          "p: shape parameter, a positive number.", "generalized_normal(key, 2.0, (2,))", "[...]",
+          "p: shape parameter, a positive number.", "generalized_normal(key, 2.0, (2,))",
+          "[-0.2797  0.8599]",
           digits=4)
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
                        out_sharding: Any = None) -> Array:

@@ -20,7 +20,7 @@ from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
-from calque.primitives import shape as sh
+
 
 def _is_legacy(key: Any) -> bool:
     a = aval_of(key)
