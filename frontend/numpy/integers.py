@@ -105,7 +105,8 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     return where(plain, out, x), where(plain, exponent, 0)
 
 
-@named("Distance from x to the next number of its dtype, with x's sign; NaN for infinities.",
+@named("Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for "
+       "infinities.",
        ["x"], "An array of x's shape.", "jnp.spacing(1.0)", "Array(1.1920929e-07, dtype=float32)")
 @util.fused_function
 def spacing(x: Any, /) -> Any:
@@ -118,7 +119,9 @@ def spacing(x: Any, /) -> Any:
         util.spread(kind.type(1), util.shape_of(x)),
         ew.convert(where(normal | (field == 0), 0, field - 1), kind))
     sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
-    made = ew.or_p.bind(sign, where(normal, whole, low))
+    made = where(normal, whole, low)
+    if info.bits > 16:  # (NumPy: distances of halves have no sign)
+        made = ew.or_p.bind(sign, made)
     out = ew.bitcast_convert_type_p.bind(made, new_dtype=util.dtype_of(x))
     return where(field == (1 << info.nexp) - 1, util.dtype_of(x).type(np.nan), out)
 

@@ -45,11 +45,10 @@ def _front(x: Any, count: int) -> Any:
 
 
 def _trimmed(name: str, x: Any) -> Any:
-    """Without leading zeros; one coefficient stays."""
+    """Without leading zeros."""
     value = picking.needed(name, x, "trim_leading_zeros makes the shape depend on the values.",
                            "leave trim_leading_zeros out under jit.")
-    lead = int(np.argmax(value != 0)) if value.any() else len(value) - 1
-    return x[lead:]
+    return x[int(np.argmax(value != 0)) if value.any() else len(value):]
 
 
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
@@ -194,16 +193,27 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
             quotient, rest = pair
             d = rest[k] / y[0]
             quotient = quotient.at[k].set(d)
-            return quotient, rest.at[k + np.arange(n)].add(-d * y)
+            rest = rest.at[k + np.arange(1, n)].add(-d * y[1:])
+            return quotient, rest.at[k].set(0)
 
-        made = creation.zeros(max(steps, 1), util.dtype_of(x)), x
-        if steps <= UNROLLED:
-            for k in range(steps):
-                made = step(k, made)
+        if 0 < steps <= UNROLLED:
+            quotient, rest = _written_out(x, y, steps)
         else:
-            made = fori_loop(0, steps, step, made)
-    quotient, rest = made
+            made = creation.zeros(max(steps, 1), util.dtype_of(x)), x
+            quotient, rest = fori_loop(0, max(steps, 0), step, made)
     return quotient, _trimmed("polydiv", rest) if trim_leading_zeros else rest
+
+
+def _written_out(x: Any, y: Any, steps: int) -> tuple[Any, Any]:
+    """Long division, a coefficient of the quotient at a time, without updates of arrays."""
+    quotient, rest, tail = [], x, y[1:]
+    zero = util.dtype_of(x).type(0)
+    for k in range(steps):
+        d = rest[k] / y[0]
+        quotient.append(d)
+        term = sh.pad_p.bind(d * tail, zero, padding_config=((k + 1, steps - 1 - k, 0),))
+        rest = where(np.arange(util.shape_of(x)[0]) == k, zero, rest - term)
+    return join.stack(quotient), rest
 
 
 def polyder(p: Any, m: int = 1) -> Any:

@@ -117,7 +117,8 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
 
     Raises:
       TypeError: an argument is not an array, or fweights are no integers.
-      ValueError: m or y has more than two axes, weights do not fit, or ddof is no integer.
+      ValueError: m or y has more than two axes, weights do not fit, dtype is no float or complex
+        dtype, or ddof is no integer.
 
     Example:
       >>> import calque.numpy as jnp
@@ -130,6 +131,9 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         if len(util.shape_of(v)) > 2:
             raise ValueError(explain(f"{name} has more than 2 dimensions",
                                      fix="reshape it to variables by observations."))
+    if dtype is not None and not dtypes.is_inexact(util.user_dtype("cov", dtype)):
+        raise ValueError(explain(
+            f"cov: dtype must be a subclass of float or complex; got dtype={dtype!r}"))
     if ddof is not None and int(ddof) != ddof:
         raise ValueError(explain("ddof must be integer", fix=f"not {ddof!r}."))
     if ddof is None:
@@ -257,6 +261,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         if util.dtype_of(xp).kind == "c":
             raise ValueError(explain("jnp.interp: complex x values not supported."))
         if period is not None:
+            if util.shape_of(period):
+                raise ValueError(explain(
+                    f"period must be a scalar; got an array of shape {util.shape_of(period)}"))
             if not hasattr(period, "aval") and period == 0:
                 raise ValueError(explain("period must be a non-zero value; got 0"))
             x, xp, fp = _periodic(x, xp, fp, ar.abs(period))

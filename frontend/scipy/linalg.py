@@ -558,7 +558,8 @@ def block_diag(*arrs: Any) -> Any:
                                  f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
                                  f"{wrong[0]}."))
     with util.fused("block_diag"):
-        parts = [util.array(v) for v in util.promote("block_diag", *arrs)]
+        parts = [ew.convert(util.array(v), util.dtype_of(v))
+                 for v in util.promote("block_diag", *arrs)]
         parts = [sh.reshape(p, (1,) * (2 - len(util.shape_of(p))) + util.shape_of(p))
                  for p in parts]
         width, at, rows = sum(util.shape_of(p)[1] for p in parts), 0, []

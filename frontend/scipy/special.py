@@ -158,11 +158,12 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 @_described("Beta function Gamma(a) Gamma(b) / Gamma(a + b).", "a b", "2.0, 3.0",
-            _f("0.08333331"))
+            "Array(0.08333331, dtype=float32)")
 @util.fused_function
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b)
-    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * ew.exp_p.bind(_betaln(a, b))
+    out = gammasgn(a) * gammasgn(b) * gammasgn(a + b) * ew.exp_p.bind(_betaln(a, b))
+    return ew.convert(out, util.dtype_of(out))
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
@@ -191,12 +192,14 @@ def factorial(n: Any, exact: bool = False) -> Any:
         return where(n < 0, 0, ew.exp_p.bind(sp.lgamma_p.bind(n + 1)))
 
 
-@_described("Gamma(z + m) / Gamma(z), the rising factorial.", "z m", "2.0, 3.0", _f("24."))
+@_described("Gamma(z + m) / Gamma(z), the rising factorial.", "z m", "2.0, 3.0",
+            "Array(24., dtype=float32)")
 @util.fused_function
 def poch(z: Any, m: Any) -> Any:
     z, m = util.broadcast_all("poch", *_real("poch", z, m))
     ratio = ew.exp_p.bind(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
-    return where(m == 0, 1, gammasgn(z + m) * gammasgn(z) * ratio)
+    out = where(m == 0, 1, gammasgn(z + m) * gammasgn(z) * ratio)
+    return ew.convert(out, util.dtype_of(out))
 
 
 def multigammaln(a: Any, d: int) -> Any:
@@ -251,12 +254,12 @@ def zeta(x: Any, q: Any = None) -> Any:
 # ---- entropies
 @custom_jvp
 def _xlogy(x: Any, y: Any) -> Any:
-    return where(x == 0, 0, x * ew.log_p.bind(y))
+    return where((x == 0) & ew.eq_p.bind(y, y), 0, x * ew.log_p.bind(y))  # NaN stays
 
 
 @custom_jvp
 def _xlog1py(x: Any, y: Any) -> Any:
-    return where(x == 0, 0, x * ew.log1p_p.bind(y))
+    return where((x == 0) & ew.eq_p.bind(y, y), 0, x * ew.log1p_p.bind(y))
 
 
 @custom_jvp
