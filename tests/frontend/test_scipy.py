@@ -1,0 +1,106 @@
+"""calque.scipy against SciPy: special functions, their derivatives, and linear algebra."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+import scipy.special as ss
+
+import calque
+from calque.scipy import linalg, special
+
+R = np.random.default_rng(0)
+X = np.concatenate([R.standard_normal(20) * 3, [0.0, 1.0, -1.0, 0.5]])
+P = R.random(24)
+A = np.abs(X) + 0.1
+# functions with a body of their own; those that are one primitive have their examples
+CASES: dict[str, tuple[Any, ...]] = {
+    "logit": (P,), "i1": (X,), "gamma": (X[X != -1] + 0.01,), "gammasgn": (X + 0.01,),
+    "betaln": (A, P), "beta": (A, P), "factorial": (A,), "poch": (A, P), "xlogy": (X, A),
+    "xlog1py": (X, A), "entr": (X,), "rel_entr": (X, A), "kl_div": (A, P), "ndtr": (X,),
+    "log_ndtr": (X * 8,), "ndtri": (P,), "boxcox": (A, X), "boxcox1p": (A, P)}
+WIDE = ("ndtr", "log_ndtr", "ndtri", "boxcox")  # whose constants depend on the dtype
+
+
+@pytest.mark.parametrize("wide, rtol", [(False, 1e-5), (True, 1e-12)])
+def test_special(wide: bool, rtol: float) -> None:
+    """A few ulp of the primitives, times condition numbers of up to 20 (gamma, poch, boxcox)."""
+    names = WIDE if wide else list(CASES)
+    with calque.enable_x64(wide):
+        kind = np.float64 if wide else np.float32
+        args = [[np.asarray(a, kind) for a in CASES[n]] for n in names]
+        got = calque.jit(lambda args: [getattr(special, n)(*a) for n, a in zip(names, args)])(args)
+        for name, a, out in zip(names, args, got):
+            with np.errstate(all="ignore"):
+                want = getattr(ss, name)(*[v.astype(np.float64) for v in a])
+            np.testing.assert_allclose(np.asarray(out, np.float64), want, rtol=rtol, atol=rtol,
+                                       err_msg=name)
+
+
+def test_special_at_the_edges() -> None:
+    p = np.array([0, 1e-30, 1e-10, 0.13, 0.14, 0.86, 0.87, 1, -1, 2, np.nan], np.float32)
+    edge = np.array([0.0, 0.0, 0.0, np.inf, np.nan, -1.0], np.float32)
+    other = np.array([0.0, np.nan, np.inf, 1.0, 0.0, 1.0], np.float32)
+    cases = [("ndtri", (p,)), ("xlogy", (edge, other)), ("xlog1py", (edge, other)),
+             ("entr", (edge,)), ("rel_entr", (edge[3:4], other[3:4])),
+             ("gammasgn", (np.array([0.0, -0.0, -1.0, -1.5, np.nan], np.float32),))]
+    got = calque.jit(lambda: [getattr(special, n)(*a) for n, a in cases])()
+    for (name, a), out in zip(cases, got):
+        with np.errstate(all="ignore"):
+            want = getattr(ss, name)(*[v.astype(np.float64) for v in a])
+        np.testing.assert_allclose(out, want, rtol=1e-5, err_msg=name)
+    np.testing.assert_allclose(special.multigammaln(np.float32(4), 3), ss.multigammaln(4, 3),
+                               rtol=1e-6)
+    with pytest.raises(TypeError, match="not supported"):
+        special.ndtr(np.arange(3))
+    with pytest.raises(NotImplementedError, match="exact"):
+        special.factorial(3, exact=True)
+
+
+def test_derivatives_of_special() -> None:
+    """Rules of their own, against central differences in float64."""
+    h = 1e-6
+    names = ["entr", "logit", "ndtr", "log_ndtr", "ndtri"]
+    with calque.enable_x64(True):
+        x = np.array([0.2, 0.7])
+
+        def run(x: Any) -> list[Any]:
+            fs = [getattr(special, n) for n in names]
+            return [(calque.vmap(calque.grad(f))(x), (f(x + h) - f(x - h)) / (2 * h)) for f in fs]
+
+        for name, (exact, about) in zip(names, calque.jit(run)(x)):
+            np.testing.assert_allclose(exact, about, rtol=1e-7, err_msg=name)
+        dx, dy = calque.grad(special.xlogy, (0, 1))(0.0, 2.0)
+        assert float(dx) == pytest.approx(np.log(2)) and float(dy) == 0
+
+
+def test_linalg() -> None:
+    a = R.standard_normal((4, 4)).astype(np.float32)
+    b, c = R.standard_normal((4, 3)).astype(np.float32), R.standard_normal(4).astype(np.float32)
+    s = a @ a.T + 4 * np.eye(4, dtype=np.float32)
+    z = (a + 1j * a.T).astype(np.complex64)
+    cases: list[Callable[[Any], Any]] = [
+        lambda m: m.solve_triangular(a, b), lambda m: m.solve_triangular(a, c, lower=True),
+        lambda m: m.solve_triangular(a, b, trans="T", unit_diagonal=True),
+        lambda m: m.solve_triangular(z, b.astype(np.complex64), trans=2),
+        lambda m: m.cholesky(s), lambda m: m.cholesky(s, lower=True),
+        lambda m: m.cho_solve(m.cho_factor(s), b),
+        lambda m: m.cho_solve(m.cho_factor(s, lower=True), c), lambda m: m.lu(a)[0],
+        lambda m: m.lu(a)[2], lambda m: m.lu(b, permute_l=True)[0],
+        lambda m: m.lu_solve(m.lu_factor(a), b), lambda m: m.lu_solve(m.lu_factor(z), c, trans=2),
+        lambda m: m.solve(s, b, assume_a="pos"), lambda m: m.solve(a, c), lambda m: m.inv(s),
+        lambda m: m.det(a), lambda m: m.svd(b, compute_uv=False),
+        lambda m: m.eigh(s, eigvals_only=True), lambda m: m.expm(a), lambda m: m.expm(z * 3),
+        lambda m: m.expm(a * 1e-3), lambda m: m.block_diag(b, c, 2),
+        lambda m: m.toeplitz(c, b[:, 0])]
+    for i, (f, out) in enumerate(zip(cases, calque.jit(lambda: [g(linalg) for g in cases])())):
+        want = f(sl)
+        # conditions of a few hundred; expm squares up to 8 times
+        np.testing.assert_allclose(out, want, rtol=2e-3, atol=2e-4 * np.abs(want).max(),
+                                   err_msg=str(i))
+    with pytest.raises(ValueError, match="trans"):
+        linalg.solve_triangular(a, b, trans="X")
+    assert np.isnan(np.asarray(linalg.expm(a * 1e9))).all()
