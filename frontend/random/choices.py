@@ -102,10 +102,11 @@ def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
     d = np.dtype(p.dtype)
     if not replace:
         chances = draw_gumbel(key, (n,), d, mode) + lax.log(p)
-        return jnp.reshape(lax.top_k(chances, count)[1], size)
+        at = jnp.reshape(lax.top_k(chances, count)[1], size)
+        return ew.convert(at, dtypes.canonical(int))
     sums = jnp.cumsum(p)
     u = sums[-1] * (1 - draw_uniform(key, size, d))
-    return jnp.searchsorted(sums, u)
+    return ew.convert(jnp.searchsorted(sums, u), dtypes.canonical(int))
 
 
 @document("Random elements of an array, or of the numbers 0 .. n-1.",

@@ -81,22 +81,37 @@ def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
     flat = sh.reshape(alpha, (alpha.size,))
     keys = prim.random_split_p.bind(key, shape=(alpha.size,),
                                     partitionable=config.jax_threefry_partitionable)
+    draws = _log_draws if log_space else _draws
+    return sh.reshape(draws(prim.random_unwrap_p.bind(keys), flat), shape)
 
-    @custom_jvp
-    def draws(alpha: Any) -> Any:
-        return vmap(lambda k, a: _one(k, a, log_space))(keys, lax.stop_gradient(alpha))
 
-    def derivative(primals: Any, tangents: Any) -> Any:
-        (alpha,), (tangent,) = primals, tangents
-        out = draws(alpha)
-        if not log_space:
-            return out, tangent * lax.random_gamma_grad(alpha, out)
-        x = lax.exp(out)
-        x = jnp.where(x == 0, jnp.asarray(limits(x.dtype).tiny, x.dtype), x)
-        return out, tangent * (lax.random_gamma_grad(alpha, x) / x)
+def _each(words: Any, alpha: Any, log_space: bool) -> Any:
+    """One variate for each element of a vector, each from the words of its own key."""
+    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w), a, log_space))(words, alpha)
 
-    draws.defjvp(derivative)
-    return sh.reshape(draws(flat), shape)
+
+@custom_jvp
+def _draws(words: Any, alpha: Any) -> Any:
+    return _each(words, alpha, False)
+
+
+@custom_jvp
+def _log_draws(words: Any, alpha: Any) -> Any:
+    return _each(words, alpha, True)
+
+
+@_draws.defjvp
+def _draws_jvp(primals: Any, tangents: Any) -> Any:
+    out = _draws(*primals)
+    return out, tangents[1] * lax.random_gamma_grad(primals[1], out)
+
+
+@_log_draws.defjvp
+def _log_draws_jvp(primals: Any, tangents: Any) -> Any:
+    out = _log_draws(*primals)
+    x = lax.exp(out)
+    x = jnp.where(x == 0, jnp.asarray(limits(x.dtype).tiny, x.dtype), x)
+    return out, tangents[1] * (lax.random_gamma_grad(primals[1], x) / x)
 
 
 def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:

@@ -260,7 +260,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
       [4197003906 1654466292] [1685972163 1654824463]
     """
     typed = key_of("split", key)
-    shape = (int(num),) if isinstance(num, (int, np.integer)) else tuple(int(n) for n in num)
+    shape = shape_of("split", num)
     with fused("split"):
         typed = key_of("split", key)
         return _like(key, prim.random_split_p.bind(
