@@ -43,7 +43,8 @@ _JACOBI = "Jacobi rotations in a loop"
 FORMS: dict[str, tuple[Form, ...]] = {
     "sort": (Form("kernel", "stable radix sort of positions"),
              Form("portable", "ranks by comparing all pairs, or a bitonic network")),
-    "top_k": (Form("kernel", "radix selection, then a sort of what is left"),
+    "top_k": (Form("native", "selection in one pass, of up to 256", "select"),
+              Form("kernel", "radix selection, then a sort of what is left"),
               Form("portable", "the bitonic network")),
     "fft": (Form("native", "C kernel: Stockham's passes over lines side by side", "fft"),
             Form("portable", "products with small matrices; Bluestein's chirp in both")),

@@ -13,7 +13,8 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(x) JOIN(x, SUFFIX)
 #define RNAME(x) JOIN(x, REAL_SUFFIX)
-#define ENTRY(x) __attribute__((visibility("default"))) void NAME(calque_##x)
+/* hidden (FLAGS), so that the linker drops what a program does not call */
+#define ENTRY(x) void NAME(calque_##x)
 
 /* The matrices of one workgroup. */
 #define FOR_GROUP(b) \

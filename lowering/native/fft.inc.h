@@ -204,7 +204,7 @@ INLINE void NAME(turn)(V *rows, int64_t n, int64_t column, const R *t) {
  * imaginary ones), then for each block of so many columns those of each k.  `swap` exchanges real
  * and imaginary parts before and after, which makes the inverse.  Workspace: 4 n + 8 vectors of 64
  * bytes for each group. */
-__attribute__((visibility("default"))) void NAME(calque_fft)(
+void NAME(calque_fft)(
     const R *x, int64_t x_at, const R *table, int64_t t_at, R *y, int64_t y_at, R *work,
     int64_t w_at, int64_t x_parts, int64_t y_parts, int64_t outer, int64_t n, int64_t lanes,
     int64_t xo, int64_t xn, int64_t xl, int64_t yo, int64_t yn, int64_t yl, int64_t radices,
@@ -239,7 +239,7 @@ __attribute__((visibility("default"))) void NAME(calque_fft)(
 
 /* Rows of y: the first n elements of those of x times a table's, then zeros.  Elements are complex;
  * rows of x have nx of them, of y ny.  `swap` exchanges parts of x and y as above. */
-__attribute__((visibility("default"))) void NAME(calque_fft_times)(
+void NAME(calque_fft_times)(
     const R *x, int64_t x_at, const R *table, int64_t t_at, R *y, int64_t y_at, int64_t rows,
     int64_t n, int64_t nx, int64_t ny, int64_t swap, int64_t group, int64_t groups) {
   x += 2 * x_at, y += 2 * y_at, table += t_at;
@@ -265,7 +265,7 @@ __attribute__((visibility("default"))) void NAME(calque_fft_times)(
  * part are not read.  With x = even + i odd: the even part of element k is (x[k] + conj x[m-k]) / 2,
  * the odd one (x[k] - conj x[m-k]) / 2i, and those of m - k are their conjugates.  The table:
  * exp(-pi i k / m) for k <= m / 2. */
-__attribute__((visibility("default"))) void NAME(calque_fft_real)(
+void NAME(calque_fft_real)(
     const R *x, int64_t x_at, const R *table, int64_t t_at, R *y, int64_t y_at, int64_t rows,
     int64_t m, int64_t back, int64_t group, int64_t groups) {
   x += 2 * x_at, y += 2 * y_at, table += t_at;

@@ -223,7 +223,7 @@ ENTRY(geev)(const T *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, 
 
 /* Of real matrices; w, vl, vr and work are complex, pairs are conjugates, what is real is real.
  * work: 5 n^2 + 240 n + 4096 elements of the complex type */
-__attribute__((visibility("default"))) void RNAME(calque_geev)(
+void RNAME(calque_geev)(
     const R *a, int64_t a_at, T *w, int64_t w_at, T *vl, int64_t vl_at, T *vr, int64_t vr_at,
     T *work, int64_t work_at, int64_t batch, int64_t n, int64_t group, int64_t groups) {
   FOR_GROUP(b) {

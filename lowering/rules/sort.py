@@ -17,11 +17,13 @@ from calque.core.avals import ShapedArray
 from calque.lowering import math as lowering_math
 from calque.lowering.builder import Builder, Value
 from calque.lowering.forms import form_of
-from calque.lowering.kernels.sort import emit_order
+from calque.lowering.kernels.native import emit_native
+from calque.lowering.kernels.sort import FEW, GROUPS, WORTH, emit_order
 from calque.lowering.rules.gather import take_rows
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Context, rule
 
+SELECTED = 256  # results up to this are selected by the C kernel
 RANKED = 64  # axes up to this are ranked by comparing all pairs: two dispatches, no stages
 _F32 = np.dtype(np.float32)
 
@@ -66,10 +68,24 @@ def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     rows, n = keys[0].shape
     if n == 1:
         return ctx.b.splat(0, (rows, 1), np.int32)
+    if len(keys) == 1 and k <= SELECTED and FEW * k <= n and form_of(
+            "top_k", ctx.target, _F32) == "native":
+        return _selected(ctx, keys[0], k)
     if form_of("sort", ctx.target, keys[0].dtype) == "kernel":
         return emit_order(ctx, keys, k)
     order = by_rank(ctx.b, keys) if n <= RANKED else by_network(ctx.b, keys)
     return ctx.b.slice(order, (0, 0), (rows, k))
+
+
+def _selected(ctx: Context, key: Value, k: int) -> Value:
+    """The first k of many by one pass of the C kernel."""
+    rows, n = key.shape
+    if key.dtype.itemsize < 4:
+        key = key.astype(np.dtype("u4"))
+    groups = max(1, min(GROUPS, rows, rows * n // WORTH))
+    (order,) = emit_native(ctx, "select", f"calque_select_u{8 * key.dtype.itemsize}", [key],
+                           [((rows, k), np.dtype(np.int32))], (rows, n, k), groups)
+    return order
 
 
 def _before(b: Builder, xs: Sequence[Value], ys: Sequence[Value]) -> Value:

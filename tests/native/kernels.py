@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -51,10 +52,30 @@ def library(family: str) -> ctypes.CDLL:
     """Of the object that programs on this machine link, or one compiled here."""
     out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
     built = object_of(host_target(), family)
-    here = [*FLAGS, "-march=native", str(FOLDER / f"{family}.c")]
-    source = [str(built)] if fresh(built) else here
-    subprocess.run([compiler(), "-shared", "-nostdlib", *source, "-o", str(out)], check=True)
+    if built is None or not fresh(built):
+        built = out.with_suffix(".o")
+        subprocess.run([compiler(), *FLAGS, "-march=native", "-c", str(FOLDER / f"{family}.c"),
+                        "-o", str(built)], check=True)
+    shown = out.with_suffix(".shown.o")
+    shown.write_bytes(unhidden(built.read_bytes()))
+    subprocess.run([compiler(), "-shared", "-nostdlib", str(shown), "-o", str(out)], check=True)
     return ctypes.CDLL(str(out))
+
+
+def unhidden(data: bytes) -> bytes:
+    """An ELF object of 64 bits with its global symbols visible (st_other 0)."""
+    made = bytearray(data)
+    (sections,) = struct.unpack_from("<Q", made, 40)
+    size, count = struct.unpack_from("<HH", made, 58)
+    for i in range(count):
+        kind, = struct.unpack_from("<I", made, sections + i * size + 4)
+        offset, length = struct.unpack_from("<QQ", made, sections + i * size + 24)
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        for at in range(offset, offset + length, 24):
+            if made[at + 4] >> 4 == 1:  # STB_GLOBAL
+                made[at + 5] = 0
+    return bytes(made)
 
 
 def real(dtype: Any) -> np.dtype[Any]:
