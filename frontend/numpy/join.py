@@ -469,32 +469,36 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
 
     Args:
       a: array or scalar.
-      repeats: the count, an int (static).
+      repeats: the count, an int; or a count for every element along the axis.
       axis: the axis; None repeats the elements of the flattened array.
-      total_repeat_length: the length of the result along axis, if given.
+      total_repeat_length: the length of the result along axis (cut, or filled up with the last
+        element); needed for traced counts.
 
     Returns:
       An array.
 
     Raises:
-      NotImplementedError: repeats is an array with more than one element.
+      ConcretizationTypeError: traced counts without total_repeat_length.
+      ValueError: there are not as many counts as elements.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.repeat(jnp.arange(2), 2)
       Array([0, 0, 1, 1], dtype=int32)
     """
-    util.check_arrays("repeat", repeats, start=1)
     (x,) = util.check_arrays("repeat", a)
-    if isinstance(repeats, Tracer):
-        as_size("repeat", repeats)
+    (repeats,) = util.check_arrays("repeat", repeats, start=1)
     own = util.shape_of(x)
-    count = 1 if np.size(repeats) != 1 else as_size("repeat", np.asarray(repeats).reshape(())[()])
-    natural = count * (math.prod(own) if axis is None else own[canonical_axis(axis, len(own))])
-    if np.size(repeats) != 1 or total_repeat_length not in (None, natural):
-        raise NotImplementedError(explain(
-            "repeat: counts that differ from element to element are not available yet.",
-            fix="pass one Python int as repeats."))
+    if axis is not None:
+        axis = canonical_axis(axis, len(own))
+    length = math.prod(own) if axis is None else own[axis]
+    known = None if isinstance(repeats, Tracer) else np.asarray(repeats)
+    if known is None and total_repeat_length is None:
+        as_size("repeat", repeats)  # says that the shape would depend on a traced value
+    if known is None or known.size != 1 or total_repeat_length not in (
+            None, length * int(known.reshape(-1)[0])):
+        return _repeat_each(x, repeats, known, axis, length, total_repeat_length)
+    count = as_size("repeat", known.reshape(-1)[0])
     with util.fused("repeat"):
         if axis is None:
             x, axis = ravel(x), 0
@@ -506,6 +510,30 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
         places = tuple(i for i in range(len(wide)) if i != axis + 1)
         result = (*own[:axis], own[axis] * count, *own[axis + 1:])
         return sh.reshape(sh.broadcast_in_dim(x, wide, places), result)
+
+
+def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int,
+                 total: int | None) -> Any:
+    """Counts of their own for the elements; the last one fills the result up to total."""
+    from calque.numpy.picking import take
+    shape = util.shape_of(repeats)
+    if len(shape) > 1 or shape not in ((), (1,), (length,)):
+        raise ValueError(explain(
+            f"repeat: repeats must be scalar or one-dimensional with length {length} or 1, got "
+            f"shape {shape}.", fix="give one count for every element along the axis."))
+    total = None if total is None else as_size("repeat", total)
+    if known is not None:
+        places = np.repeat(np.arange(length, dtype=np.int32), known)
+        if total is not None:
+            places = np.pad(places[:total], (0, max(total - len(places), 0)),
+                            constant_values=max(length - 1, 0))
+        return take(x, places, axis)
+    from calque.numpy.cumulative import cumsum
+    from calque.numpy.sorting import searchsorted
+    with util.fused("repeat"):
+        ends = cumsum(util.spread(unchanged(repeats), (length,)))
+        found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")
+        return take(unchanged(x), found, axis, mode="clip")
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:

@@ -280,3 +280,17 @@ def test_files_and_protocols() -> None:
         assert str(jnp.array([1.26])) == "[1.3]"
     info = jnp.__array_namespace_info__()
     assert set(info.dtypes(kind="bool")) == {"bool"} and info.default_device() is None
+
+
+def test_repeat_by_counts() -> None:
+    counts = np.array([1, 0, 2, 3])
+    close(jnp.repeat(R, counts, axis=1), np.repeat(R, counts, axis=1))
+    # traced counts: cut, or filled up with the last element
+    cut, full = calque.jit(lambda c: [jnp.repeat(R, c, axis=1, total_repeat_length=n)
+                                      for n in (4, 8)])(counts)
+    close(cut, np.repeat(R, counts, axis=1)[:, :4])
+    close(full, np.repeat(R, [1, 0, 2, 5], axis=1))
+    with pytest.raises(ValueError, match="one-dimensional with length 3"):
+        jnp.repeat(I, counts)
+    with pytest.raises(ConcretizationTypeError):
+        calque.jit(lambda c: jnp.repeat(R, c, axis=1))(counts)
