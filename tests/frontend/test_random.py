@@ -26,7 +26,8 @@ def draws(calls: dict[str, Any], key: Any) -> dict[str, Any]:
     return {n: np.asarray(v) for n, v in made.items()}
 
 
-PARTS = {"formulas": [n for n in CALLS if n not in LOOPS], "loops": ["gamma", "poisson", "binomial"],
+PARTS = {"formulas": [n for n in CALLS if n not in LOOPS],
+         "loops": ["gamma", "poisson", "binomial"],
          "more loops": [n for n in LOOPS if n not in ("gamma", "poisson", "binomial")]}
 
 
