@@ -114,12 +114,12 @@ def _real(name: str, *values: Any) -> list[Any]:
 
 
 # ---- gamma and its kin
-@_described("Modified Bessel function I0(x).", "x", "1.0", _f("1.266066"))
+@_described("Modified Bessel function I0(x).", "x", "1.0", _f("1.2660658"))
 def i0(x: Any) -> Any:
     return _i0(x)
 
 
-@_described("Modified Bessel function I1(x).", "x", "1.0", _f("0.56515914"))
+@_described("Modified Bessel function I1(x).", "x", "1.0", _f("0.5651591"))
 @util.fused_function
 def i1(x: Any) -> Any:
     (x,) = _real("i1", x)
@@ -158,7 +158,7 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 @_described("Beta function Gamma(a) Gamma(b) / Gamma(a + b).", "a b", "2.0, 3.0",
-            "Array(0.08333331, dtype=float32)")
+            "Array(0.08333333, dtype=float32)")
 @util.fused_function
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b)
@@ -395,7 +395,7 @@ def _ndtr(x: Any) -> Any:
 
 
 @_described("Normal distribution function: the probability of values below x (float32, float64).",
-            "x", "0.0", _f("0.5"))
+            "x", "0.0", "Array(0.5, dtype=float32)")
 @util.fused_function
 def ndtr(x: Any) -> Any:
     return _ndtr(_float32_or_64("ndtr", x))
@@ -438,7 +438,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     Example:
       >>> from calque.scipy import special
       >>> special.log_ndtr(-30.0)
-      Array(-454.32123, dtype=float32, weak_type=True)
+      Array(-454.32123, dtype=float32)
     """
     if not isinstance(series_order, int):
         raise TypeError(explain("series_order must be a Python integer."))
@@ -503,7 +503,7 @@ _ndtri.defjvps(lambda t, out, p: t * ew.exp_p.bind(out * out / 2) * math.sqrt(2 
 
 
 @_described("Quantile of the normal distribution, the inverse of ndtr (float32, float64).", "p",
-            "0.5", _f("-0."))
+            "0.5", "Array(0., dtype=float32)")
 @util.fused_function
 def ndtri(p: Any) -> Any:
     return _ndtri(_float32_or_64("ndtri", p))
