@@ -107,8 +107,8 @@ def test_counts() -> None:
             "binomial 200": (lambda r, k: r.binomial(k, F(200), F(0.7), (N,)),
                              scipy.stats.binom(200, 0.7)),
             "geometric": (lambda r, k: r.geometric(k, F(0.2), (N,)), scipy.stats.geom(0.2))}
-    made = draws({n: f for n, (f, _) in laws.items()}, KEY)
-    for n, (_, law) in laws.items():
+    for n, (f, law) in laws.items():
+        made = draws({n: f}, KEY)  # (IREE rejects some programs with four host loops)
         low, high = int(law.ppf(0.01)), int(law.ppf(0.99))
         edges = np.arange(low, high + 1)
         want = N * np.diff([0, *law.cdf(edges), 1])

@@ -1,6 +1,8 @@
 """Fails when IREE's own form of a windowed reduction has become right, and the cure can go."""
 from __future__ import annotations
 
+from typing import Any
+
 import iree.runtime
 import numpy as np
 from math_harness import FLAGS, _device
@@ -68,3 +70,18 @@ def test_iree_still_lets_reductions_share_their_start() -> None:
         return np.lib.stride_tricks.sliding_window_view(padded, (2, 3)).sum((-1, -2))
 
     assert not (np.allclose(outs[0], summed(xs[0])) and np.allclose(outs[1], summed(xs[1])))
+
+
+def test_elements_that_no_window_reads() -> None:
+    """Cut off in _pool (lowering/rules/window.py): fused with another window's result, IREE infers
+    sizes that the operand does not have."""
+    import calque
+    from calque import lax
+
+    def f(x: Any) -> Any:
+        sums = lax.reduce_window(lax.tanh(x), np.float32(0), lax.add, (2,), (1,), "valid")
+        return lax.reduce_window(sums, np.float32(np.inf), lax.min, (2,), (2,), [(-1, 1)])
+
+    x = np.array([0.5, -1, 2, 0.1], np.float32)
+    sums = np.tanh(x)[:-1] + np.tanh(x)[1:]
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(x)), [sums[1:3].min()], 1e-6)
