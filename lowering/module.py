@@ -21,7 +21,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.passes import cost, keys
+from calque.lowering.passes import cost, hazards, keys
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.targets import Target
@@ -234,7 +234,15 @@ class _Emitter:
         return env[atom]
 
     def equations(self, p: Program, env: dict[Var, Value]) -> None:
-        for e in p.equations:
+        copying = hazards.copying(p)
+        uses = Counter(a for e in p.equations for a in e.inputs if isinstance(a, Var))
+        uses.update(o for o in p.outputs if isinstance(o, Var))
+        for i, e in enumerate(p.equations):
+            if any(isinstance(v, (Program, tuple)) for v in e.params.values()):
+                # what a called Program updates may be read here later
+                self.ctx.elsewhere.update(env[a] for a in e.inputs
+                                          if isinstance(a, Var) and a in env and uses[a] > 1)
+            self.ctx.copying = i in copying
             if self.locations:
                 with self._location(e):
                     outs = self.equation(e, env)

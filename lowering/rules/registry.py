@@ -69,6 +69,8 @@ class Context:
         self.equation: Equation  # the one whose rule runs
         self.carries: set[Value] = set()  # what steps of loops that write in place start from
         self.shared: set[Value] = set()  # used more than once
+        self.copying = False  # the equation's update copies its operand (passes/hazards)
+        self.elsewhere: set[Value] = set()  # operands of calls that are read outside them too
         self.constants: set[Value] = set()
         self.slices: set[Value] = set()
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
@@ -127,8 +129,9 @@ class Context:
         return any(v in _IDENTITIES or not np.isfinite(v) or v in _extremes(v) for v in known)
 
     def owned(self, x: Value) -> Value:
-        """x, or a copy when x may be the memory of an argument."""
-        return self.copy(x) if self.is_protected(x) else x
+        """x, or a copy when x may be the memory of an argument, or is read elsewhere later."""
+        unsafe = self.is_protected(x) or self.copying or x in self.elsewhere
+        return self.copy(x) if unsafe and max(x.shape, default=1) > 1 else x
 
     def apart(self, x: Value, reads: Sequence[Value]) -> Value:
         """x, or a copy when what its writer reads may lie in the same memory."""

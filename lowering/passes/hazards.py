@@ -1,0 +1,82 @@
+"""Updates in place whose operand is read elsewhere, by something that may run later.
+
+IREE keeps no copy then, and what reads the operand sees the new values (tests/lowering/
+test_safety.py).  Such an update copies its operand first; one whose other readers all flow into it
+(x[i] = f(x[i])) needs no copy.  Start reading at `copying`.
+"""
+from __future__ import annotations
+
+from calque.core.program import Equation, Program, Var
+
+VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy",
+                   "broadcast_in_dim", "stop_gradient", "convert_element_type",
+                   "bitcast_convert_type", "name"))
+MANY = 3000  # equations from which on updates of shared operands always copy
+
+
+def is_update(e: Equation) -> bool:
+    """Whether an equation writes into the memory of its first operand."""
+    return e.primitive.name == "dynamic_update_slice" or e.primitive.name.startswith("scatter")
+
+
+def copying(p: Program) -> frozenset[int]:
+    """Positions of the equations that must copy what they update."""
+    return p.derived("copying", lambda: _copying(p))  # type: ignore[no-any-return]
+
+
+def _copying(p: Program) -> frozenset[int]:
+    if not any(is_update(e) for e in p.equations):
+        return frozenset()
+    uses: dict[Var, list[int]] = {}
+    producer: dict[Var, int] = {}
+    for i, e in enumerate(p.equations):
+        for a in e.inputs:
+            if isinstance(a, Var):
+                uses.setdefault(a, []).append(i)
+        producer.update((v, i) for v in e.outputs)
+    outputs = {a for a in p.outputs if isinstance(a, Var)}
+    found = set()
+    for i, e in enumerate(p.equations):
+        x = e.inputs[0] if e.inputs else None
+        if not is_update(e) or not isinstance(x, Var):
+            continue
+        group, path = [x], {i}
+        while group[-1] in producer and p.equations[producer[group[-1]]].primitive.name in VIEWS:
+            j = producer[group[-1]]
+            source = p.equations[j].inputs[0]
+            if not isinstance(source, Var):
+                break
+            path.add(j)
+            group.append(source)
+        others = {j for v in group for j in uses[v] if j not in path}
+        if x in e.inputs[1:] or any(v in outputs for v in group):
+            found.add(i)
+        elif others and (len(p.equations) > MANY or not _before(p, i, others, uses, producer,
+                                                               outputs)):
+            found.add(i)
+    return frozenset(found)
+
+
+def _before(p: Program, i: int, others: set[int], uses: dict[Var, list[int]],
+            producer: dict[Var, int], outputs: set[Var]) -> bool:
+    """Whether all that follows from the readers flows into equation i and nowhere else."""
+    ancestors: set[int] = set()
+    waiting = [i]
+    while waiting:
+        for a in p.equations[waiting.pop()].inputs:
+            j = producer.get(a, -1) if isinstance(a, Var) else -1
+            if j >= 0 and j not in ancestors:
+                ancestors.add(j)
+                waiting.append(j)
+    seen: set[int] = set()
+    waiting = list(others)
+    while waiting:
+        j = waiting.pop()
+        if j == i or j in seen:
+            continue
+        seen.add(j)
+        if j not in ancestors or any(v in outputs for v in p.equations[j].outputs):
+            return False
+        for v in p.equations[j].outputs:
+            waiting += uses.get(v, [])
+    return True
