@@ -49,10 +49,9 @@ def _copying(p: Program) -> frozenset[int]:
             path.add(j)
             group.append(source)
         others = {j for v in group for j in uses[v] if j not in path}
-        if x in e.inputs[1:] or any(v in outputs for v in group):
-            found.add(i)
-        elif others and (len(p.equations) > MANY or not _before(p, i, others, uses, producer,
-                                                               outputs)):
+        kept = x in e.inputs[1:] or any(v in outputs for v in group)
+        if kept or others and (len(p.equations) > MANY or not _before(
+                p, i, others, uses, producer, outputs)):
             found.add(i)
     return frozenset(found)
 
