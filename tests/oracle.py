@@ -116,7 +116,8 @@ for _name, _f in {
 
 @oracle("complex")
 def _complex(params: Any, re: Array, im: Array) -> Any:
-    out = np.empty(re.shape, np.complex128)  # (re + 1j * inf would make re NaN)
+    # (re + 1j * inf would make re NaN)
+    out = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex128)
     out.real, out.imag = wide(re), wide(im)
     return out
 
