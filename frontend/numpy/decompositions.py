@@ -30,8 +30,8 @@ class QRResult(NamedTuple):
 
     Example:
       >>> import calque.numpy as jnp
-      >>> jnp.linalg.qr(jnp.array([[2.0]])).R
-      Array([[-2.]], dtype=float32)
+      >>> jnp.linalg.qr(jnp.array([[3.0], [4.0]])).R
+      Array([[-5.]], dtype=float32)
     """
 
     Q: Any
