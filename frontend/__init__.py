@@ -57,6 +57,7 @@ from calque import ops as ops  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import scipy as scipy  # noqa: E402
+from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque import typing as typing  # noqa: E402
@@ -108,11 +109,14 @@ from calque.jit import jit as jit  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402
 from calque.staging import eval_shape as eval_shape  # noqa: E402
 from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
+from calque.staging import named_call as named_call  # noqa: E402
+from calque.staging import typeof as typeof  # noqa: E402
 from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 from calque.tree_util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev
 named_scope = _trace.scope
+ensure_compile_time_eval = _trace.ensure_compile_time_eval
 
 # options as contexts
 enable_x64 = _context("jax_enable_x64")
@@ -133,7 +137,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
             "experimental", "flatten_util", "lax", "nn", "numpy", "ops", "random", "runtime",
-            "scipy", "tree", "tree_util", "typing")
+            "scipy", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

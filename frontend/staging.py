@@ -6,6 +6,8 @@ from typing import Any
 
 from calque import tree_util
 from calque.core.avals import aval_of, is_arraylike
+from calque.core.errors import explain
+from calque.core.trace import scope
 from calque.jit import JitFunction, as_ints
 from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program, wrapped
 
@@ -75,3 +77,55 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
     return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
                                for a in program.out_avals])
+
+
+def typeof(x: Any) -> Any:
+    """The type of a value: shape, dtype and weak type.
+
+    Args:
+      x: an array, a number or a traced value.
+
+    Returns:
+      Its ShapedArray.
+
+    Raises:
+      TypeError: x is none of these.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.typeof(jnp.ones((2, 3))), calque.typeof(1.0)
+      (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
+    """
+    if not is_arraylike(x):
+        raise TypeError(explain(f"Argument {x!r} of type {type(x)} is not a valid JAX type",
+                                fix="pass an array or a number; trees have no type of their own."))
+    return aval_of(x)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """fun inside a named_scope.
+
+    Args:
+      fun: a function.
+      name: of the scope; default: the function's.
+
+    Returns:
+      A function of fun's arguments.
+
+    Raises:
+      TypeError: fun is not callable.
+
+    Example:
+      >>> import calque
+      >>> f = calque.named_call(lambda x: 2 * x, name="double")
+      >>> "double" in calque.jit(f).lower(1.0).as_text(debug_info=True)
+      True
+    """
+    if not callable(fun):
+        raise TypeError(explain(f"Expected a callable value, got {fun!r}."))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with scope(name or name_of(fun)):
+            return fun(*args, **kwargs)
+
+    return wrapped(fun, run, "Named")

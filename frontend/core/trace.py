@@ -52,6 +52,19 @@ class EvalTrace(Trace):
         return evaluator[0](prim, args, params)
 
 
+class EagerTrace(Trace):
+    """Inside a transformation: what involves no traced value is evaluated at once."""
+
+    __slots__ = ()
+    kind = "eager"
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        assert self.parent is not None
+        trace = self.parent if any(isinstance(a, Tracer) for a in args) else bottom
+        with under(trace):
+            return trace.process(prim, args, params)
+
+
 def _no_evaluator(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     raise RuntimeError("calque.core has no evaluator installed; import calque.")
 
@@ -92,6 +105,32 @@ def under(trace: Trace) -> Iterator[None]:
 def at_bottom() -> bool:
     """Whether operations now run eagerly (no transformation is being traced)."""
     return isinstance(current.get(), EvalTrace)
+
+
+@contextlib.contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Evaluate operations on known values at once, also while a function is being traced.
+
+    What the block computes from traced values is traced as ever.
+
+    Returns:
+      A context manager.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> @calque.jit
+      ... def f(x):
+      ...     with calque.ensure_compile_time_eval():
+      ...         positive = jnp.sin(3.0) > 0
+      ...     return jnp.exp(x) if positive else x    # a bool is needed: it is known
+      >>> f(0.0)
+      Array(1., dtype=float32, weak_type=True)
+    """
+    with under(current.get() if at_bottom() else EagerTrace(current.get())):
+        yield
 
 
 class _ArrayMeta(type):
@@ -196,6 +235,6 @@ def scope(name: str) -> Iterator[None]:
 scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     "calque_scopes", default=())
 
-__all__ = ["EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "axis_bound", "axis_env",
-           "bottom", "concretization_error", "current", "evaluator", "leaked", "scope", "scopes",
-           "under"]
+__all__ = ["EagerTrace", "EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "axis_bound",
+           "axis_env", "bottom", "concretization_error", "current", "ensure_compile_time_eval",
+           "evaluator", "leaked", "scope", "scopes", "under"]

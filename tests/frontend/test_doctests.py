@@ -28,7 +28,8 @@ MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
            "numpy.linalg": calque.numpy.linalg, "random": random,
            "runtime": runtime,
            "scipy": calque.scipy, "scipy.linalg": calque.scipy.linalg,
-           "scipy.special": calque.scipy.special, "tree": tree, "tree_util": tree_util}
+           "scipy.special": calque.scipy.special,
+           "test_util": calque.test_util, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}
 # messages are long and tested elsewhere: an example of a failure names the error's class only
