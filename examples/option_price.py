@@ -1,0 +1,91 @@
+"""A European call option by Monte Carlo, in float64: the exercise of "An Introduction to JAX".
+
+The logarithm of the price makes n steps with a volatility exp(h) that is itself a process. RECORDED
+holds what jax 0.10.2 gives on the CPU (JAX_ENABLE_X64=1, JAX_THREEFRY_PARTITIONABLE=0, the
+tutorial's function); tests/examples/record_option_price.py printed it.
+
+    python examples/option_price.py --paths 10000000 --seed 1
+"""
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from report import plot, steps
+
+import calque
+import calque.numpy as jnp
+from calque import random
+
+STEPS, BETA, STRIKE = 20, 0.99, 100
+DRIFT, RHO, NU, START, START_H = 0.0001, 0.1, 0.001, 10, 0
+RECORDED: dict[tuple[int, int], float] = {}
+
+
+def walk(key: Any, paths: int) -> Any:
+    """The logarithm of the price after every step."""
+    s, h = jnp.full(paths, np.log(START)), jnp.full(paths, START_H)
+    for _ in range(STEPS):
+        key, sub = random.split(key)
+        z = random.normal(sub, (2, paths))
+        s = s + DRIFT + jnp.exp(h) * z[0, :]
+        h = RHO * h + NU * z[1, :]
+        yield s
+
+
+@partial(calque.jit, static_argnames="paths")
+def price(key: Any, *, paths: int) -> Any:
+    *_, s = walk(key, paths)
+    return BETA ** STEPS * jnp.mean(jnp.maximum(jnp.exp(s) - STRIKE, 0))
+
+
+@partial(calque.jit, static_argnames="paths")
+def histories(key: Any, *, paths: int) -> Any:
+    """All steps, for the plot."""
+    return jnp.exp(jnp.stack(list(walk(key, paths))))
+
+
+def run(paths: int, seed: int) -> tuple[float, float]:
+    """(price, seconds of the second call)."""
+    with calque.enable_x64(True):
+        key = random.PRNGKey(seed)
+        value, taken = 0.0, 0.0
+        for _ in steps(2, "compiling and running"):
+            start = time.perf_counter()
+            value = float(price(key, paths=paths))
+            taken = time.perf_counter() - start
+        return value, taken
+
+
+def main(paths: Annotated[int, typer.Option()] = 10_000_000,
+         seed: Annotated[int, typer.Option()] = 1,
+         path: Annotated[Path | None, typer.Option("--plot", help="PNG")] = None) -> None:
+    """The price of a call option."""
+    value, taken = run(paths, seed)
+    print(f"price {value:.8f} from {paths:,} paths, seed {seed}, in {taken * 1e3:.0f} ms")
+    if (seed, paths) in RECORDED:
+        want = RECORDED[seed, paths]
+        print(f"jax   {want:.8f}, relative difference {abs(value / want - 1):.1e}")
+
+    def draw(lines: Any, mean: Any) -> None:
+        with calque.enable_x64(True):
+            many = np.asarray(histories(random.PRNGKey(seed), paths=min(paths, 200_000)))
+        lines.semilogy(np.arange(1, STEPS + 1), many[:, :60], lw=0.6)
+        lines.axhline(STRIKE, color="k", lw=1)
+        lines.text(1, STRIKE * 1.2, "strike")
+        lines.set(xlabel="step", ylabel="price of the asset", title="60 paths")
+        pay = BETA ** STEPS * np.maximum(many[-1] - STRIKE, 0)
+        count = np.arange(1, len(pay) + 1)
+        mean.loglog(count[10:], np.cumsum(pay)[10:] / count[10:])
+        mean.axhline(value, color="k", lw=1)
+        mean.set(xlabel="paths", ylabel="price of the option",
+                 title=f"mean of the first paths; line: {paths:,}")
+    plot(path, draw, 11, 4, 2)
+
+
+if __name__ == "__main__":
+    typer.run(main)
