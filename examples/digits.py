@@ -115,12 +115,12 @@ def main(epochs: Annotated[int, typer.Option()] = 60,
                            color="w" if counts[i, j] > 20 else "k")
         table.set(xlabel="guess", ylabel="truth", xticks=range(10), yticks=range(10),
                   title=f"test, {found['accuracy'][-1]:.2%}")
-        tiles = np.zeros((3 * 9, 4 * 9))
+        tiles = np.zeros((9 * max(1, -(-len(wrong[:12]) // 4)), 4 * 9))
         for n, k in enumerate(wrong[:12]):
             i, j = n // 4 * 9, n % 4 * 9
             tiles[i:i + 8, j:j + 8] = found["images"][k].reshape(8, 8)
-            bad.text(j - 0.4, i + 0.4, f"{found['truth'][k]} as {found['guess'][k]}", color="C1",
-                     fontsize=7)
+            bad.text(j - 0.4, i + 8.4, f"{found['truth'][k]} as {found['guess'][k]}", color="C1",
+                     fontsize=8)
         bad.imshow(tiles, cmap="gray")
         bad.set(title="wrong ones", xticks=[], yticks=[])
     plot(path, draw, 14, 4.2, 3)

@@ -1,7 +1,7 @@
 """A network on trees of parameters learns y = x^2 by plain gradient descent.
 
-With the defaults (the tutorial's seeds, widths and rate) the losses are the tutorial's: 5.64001
-before and 0.01788 after 1000 steps.
+With the defaults (the tutorial's seeds, widths and rate) the losses are the tutorial's: 5.6400
+before and 0.0179 after 1000 steps.
 
     python examples/mlp.py --steps 1000 --plot mlp.png
 """
@@ -56,10 +56,10 @@ def run(width: int = 128, n: int = 1000, rate: float = 1e-4, rows: int = 128) ->
     x = random.uniform(random.PRNGKey(12345), (rows, 1), minval=-1.0, maxval=1.0)
     y = x ** 2
     shapes = calque.tree.map(lambda p: p.shape, params)
-    curve = [np.asarray(loss(params, x, y))[None]]
+    curve = []
     for i in steps(-(-n // EVERY), "training"):
         params, values = train(params, x, y, rate, n=min(EVERY, n - i * EVERY))
-        curve.append(np.asarray(values)[1:])
+        curve.append(np.asarray(values))
     curve.append(np.asarray(loss(params, x, y))[None])
     return {"shapes": shapes, "losses": np.concatenate(curve), "x": np.asarray(x)[:, 0],
             "fit": np.asarray(forward(params, x))[:, 0]}

@@ -83,7 +83,8 @@ def train(params: Any, state: Any, pieces: Any, rate: Any, key: Any, *, n: int) 
 def run(n: int = 1000, width: int = 32, length: int = 10, horizon: int = 150) -> dict[str, Any]:
     """Train on pieces of `length` steps, then follow three unseen starts for `horizon` steps."""
     start = time.perf_counter()
-    starts = random.uniform(random.key(0), (64, 2), minval=-2.5, maxval=2.5)
+    # too slow to turn over: the angle stays bounded
+    starts = random.uniform(random.key(0), (64, 2), minval=-1.0) * jnp.array([2.0, 1.0])
     whole = truth(starts, n=4 * length)
     pieces = jnp.concatenate([whole[:, i * length:(i + 1) * length + 1] for i in range(4)])
     params = init(random.key(1), width)
@@ -93,7 +94,7 @@ def run(n: int = 1000, width: int = 32, length: int = 10, horizon: int = 150) ->
         params, state, values = train(params, state, pieces, rate, random.key(i + 2),
                                       n=min(EVERY, n - i * EVERY))
         curve.append(values)
-    unseen = jnp.array([[2.0, 0.0], [-1.0, 1.5], [0.5, -2.0]])
+    unseen = jnp.array([[1.9, 0.0], [-1.0, 1.0], [0.5, -0.8]])
     return {"losses": np.concatenate([np.asarray(v) for v in curve]),
             "truth": np.asarray(truth(unseen, n=horizon)),
             "learned": np.asarray(calque.jit(solutions, static_argnums=2)(params, unseen, horizon)),
