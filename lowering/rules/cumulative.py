@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value, int_array
+from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.reduce import NARROW, extreme
 from calque.lowering.rules.registry import Context, rule
@@ -80,12 +80,6 @@ def emit_prefixes(b: Builder, x: Value, axis: int, combine: Combine, identity: A
     return b.reshape(b.slice(back, (0, 0, 0), (outer, n, inner)), x.shape)
 
 
-def _reversed(b: Builder, x: Value, axis: int, reverse: bool) -> Value:
-    if not reverse:
-        return x
-    return b.emit("reverse", [x], x.shape, x.dtype, {"dimensions": int_array([axis])})
-
-
 def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -> None:
     @rule(name)
     def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
@@ -97,10 +91,10 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
         if x.dtype.kind == "u":
             signed = np.dtype(f"i{x.dtype.itemsize}")
             start = np.array(identity(x.dtype)).astype(x.dtype).view(signed)
-            y = _reversed(b, x.view(signed), axis, reverse)
+            y = b.reverse(x.view(signed), [axis]) if reverse else x.view(signed)
             y = emit_prefixes(b, y, axis, _as_unsigned(combine, x.dtype), start)
-            return _reversed(b, y, axis, reverse).view(x.dtype)
-        x = _reversed(b, x, axis, reverse)
+            return (b.reverse(y, [axis]) if reverse else y).view(x.dtype)
+        x = b.reverse(x, [axis]) if reverse else x
         if x.dtype.kind == "c":
             out = _complex(b, x, axis, name, combine)
         elif x.dtype in NARROW or x.dtype.kind == "V":
@@ -109,7 +103,7 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
             out = math.convert(b, out, x.dtype)
         else:
             out = emit_prefixes(b, x, axis, combine, identity(x.dtype))
-        return _reversed(b, out, axis, reverse)
+        return b.reverse(out, [axis]) if reverse else out
 
 
 def _as_unsigned(combine: Combine, dtype: Dtype) -> Combine:

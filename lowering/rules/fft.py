@@ -100,7 +100,7 @@ def _columns(b: Builder, x: Value, start: int, stop: int) -> Value:
 
 
 def _reversed(b: Builder, x: Value) -> Value:
-    return b.emit("reverse", [x], x.shape, x.dtype, {"dimensions": "array<i64: 1>"})
+    return b.reverse(x, [1])
 
 
 def _unpacked(b: Builder, z: Pair) -> Value:

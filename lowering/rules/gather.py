@@ -16,6 +16,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.math.region import scalar_type
 from calque.lowering.rules.registry import Context, rule
 
 WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
@@ -107,34 +108,59 @@ def _and(x: Value | None, y: Value) -> Value:
 def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     """x[ids] for x (rows, width) and ids (count,) that are inside."""
     b, width, count = ctx.b, x.shape[1], ids.shape[0]
-    real = x.dtype.kind in "iuf" and x.dtype.itemsize > 1
-    if ctx.cpu and width >= WIDE and real:
-        signed = np.dtype(f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x.dtype
-        data = x.view(signed)  # StableHLO's unsigned types do not enter linalg_ext
-        empty = mlir.ir().Operation.create(
-            "tensor.empty", results=[mlir.tensor_type((count, width), signed)]
-        )
-        target = Value(b, empty.results[0], (count, width), signed)
+    x = b.settled(x)
+    signed = np.dtype(f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x.dtype
+    data = x.view(signed)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
+    empty = mlir.ir().Operation.create(
+        "tensor.empty", results=[mlir.tensor_type((count, width), signed)]
+    )
+    target = Value(b, empty.results[0], (count, width), signed)
+    if ctx.cpu and width >= WIDE and x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
         op = b.op(
             "iree_linalg_ext.gather",
             [data, ids, target],
             [((count, width), signed)],
             {"dimension_map": "array<i64: 0>", "operandSegmentSizes": "array<i32: 1, 1, 1>"},
         )
-        return Value(b, op.results[0], (count, width), signed).view(x.dtype)
-    out = b.emit(
-        "gather",
-        [x, b.reshape(ids, (count, 1))],
-        (count, width),
-        x.dtype,
-        {
-            "dimension_numbers": "#stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], "
-            "start_index_map = [0], index_vector_dim = 1>",
-            "slice_sizes": f"array<i64: 1, {width}>",
-            "indices_are_sorted": "false",
+        # with what reads it in one dispatch it may need more stack than IREE allows, or not compile
+        # (tests/lowering/test_refusals.py)
+        (rows,) = b.barrier(Value(b, op.results[0], (count, width), signed))
+        return rows.view(x.dtype)
+    return ctx.fused(_elements(data, ids, target).view(x.dtype), [x, ids])
+
+
+def _elements(data: Value, ids: Value, target: Value) -> Value:
+    """Element by element, in a generic of our own: stablehlo.gather becomes torch_index_select,
+    which IREE cannot legalize before some conversions (tests/lowering/test_refusals.py)."""
+    ir, b = mlir.ir(), data.b
+    op = ir.Operation.create(
+        "linalg.generic",
+        results=[target.ir.type],
+        operands=[ids.ir, target.ir],
+        attributes={
+            "indexing_maps": ir.Attribute.parse(
+                "[affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]"
+            ),
+            "iterator_types": ir.Attribute.parse(
+                "[#linalg.iterator_type<parallel>, #linalg.iterator_type<parallel>]"
+            ),
+            "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>"),
         },
+        regions=1,
     )
-    return ctx.fused(out, [x, ids])
+    types = [scalar_type(v.dtype) for v in (ids, target)]
+    block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 2)
+    index = ir.IndexType.get()
+    with ir.InsertionPoint(block):
+        row = ir.Operation.create("arith.index_cast", [index], [block.arguments[0]])
+        column = ir.Operation.create(
+            "linalg.index", [index], attributes={"dim": ir.Attribute.parse("1 : i64")}
+        )
+        element = ir.Operation.create(
+            "tensor.extract", types[1:], [data.ir, row.results[0], column.results[0]]
+        )
+        ir.Operation.create("linalg.yield", operands=[element.results[0]])
+    return Value(b, op.results[0], target.shape, target.dtype)
 
 
 @rule("gather")

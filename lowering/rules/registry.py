@@ -72,7 +72,6 @@ class Context:
         self.copying = False  # the equation's update copies its operand (passes/hazards)
         self.elsewhere: set[Value] = set()  # operands of calls that are read outside them too
         self.constants: set[Value] = set()
-        self.slices: set[Value] = set()
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program

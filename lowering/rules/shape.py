@@ -45,9 +45,7 @@ def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
 @rule("slice")
 def _slice(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> Value:
-    out = ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
-    ctx.slices.add(out)
-    return out
+    return ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
 
 
 @rule("pad")
@@ -83,14 +81,7 @@ def _padded(b: Builder, x: Value, value: Value, config: Sequence[tuple[int, int,
 def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
     if not params["dimensions"]:
         return xs[0]
-    (x,) = xs
-    if x in ctx.slices:  # IREE does not compile the reversal of many (with steps, of last axes)
-        (x,) = ctx.b.barrier(x)
-    if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
-        x = x.view(np.dtype(f"i{x.dtype.itemsize}"))
-    out = ctx.b.emit("reverse", [x], x.shape, x.dtype,
-                     {"dimensions": int_array(params["dimensions"])})
-    return out.view(xs[0].dtype)
+    return ctx.b.reverse(xs[0], params["dimensions"])
 
 
 @rule("iota")

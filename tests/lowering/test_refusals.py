@@ -1,0 +1,144 @@
+"""Programs that IREE refused to compile, found by the fuzzer, and what it still refuses.
+
+Each cure has a program that fails without it, and a module as plain as can be that tells when IREE
+no longer needs it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+from calque import lax
+from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.targets import host_target
+
+A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
+I = np.array([1, 3, 0, 2, 1], np.int32)
+
+
+def refused(text: str, match: str) -> None:
+    with pytest.raises(CompileError, match=match):
+        compile_module(text, host_target())
+
+
+def both(f: Callable[..., Any], *args: Any) -> None:
+    """f is written for either library; the oracle is NumPy."""
+    outs = calque.jit(lambda *xs: f(calque.numpy, *xs))(*args)
+    wants = f(np, *args)
+    for o, w in zip(outs, wants, strict=True):
+        np.testing.assert_array_equal(np.asarray(o), w)
+
+
+# ---- elements at computed positions
+def test_elements_of_views_with_steps() -> None:
+    """Builder.settled: sorted columns, reversed steps, gathers of both."""
+    both(lambda np, a, i: [np.sort(a[::2, 3]), a[1::3, 4][::-1], a[:, 2][i], np.sort(a[1:5:2, 0]),
+                           a.T[::3][::-1, ::-1], a[::2][i, i]], A, I)
+
+
+def test_elements_of_a_dynamic_slice() -> None:
+    def f(a: Any, i: Any) -> Any:
+        return lax.sort(lax.dynamic_slice(a, (i[0], i[1]), (4, 1)), dimension=0)
+
+    half = A.astype(np.float16)
+    np.testing.assert_array_equal(np.asarray(calque.jit(f)(half, I)), np.sort(half[1:5, 3:4], 0))
+
+
+def test_iree_still_refuses_elements_of_steps() -> None:
+    refused("""func.func @main(%x: tensor<8xf32>) -> tensor<6xf32> {
+      %s = stablehlo.slice %x [1:7:3] : (tensor<8xf32>) -> tensor<2xf32>
+      %r = stablehlo.reverse %s, dims = [0] : tensor<2xf32>
+      %c = stablehlo.concatenate %r, %r, %r, dim = 0
+        : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<6xf32>
+      return %c : tensor<6xf32> }""", "unrealized_conversion_cast")
+
+
+# ---- gathered rows
+def test_parts_of_gathered_rows() -> None:
+    """take_rows in lowering/rules/gather.py."""
+    both(lambda np, a, i: [a[i][::-1], a[i][0] * 2, a[i][1:]], A, I)
+    wide = np.arange(40 * 768, dtype=np.float32).reshape(40, 768)
+    both(lambda np, x, i: [x[i] * 2 + 1], wide, np.arange(40, dtype=np.int32)[::-1].copy())
+
+
+def test_iree_still_refuses_parts_of_gathered_rows() -> None:
+    refused("""func.func @main(%x: tensor<12x10xf32>, %i: tensor<5xi32>)
+          -> (tensor<5x10xf32>, tensor<10xf32>) {
+      %e = tensor.empty() : tensor<5x10xf32>
+      %g = iree_linalg_ext.gather dimension_map = [0]
+        ins(%x, %i : tensor<12x10xf32>, tensor<5xi32>)
+        outs(%e : tensor<5x10xf32>) -> tensor<5x10xf32>
+      %s = stablehlo.slice %g [0:1, 0:10] : (tensor<5x10xf32>) -> tensor<1x10xf32>
+      %t = stablehlo.reshape %s : (tensor<1x10xf32>) -> tensor<10xf32>
+      %r = stablehlo.negate %t : tensor<10xf32>
+      return %g, %r : tensor<5x10xf32>, tensor<10xf32> }""", "restricted to workgroup")
+
+
+def test_iree_still_refuses_conversions_behind_a_gather() -> None:
+    """_elements in lowering/rules/gather.py."""
+    refused("""func.func @main(%x: tensor<3x1xi8>, %k: tensor<1xi32>, %y: tensor<1x2x3xi32>)
+          -> (tensor<1x2x3xi32>, tensor<1x3x2xi32>) {
+      %i = stablehlo.reshape %k : (tensor<1xi32>) -> tensor<1x1xi32>
+      %g = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+        indices_are_sorted = false, slice_sizes = array<i64: 1, 1>}>
+        : (tensor<3x1xi8>, tensor<1x1xi32>) -> tensor<1x1xi8>
+      %s = stablehlo.reshape %g : (tensor<1x1xi8>) -> tensor<i8>
+      %b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i8>) -> tensor<2x3x1xi8>
+      %c = stablehlo.convert %b : (tensor<2x3x1xi8>) -> tensor<2x3x1xi32>
+      %d = iree_tensor_ext.compute_barrier.start %c : tensor<2x3x1xi32> -> tensor<2x3x1xi32>
+      %t = stablehlo.transpose %d, dims = [2, 1, 0] : (tensor<2x3x1xi32>) -> tensor<1x3x2xi32>
+      %w = stablehlo.convert %g : (tensor<1x1xi8>) -> tensor<1x1xi32>
+      %z = iree_tensor_ext.compute_barrier.start %w : tensor<1x1xi32> -> tensor<1x1xi32>
+      %r = stablehlo.dot_general %z, %y, contracting_dims = [1] x [0]
+        : (tensor<1x1xi32>, tensor<1x2x3xi32>) -> tensor<1x2x3xi32>
+      return %r, %t : tensor<1x2x3xi32>, tensor<1x3x2xi32> }""", "failed to legalize")
+
+
+# ---- booleans and their bytes
+def test_a_boolean_and_its_byte() -> None:
+    """Builder.convert."""
+    both(lambda np, a, i: [(a > 50)[0][i], (a > 50)[0][i].astype("uint8"),
+                           ((a > 50)[1][i] & (a[0, :5] > 9)).astype("int8"),
+                           (a > 50)[1][i] & (a[0, :5] > 9)], A, I)
+
+
+def test_iree_still_writes_a_boolean_and_its_byte_twice() -> None:
+    refused("""func.func @main(%x: tensor<6xf32>, %i: tensor<6xi32>)
+          -> (tensor<6xi1>, tensor<6xi8>) {
+      %z = stablehlo.constant dense<0.0> : tensor<6xf32>
+      %m = stablehlo.compare GT, %x, %z, FLOAT : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xi1>
+      %w = stablehlo.reshape %m : (tensor<6xi1>) -> tensor<6x1xi1>
+      %n = stablehlo.negate %i : tensor<6xi32>
+      %j = stablehlo.reshape %n : (tensor<6xi32>) -> tensor<6x1xi32>
+      %g = "stablehlo.gather"(%w, %j) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+        indices_are_sorted = false, slice_sizes = array<i64: 1, 1>}>
+        : (tensor<6x1xi1>, tensor<6x1xi32>) -> tensor<6x1xi1>
+      %r = stablehlo.reshape %g : (tensor<6x1xi1>) -> tensor<6xi1>
+      %c = stablehlo.convert %r : (tensor<6xi1>) -> tensor<6xi8>
+      return %r, %c : tensor<6xi1>, tensor<6xi8> }""", "restricted to workgroup")
+
+
+# ---- one element in more axes than it comes from
+def test_one_element_with_more_axes() -> None:
+    """Builder._cut_out_of."""
+    both(lambda np, a, i: [np.pad(a.reshape(-1)[9:10].reshape(1, 1, 1), ((1, 1), (0, 0), (0, 2))),
+                           np.pad((a + 1)[0, i][2].reshape(1, 1), 1)], A, I)
+    out = calque.jit(lambda a, i: lax.pad(lax.reshape(lax.dynamic_slice(
+        a[2], (i[1],), (1,)), (1, 1)), np.float32(0), ((1, 0, 0), (0, 1, 0))))(A, I)
+    np.testing.assert_array_equal(np.asarray(out), [[0, 0], [A[2, 3], 0]])
+
+
+def test_iree_still_gives_a_slice_more_axes_than_its_operand() -> None:
+    refused("""func.func @main(%x: tensor<35xf32>) -> tensor<3x3xf32> {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.slice %x [9:10] : (tensor<35xf32>) -> tensor<1xf32>
+      %e = stablehlo.reshape %s : (tensor<1xf32>) -> tensor<1x1xf32>
+      %p = stablehlo.pad %e, %z, low = [1, 0], high = [1, 2], interior = [0, 0]
+        : (tensor<1x1xf32>, tensor<f32>) -> tensor<3x3xf32>
+      return %p : tensor<3x3xf32> }""", "expected rank")
