@@ -79,7 +79,21 @@ def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
                 f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
                 f"np.floating), but got {dtype.name}. For holomorphic differentiation, pass "
                 "holomorphic=True. For differentiation of non-holomorphic functions involving "
-                "complex inputs, use vjp directly."))
+                "complex inputs, use vjp directly.",
+                fix="pass holomorphic=True, or differentiate by the real and imaginary parts."))
+
+
+def argument_places(args: Sequence[Any], argnums: int | Sequence[int]) -> list[int]:
+    """The positions that argnums names, from 0; TypeError where there is no such argument."""
+    numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise TypeError(errors.explain(
+                f"differentiating with respect to argnums={argnums} requires at least "
+                f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
+                f"arguments to be passed by the caller, but got only {len(args)} positional "
+                "arguments.", fix="pass it by position, or name another argument in argnums."))
+    return [int(i) % len(args) for i in numbers]
 
 
 # ---- reverse mode
@@ -211,22 +225,17 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
       (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
     if not callable(fun):
-        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r}."))
+        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r}.",
+                                       fix="pass a function, not its result."))
     if not isinstance(argnums, (int, np.integer)) and not (
             isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
-        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}")
+        raise TypeError(errors.explain(
+            f"argnums must be an int or a sequence of ints, got {argnums!r}: it cannot be "
+            "interpreted as an integer.", fix="pass positions, for example argnums=(0, 1)."))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         name = name_of(fun)
-        numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
-        for i in numbers:
-            if not -len(args) <= i < len(args):
-                raise TypeError(errors.explain(
-                    f"differentiating with respect to argnums={argnums} requires at least "
-                    f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
-                    f"arguments to be passed by the caller, but got only {len(args)} positional "
-                    "arguments."))
-        places = [i % len(args) for i in numbers]
+        places = argument_places(args, argnums)
         chosen = tuple(args[i] for i in places)
         leaves, in_tree = tree_util.flatten(chosen)
         check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
@@ -361,10 +370,12 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
                 fix="pass (x,) and (t,) for one argument."))
     leaves, in_tree = tree_util.flatten(tuple(primals))
     t_leaves, t_tree = tree_util.flatten(tuple(tangents))
-    if in_tree != t_tree:
+    if in_tree != t_tree or isinstance(primals, list) != isinstance(tangents, list):
         raise TypeError(errors.explain(
             f"primal and tangent arguments to jvp must have the same tree structure; primals have "
-            f"{in_tree} whereas tangents have {t_tree}."))
+            f"tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
+            f"structure {tree_util.tree_structure(tangents)}.",
+            fix="pass one tangent per primal, in the same containers."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
     with fused("jvp"):
         values = as_values(leaves)
@@ -381,20 +392,21 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 
 def _check_tangent(t: Any, aval: ShapedArray) -> Any:
-    want = aval.tangent()
-    if want.dtype == dtypes.float0:
-        return Zero(want)
-    have = aval_of(t)
+    want, have = aval.tangent(), aval_of(t)
     if have.shape != want.shape:
         raise ValueError(errors.explain(
             f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
-            f"and tangent shape as {have.shape}."))
+            f"and tangent shape as {have.shape}.", fix="give the tangent its primal's shape."))
     if have.dtype != want.dtype:
+        expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
         raise TypeError(errors.explain(
             f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
             f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
-            f"{aval.dtype.name} and so expected tangent dtype {want.dtype.name}, but got tangent "
-            f"dtype {have.dtype.name} instead."))
+            f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
+            f"dtype {have.dtype.name} instead.",
+            fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))
+    if want.dtype == dtypes.float0:
+        return Zero(want)
     return t if isinstance(t, (Array, Tracer)) else to_array(t)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.array import Array, as_values, to_array
+from calque.array import as_values
 from calque.core import errors
 from calque.core.avals import aval_of
-from calque.core.trace import Tracer
 from calque.eager import fused
+from calque.mismatch import argument_names, sizes_error
 from calque.tracing import check_arguments, check_outputs, name_of, wrapped
 from calque.transforms import vmap as vmap_module
 
@@ -49,19 +49,21 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise TypeError(errors.explain(
             f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-            f"positional arguments passed to the function, but got {in_axes}."))
+            f"positional arguments passed to the function, but got {in_axes}.",
+            fix="pass 0, None, or a tuple such as (0, None)."))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(errors.explain(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
                 f"positional arguments passed to the function, but got len(in_axes)="
-                f"{len(in_axes)}, len(args)={len(args)}"))
+                f"{len(in_axes)}, len(args)={len(args)}",
+                fix="give one entry per positional argument; keywords are mapped over axis 0."))
         leaves, tree = tree_util.flatten((args, kwargs))
         check_arguments(name_of(fun), leaves, tree)
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
         axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
-        size = _mapped_size(fun, leaves, axes, axis_size, args)
+        size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
         kept: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
@@ -94,7 +96,8 @@ def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
         except (ValueError, TypeError) as error:
             raise ValueError(errors.explain(
                 f"{what} specification must be a tree prefix of the corresponding value, got "
-                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.")
+                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
+                fix="give one axis for the whole value, or one per part in its structure.")
             ) from error
         found: list[Any] = []
         for n, p in zip(nodes, parts):
@@ -123,26 +126,22 @@ def _normalized(axis: Any, ndim: int, what: str) -> int | None:
         raise ValueError(errors.explain(
             f"vmap was requested to map its argument along axis {axis}, which implies that its "
             f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
-            f"(its {what})."))
+            f"(its {what}).", fix="use an axis that it has, or None to pass it whole."))
     return axis % ndim if ndim else axis
 
 
 def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
-                 given: int | None, args: Any) -> int:
+                 given: int | None, args: Any, kwargs: Any) -> int:
     sizes = [aval_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
     if given is not None:
         sizes.append(given)
     if not sizes:
         raise ValueError(errors.explain(
-            "vmap must have at least one non-None value in in_axes",
+            "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
-        rows = "; ".join(f"leaf {i} of shape {aval_of(x).shape} has size "
-                         f"{aval_of(x).shape[d]} along axis {d}"
-                         for i, (x, d) in enumerate(zip(leaves, axes)) if d is not None)
-        raise ValueError(errors.explain(
-            f"vmap got inconsistent sizes for array axes to be mapped: {rows}.",
-            fix="give all mapped arguments the same size along their mapped axes."))
+        raise sizes_error(argument_names(fun, args, kwargs), [aval_of(x) for x in leaves], axes,
+                          given)
     return int(sizes[0])
 
 
@@ -150,13 +149,15 @@ def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
     if want is None:
         if have is not None:
             raise ValueError(errors.explain(
-                f"vmap has mapped output but out_axes is None ({name}).",
+                f"at vmap out_axes, got axis spec None but output was batched on axis {have}: an "
+                f"output of {name} depends on a mapped argument.",
                 fix="use an integer in out_axes for outputs that depend on mapped inputs."))
-        return out if isinstance(out, (Array, Tracer)) else to_array(out)
+        return out
     ndim = aval_of(out).ndim + (have is None)
     if not -ndim <= want < ndim:
         raise ValueError(errors.explain(
-            f"vmap out_axes {want} is out of bounds for an output of rank {ndim} ({name})."))
+            f"vmap out_axes: axis {want} is out of bounds for array of dimension {ndim}, an output "
+            f"of {name} with the mapped axis.", fix=f"use an axis from {-ndim} to {ndim - 1}."))
     want = int(want) % ndim
     if have is None:
         return vmap_module.broadcast_axis(out, size, want)

@@ -19,6 +19,7 @@ from calque.core.config import config
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.eager import fused
+from calque.mismatch import branch_error, carry_error
 from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -152,27 +153,15 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     traced = [trace_to_program(b, tree, avals) for b in branches]
     labels = ["false_fun", "true_fun"] if name == "cond" else [
         f"branches[{i}]" for i in range(len(branches))]
-    first, out_tree = traced[-1] if name == "cond" else traced[0]
-    for (p, t), label in zip(traced, labels):
-        _same_outputs(name, label, p, t, first, out_tree)
+    out_tree = traced[0][1]
+    order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
+    if wrong := branch_error(name, [labels[i] for i in order], [traced[i][1] for i in order],
+                             [traced[i][0].out_avals for i in order]):
+        raise wrong
     programs = [_agreed(p, [q for q, _ in traced]) for p, _ in traced]
     programs, consts = with_consts(programs)
     outs = control.cond(index, [*consts, *leaves], programs)
     return out_tree.unflatten(outs)
-
-
-def _same_outputs(name: str, label: str, p: Program, tree: Any, first: Program,
-                  first_tree: Any) -> None:
-    if tree != first_tree:
-        raise TypeError(errors.explain(
-            f"{name} branch outputs must have the same pytree structure, but {label} has {tree} "
-            f"where {first_tree} is expected.", fix="return the same structure from all branches."))
-    for i, (a, b) in enumerate(zip(p.out_avals, first.out_avals)):
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise TypeError(errors.explain(
-                f"{name} branches must have equal types but they differ: output {i} of {label} is "
-                f"{a.short()} and not {b.short()}.",
-                fix="cast or broadcast so that all branches return the same shapes and dtypes."))
 
 
 def _agreed(p: Program, every: Sequence[Program]) -> Program:
@@ -235,14 +224,15 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
                                              xs_tree.unflatten(xs_leaves)), {}))
         program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
         carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
-        weak_lost = [a.weak_type and not b.weak_type for a, b in zip(carry_avals, carry_out)]
-        if any(weak_lost):  # a weak initial value takes the body's dtype
-            carry_avals = [ShapedArray(a.shape, b.dtype, b.weak_type) if w else a
-                           for a, b, w in zip(carry_avals, carry_out, weak_lost)]
-            init_leaves = [as_aval(x, a) for x, a in zip(init_leaves, carry_avals)]
+        grown = promoted(carry_avals, carry_out)
+        if grown != carry_avals:  # a weak initial value takes the body's dtype
+            init_leaves = [x if a is b else as_aval(x, a)
+                           for x, a, b in zip(init_leaves, grown, carry_avals)]
+            carry_avals = grown
             program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
-        _check_carry(f, carry_avals, carry_out)
+        if wrong := carry_error("scan", f, init_tree, carry_avals, carry_out):
+            raise wrong
         (body,), consts = with_consts([matched(program, carry_avals)])
         outs = control.scan(body, consts, init_leaves, xs_leaves, length=n, reverse=reverse,
                             unroll=unroll)
@@ -265,18 +255,29 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
         if any(s != length for s in sizes):
             raise ValueError(errors.explain(
                 f"scan got `length` argument of {length} which disagrees with leading axis sizes "
-                f"{sorted(sizes)}."))
+                f"{sorted(sizes)}.", fix="leave length out, or give xs that many rows."))
         return int(length)
     if len(sizes) > 1:
         raise ValueError(errors.explain(
-            f"scan got values with different leading axis sizes: {sorted(sizes)}."))
+            "scan got values with different leading axis sizes: "
+            f"{', '.join(str(s) for s in sorted(sizes))}.",
+            fix="give all of xs the same leading axis."))
     if not sizes:
         raise ValueError(errors.explain("scan got no values to scan over and `length` not "
                                         "provided.", fix="pass length=."))
     return int(sizes.pop())
 
 
+def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """The carry's types; those of weak initial values are the body's where they differ."""
+    return [ShapedArray(a.shape, b.dtype)
+            if a.weak_type and a.shape == b.shape and (not b.weak_type or a.dtype != b.dtype)
+            else a for a, b in zip(have, out)]
+
+
 def as_aval(x: Any, aval: ShapedArray) -> Any:
+    if isinstance(x, (bool, int, float, complex)):  # stays a literal
+        return np.asarray(x, aval.dtype)[()] if not aval.weak_type else aval.dtype.type(x).item()
     return ew.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type,
                                           sharding=None)
 
@@ -294,16 +295,6 @@ def _check_body(f: Any, p: Program, out_tree: Any, carry: Sequence[ShapedArray],
             f"but they differ: the input carry is {init_tree}, the output carry is {children[0]}.",
             fix="return a carry with the structure of init."))
     return list(p.out_avals[:len(carry)])
-
-
-def _check_carry(f: Any, have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> None:
-    for i, (a, b) in enumerate(zip(have, out)):
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise TypeError(errors.explain(
-                f"scan body function carry input and carry output must have equal types (e.g. "
-                f"shapes and dtypes of arrays), but they differ: carry component {i} of "
-                f"{name_of(f)} goes in as {a.short()} and comes out as {b.short()}.",
-                fix="cast or reshape init, or the returned carry, so that they agree."))
 
 
 def matched(p: Program, carry: Sequence[ShapedArray]) -> Program:

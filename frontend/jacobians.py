@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.api import check_real_input, jvp, vjp
+from calque.api import argument_places, check_real_input, jvp, vjp
 from calque.array import as_values
 from calque.batching import vmap
 from calque.core.avals import aval_of
@@ -50,8 +50,7 @@ def _split_rows(x: Any, like: Sequence[Any], axis: int) -> list[Any]:
 
 
 def _chosen(args: Sequence[Any], argnums: Any) -> tuple[list[int], Any]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    places = [i % len(args) for i in numbers]
+    places = argument_places(args, argnums)
     return places, (args[places[0]] if isinstance(argnums, int) else
                     tuple(args[i] for i in places))
 

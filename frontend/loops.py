@@ -5,19 +5,20 @@ Start reading at `while_loop`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from calque import tree_util
-from calque.control import as_aval, matched, scan, with_consts
+from calque.control import as_aval, matched, promoted, scan, with_consts
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.eager import fused
+from calque.mismatch import carry_error
 from calque.primitives import elementwise as ew
 from calque.primitives import while_loop as prim
 from calque.tracing import check_arguments, name_of, trace_to_program
@@ -59,13 +60,14 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
         _check_cond(cond, cond_tree)
         body, out_tree = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
         _check_structure(out_tree, tree)
-        grown = _promoted(avals, body.out_avals)
+        grown = promoted(avals, body.out_avals)
         if grown != avals:  # a weak initial value takes the body's dtype
             leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
             avals = grown
             cond, _ = trace_to_program(cond_fun, in_tree, avals, name_of(cond_fun))
             body, _ = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
-        _check_types(body_fun, avals, body.out_avals, in_tree)
+        if wrong := carry_error("while_loop", body_fun, tree, avals, body.out_avals):
+            raise wrong
         (cond,), cond_consts = with_consts([cond])
         (whole,), body_consts = with_consts([matched(body, avals)])
         outs = prim.while_loop(cond, cond_consts, whole, body_consts, leaves)
@@ -93,25 +95,6 @@ def _check_structure(out_tree: Any, tree: Any) -> None:
             f"structure, but they differ: the input carry is {tree}, the output carry is "
             f"{out_tree}.",
             fix="return a carry with the structure of init_val."))
-
-
-def _promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
-    return [ShapedArray(a.shape, b.dtype, b.weak_type)
-            if a.weak_type and not b.weak_type and a.shape == b.shape else a
-            for a, b in zip(have, out)]
-
-
-def _check_types(f: Any, have: Sequence[ShapedArray], out: Sequence[ShapedArray],
-                 in_tree: Any) -> None:
-    wrong = [(i, a, b) for i, (a, b) in enumerate(zip(have, out))
-             if (a.shape, a.dtype) != (b.shape, b.dtype)]
-    if wrong:
-        lines = "; ".join(f"carry component {i} goes in as {a.short()} and comes out as {b.short()}"
-                          for i, a, b in wrong)
-        raise TypeError(errors.explain(
-            "while_loop body function carry input and carry output must have equal types (e.g. "
-            f"shapes and dtypes of arrays), but they differ in {name_of(f)}: {lines}.",
-            fix="cast or reshape init_val, or what the body returns, so that they agree."))
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
@@ -157,8 +140,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
     n = max(0, stop - start)
     first = ew.const(np.zeros((), dtype), start) if not weak else start
 
-    def step(carry: Any, _: Any) -> Any:
-        i, val = carry
+    def step(loop_carry: Any, _: Any) -> Any:
+        i, val = loop_carry
         return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
 
     (_, result), _ = scan(step, (first, init_val), None, length=n,
@@ -172,8 +155,8 @@ def _traced_bounds(lower: Any, upper: Any, body_fun: Any, init_val: Any, dtype: 
         aval = ShapedArray((), dtype, weak)
         first, last = as_aval(lower, aval), as_aval(upper, aval)
 
-        def step(carry: Any) -> Any:
-            i, stop, val = carry
+        def step(loop_carry: Any) -> Any:
+            i, stop, val = loop_carry
             return ew.add(i, ew.const(i, 1)), stop, body_fun(i, val)
 
         return while_loop(lambda c: ew.lt_p.bind(c[0], c[1]), step, (first, last, init_val))[2]

@@ -16,6 +16,7 @@ from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.program import Program
 from calque.core.tracebacks import boundary
 from calque.transforms.stage import stage
+from calque.tree_spec import structure_of
 
 
 def name_of(fun: Callable[..., Any]) -> str:
@@ -154,6 +155,7 @@ def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Shap
                      name: str | None = None) -> tuple[Program, Any]:
     """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs)."""
     name = name or name_of(fun)
+    in_tree = structure_of(in_tree)
     kept: list[Any] = []
 
     def run(*flat: Any) -> list[Any]:

@@ -25,6 +25,7 @@ from calque.tree_nodes import (
     register_pytree_with_keys_class,
     register_static,
 )
+from calque.tree_spec import PyTreeDef, raw, structure_of
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey",
@@ -39,12 +40,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-PyTreeDef = optree.PyTreeSpec
-
-
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
     """Leaves and structure."""
-    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    return leaves, structure_of(spec)
 
 
 def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
@@ -137,7 +136,7 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
       >>> tree_util.tree_leaves({"b": 2, "a": (1, None)})
       [1, 2]
     """
-    return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
+    return flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -158,7 +157,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
       >>> tree_util.tree_structure([1, (2, 3)]) == tree_util.tree_structure([0, ("a", "b")])
       True
     """
-    return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
+    return structure_of(optree.tree_structure(tree, is_leaf, namespace=NAMESPACE))
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any,
@@ -299,7 +298,7 @@ def treedef_children(treedef: Any) -> list[Any]:
       >>> [t.num_leaves for t in tree_util.treedef_children(tree_util.tree_structure([1, (2, 3)]))]
       [1, 2]
     """
-    return list(treedef.children())
+    return list(structure_of(treedef).children())
 
 
 def treedef_tuple(treedefs: Iterable[Any]) -> Any:
@@ -320,7 +319,8 @@ def treedef_tuple(treedefs: Iterable[Any]) -> Any:
       >>> tree_util.tree_unflatten(tree_util.treedef_tuple([leaf, pair]), "abc")
       ('a', ['b', 'c'])
     """
-    return optree.treespec_tuple(list(treedefs), namespace=NAMESPACE)
+    made = optree.treespec_tuple([raw(t) for t in treedefs], namespace=NAMESPACE)
+    return structure_of(made)
 
 
 def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_transpose: Any) -> Any:
@@ -378,7 +378,7 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = No
     """
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE)
-    return [(_as_key((), a), x) for a, x in zip(accessors, leaves)], treedef
+    return [(_as_key((), a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None

@@ -1,10 +1,27 @@
-"""Paths of leaves in trees of registered classes."""
+"""Structures of trees: how they print, compare and build dictionaries; paths of leaves."""
 from __future__ import annotations
 
+import collections
 import dataclasses
+import pickle
 from typing import Any
 
+import pytest
+
+import calque
 from calque import tree_util
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Box:
+    """A node with static data."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+tree_util.register_pytree_node(Box, lambda b: ((b.x,), ("aux", 1)), lambda aux, xs: Box(*xs))
 
 
 def test_paths_of_dataclasses() -> None:
@@ -18,3 +35,65 @@ def test_paths_of_dataclasses() -> None:
     paths = [tree_util.keystr(p) for p, _ in
              tree_util.tree_flatten_with_path({"a": [Layer(1, (2, 3), "x")]})[0]]
     assert paths == ["['a'][0].w", "['a'][0].b[0]", "['a'][0].b[1]"]
+
+
+# what str(jax.tree_util.tree_structure(tree)) is in jax 0.10.2
+@pytest.mark.parametrize("tree, text", [
+    (1, "*"), (None, "None"), ((), "()"), ((1,), "(*,)"), ([], "[]"), ({}, "{}"),
+    ({"b": 1, "a": (2, None)}, "{'a': (*, None), 'b': *}"), ({1: [2, 3]}, "{1: [*, *]}"),
+    (collections.OrderedDict(z=1, a=2), "CustomNode(OrderedDict[('z', 'a')], [*, *])"),
+    (collections.defaultdict(int, {"b": 1, "a": 2}),
+     "CustomNode(defaultdict[(<class 'int'>, ('a', 'b'))], [*, *])"),
+    (Point(1, {"z": 2}), "CustomNode(namedtuple[Point], [*, {'z': *}])"),
+    (Box([1]), "CustomNode(Box[('aux', 1)], [[*]])"),
+    (tree_util.Partial(print, 1, k=2),
+     "CustomNode(Partial[<built-in function print>], [(*,), {'k': *}])")])
+def test_structures_print_as_jaxs(tree: Any, text: str) -> None:
+    assert str(tree_util.tree_structure(tree)) == f"PyTreeDef({text})"
+
+
+def test_dictionaries_are_built_with_sorted_keys() -> None:
+    tree = {"b": 1.0, "a": [{"z": 2.0, "y": 3.0}], "c": Box({"q": 4.0, "p": 5.0})}
+    for made in (tree_util.tree_map(lambda x: x, tree), calque.jit(lambda t: t)(tree),
+                 calque.grad(lambda t: sum(tree_util.tree_leaves(t)))(tree)):
+        assert list(made) == ["a", "b", "c"] and list(made["a"][0]) == ["y", "z"]
+        assert list(made["c"].x) == ["p", "q"]
+    seen: list[list[str]] = []
+    calque.jit(lambda t: seen.append(list(t)))(tree)
+    assert seen == [["a", "b", "c"]]
+    ordered = collections.OrderedDict(z=1, a=2)
+    assert list(tree_util.tree_map(lambda x: x, ordered)) == ["z", "a"]
+    made = tree_util.tree_map(lambda x: x, collections.defaultdict(list, {"b": 1, "a": 2}))
+    assert list(made) == ["a", "b"] and made.default_factory is list
+
+
+def test_structures_compare_and_compose() -> None:
+    a = tree_util.tree_structure({"a": 1, "b": (2, 3)})
+    b = tree_util.tree_structure({"b": (0, 0), "a": 0})
+    assert a == b and hash(a) == hash(b) and a != tree_util.tree_structure(1)
+    assert pickle.loads(pickle.dumps(a)) == a
+    assert [str(c) for c in a.children()] == ["PyTreeDef(*)", "PyTreeDef((*, *))"]
+    assert str(a.compose(tree_util.tree_structure([1, 2]))) == (
+        "PyTreeDef({'a': [*, *], 'b': ([*, *], [*, *])})")
+    assert a.node_data() == (dict, ["a", "b"]) and a.child(0).node_data() is None
+    assert (a.num_leaves, a.num_nodes) == (3, 5)
+    with pytest.raises(ValueError):
+        a.unflatten([1])
+
+
+def test_keys_that_cannot_be_sorted() -> None:
+    for f in (tree_util.tree_leaves, tree_util.tree_structure, calque.jit(lambda t: 0)):
+        with pytest.raises(ValueError, match="(?s)while sorting pytree dictionary keys.*Fix"):
+            f({1: 1, "a": 2})
+
+
+def test_a_class_that_refuses_other_leaves() -> None:
+    class Strict:
+        def __init__(self, x: Any) -> None:
+            if not isinstance(x["b"], str):
+                raise TypeError("strings only")
+            self.x = x
+
+    tree_util.register_pytree_node(Strict, lambda s: ((s.x,), None), lambda _, xs: Strict(*xs))
+    made = tree_util.tree_map(lambda x: x + "!", Strict({"b": "2", "a": "1"}))
+    assert made.x == {"b": "2!", "a": "1!"}
