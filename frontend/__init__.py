@@ -43,7 +43,6 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
 from calque import eager as _eager
 
 _trace.evaluator[0] = _eager.evaluate
-_eager._fill_rules()
 
 from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402

@@ -21,6 +21,8 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.trace import Tracer, concretization_error
 from calque.runtime import Buffer, Device
 
+HOST_BYTES = 65536  # values up to this size stay NumPy arrays until a program wants them
+
 
 class _ArrayMeta(type):
     """isinstance(x, Array) also holds for tracers, which stand for arrays."""
@@ -420,7 +422,12 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
     if dtype != array.dtype:
         array = array.astype(dtype)
     device = device or current_device()
-    buffer = Buffer.alias_numpy(array, device) if alias else Buffer.from_numpy(array, device)
+    if alias:
+        buffer = Buffer.alias_numpy(array, device)
+    elif array.nbytes <= HOST_BYTES:  # eager operations on it are NumPy's (calque.host)
+        buffer = Buffer.of_host(np.array(array, order="C"), device)
+    else:
+        buffer = Buffer.from_numpy(array, device)
     return Array(buffer, ShapedArray(array.shape, dtype, weak))
 
 

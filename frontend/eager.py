@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from calque import generic, host
 from calque.array import (
     Array,
     current_device,
@@ -30,7 +31,7 @@ from calque.array import (
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, registry
 from calque.core.program import (
     Atom,
     Equation,
@@ -189,6 +190,7 @@ _dumps = itertools.count()
 
 def clear_memory_cache() -> None:
     """Forget all executables of this process."""
+    generic.clear()
     with _memory_lock:
         _memory.clear()
 
@@ -196,6 +198,10 @@ def clear_memory_cache() -> None:
 def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
     """Run a Program on Arrays (consts included in the Program)."""
     device = next((a._buffer.device for a in args), None) or current_device()
+    arrays = generic.run(program, args, device, reason)
+    if arrays is not None:
+        check_floats(arrays)
+        return arrays
     buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
     outs = compiled(program, device, reason=reason)(buffers)
     arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
@@ -224,17 +230,15 @@ def check_floats(arrays: Sequence[Array], where: str = "") -> None:
 # ---- the bottom trace
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run one primitive on concrete values."""
-    shortcut = _SHORTCUTS.get(prim.name)
-    if shortcut is not None:
-        done = shortcut(args, params)
-        if done is not None:
-            return done
+    done = _at_once(prim, args, params)
+    if done is not None:
+        return done
     arrays = [to_array(a) for a in args]
     variables = [Var(a.aval) for a in arrays]
     inputs: list[Atom] = list(variables)
     if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
         inputs[1] = Literal(args[1], arrays[1].aval)  # a known exponent has a better form
-    out = prim.rule("abstract")(*[a.aval for a in arrays], **params)
+    out = host.abstract(prim, [a.aval for a in arrays], params)
     outputs = [Var(a) for a in (out if prim.multiple_results else (out,))]
     program = Program(variables, [Equation(prim, tuple(inputs), tuple(outputs), params, here())],
                       outputs, name=prim.name)
@@ -242,67 +246,18 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     return results if prim.multiple_results else results[0]
 
 
-def _known(x: Any) -> np.ndarray[Any, Any] | None:
-    """The value, when it is at hand without waiting and moving it by NumPy is cheap."""
-    if type(x) is Array:
-        if x._pending is not None or dtypes.is_key(x.dtype) or x.nbytes > 65536:
-            return None
-        buffer = x._own
-        if buffer is None or buffer.is_deleted() or not buffer.device.is_host:
-            return None
-        return buffer.numpy() if buffer.is_ready() else None
-    return np.asarray(x, aval_of(x).dtype)
-
-
-def _moved(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A shortcut that moves elements with NumPy: same bits, and no program to compile."""
-    def shortcut(args: Sequence[Any], params: dict[str, Any]) -> Any:
-        values = [_known(a) for a in args]
-        if any(v is None for v in values):
-            return None
-        out = _RULES[f.__name__](*[aval_of(a) for a in args], **params)
-        return from_numpy(np.ascontiguousarray(f(out, *values, **params)).reshape(out.shape),
-                          out.weak_type)
-    return shortcut
-
-
-def _broadcast_in_dim(out: ShapedArray, x: Any, *, shape: Any, broadcast_dimensions: Any,
-                      sharding: Any = None) -> Any:
-    spread = [1] * len(shape)
-    for n, d in zip(x.shape, broadcast_dimensions):
-        spread[d] = n
-    return np.broadcast_to(x.reshape(spread), shape)
-
-
-def _iota(out: ShapedArray, *, dtype: Any, shape: Any, dimension: int,
-          sharding: Any = None) -> Any:
-    line = np.arange(shape[dimension]).astype(dtype)
-    spread = [1] * len(shape)
-    spread[dimension] = shape[dimension]
-    return np.broadcast_to(line.reshape(spread), shape)
-
-
-def _slice(out: ShapedArray, x: Any, *, start_indices: Any, limit_indices: Any,
-           strides: Any) -> Any:
-    steps = strides or (1,) * x.ndim
-    return x[tuple(slice(s, e, t) for s, e, t in zip(start_indices, limit_indices, steps))]
-
-
-def _dynamic_slice(out: ShapedArray, x: Any, *starts: Any, slice_sizes: Any) -> Any:
-    where = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, x.shape, slice_sizes)]
-    return x[tuple(slice(s, s + k) for s, k in zip(where, slice_sizes))]
-
-
-def _transpose(out: ShapedArray, x: Any, *, permutation: Any) -> Any:
-    return x.transpose(permutation)
-
-
-def _concatenate(out: ShapedArray, *xs: Any, dimension: int) -> Any:
-    return np.concatenate(xs, dimension)
-
-
-def _rev(out: ShapedArray, x: Any, *, dimensions: Any) -> Any:
-    return np.flip(x, dimensions)
+def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The results without a program of these shapes: by NumPy, a view, a program for any shape."""
+    done = host.evaluate(prim, args, params)
+    if done is None:
+        shortcut = _SHORTCUTS.get(prim.name)
+        if shortcut is not None:
+            done = shortcut(args, params)
+        if done is None:
+            done = generic.evaluate(prim, args, params)
+    if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
+        check_floats(done if prim.multiple_results else [done])
+    return done
 
 
 def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
@@ -310,22 +265,18 @@ def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
     (x,) = args
     if type(x) is not Array or x._pending is not None:
         return None
-    out = _RULES[name](x.aval, **params)
+    out = host.abstract(registry[name], [x.aval], params)
     shape = (*out.shape, 2) if dtypes.is_key(out.dtype) else out.shape
     return Array(x._buffer.with_shape(shape), out)
 
 
 def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """A conversion that changes only the weak type, or that of a Python scalar."""
+    """A conversion that changes only the weak type."""
     (x,) = args
-    aval = aval_of(x)
-    if type(x) is Array and aval.dtype == params["new_dtype"] and x._pending is None:
-        out = ShapedArray(aval.shape, aval.dtype, params["weak_type"])
-        return Array(x._buffer.with_shape(x._buffer.shape), out)
-    if isinstance(x, (bool, int, float)) and dtypes.is_float(params["new_dtype"]):
-        value = np.asarray(x).astype(params["new_dtype"])
-        return from_numpy(value, params["weak_type"])
-    return None
+    if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
+        return None
+    out = ShapedArray(x.aval.shape, x.aval.dtype, params["weak_type"])
+    return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
 def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -335,20 +286,9 @@ def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
 
 
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
-    f.__name__.strip("_"): _moved(f)
-    for f in (_broadcast_in_dim, _iota, _slice, _dynamic_slice, _transpose, _concatenate, _rev)}
-_SHORTCUTS["reshape"] = lambda a, p: _reshaped(a, p, "reshape")
-_SHORTCUTS["squeeze"] = lambda a, p: _reshaped(a, p, "squeeze")
-_SHORTCUTS["convert_element_type"] = _converted
-for _name in ("pure_callback", "io_callback", "debug_callback"):
-    _SHORTCUTS[_name] = lambda args, params: _called(args, params)
-_RULES: dict[str, Callable[..., ShapedArray]] = {}  # abstract rules by shortcut name
-
-
-def _fill_rules() -> None:
-    from calque.core.primitive import registry
-    for name in (*_SHORTCUTS,):
-        _RULES[name] = _RULES[f"_{name}"] = registry[name].rule("abstract")
+    "reshape": lambda a, p: _reshaped(a, p, "reshape"),
+    "squeeze": lambda a, p: _reshaped(a, p, "squeeze"), "convert_element_type": _converted,
+    "pure_callback": _called, "io_callback": _called, "debug_callback": _called}
 
 
 # ---- lazy recording
@@ -392,6 +332,12 @@ class LazyTrace(Trace):
         if prim.inline is not None:
             with under(self):
                 return prim.inline(*args, **params)
+        if all(type(a) is not Array or host.known(a) is not None for a in args) and not any(
+                isinstance(a, Tracer) for a in args):
+            with under(bottom):
+                done = _at_once(prim, args, params)
+            if done is not None:
+                return done
         with self.lock:
             atoms = tuple(self.atom(a, prim) for a in args)
             out = prim.rule("abstract")(*[a.aval for a in atoms], **params)

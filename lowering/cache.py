@@ -67,6 +67,21 @@ def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...]
     return program
 
 
+def stored(name: str, target: Target) -> bytes | None:
+    """What `store` kept under a name for a target, by this version of calque and the compiler."""
+    return None if _disabled() else _read(_named(name, target))
+
+
+def store(name: str, target: Target, program: bytes) -> None:
+    """Keep a program under a name, until calque, the compiler or the flags change."""
+    if not _disabled():
+        _write(_named(name, target), program)
+
+
+def _named(name: str, target: Target) -> Path:
+    return cache_directory() / _file_name(name.encode(), target, ())
+
+
 def cache_directory() -> Path:
     """Where entries live: $CALQUE_CACHE_DIR, else ~/.cache/calque."""
     named = os.environ.get("CALQUE_CACHE_DIR")

@@ -66,8 +66,8 @@ def element_name(dtype: np.dtype[Any]) -> str:
 
 
 def type_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """The tensor type as text: ((2, 3), float32) -> tensor<2x3xf32>."""
-    return f"tensor<{''.join(f'{d}x' for d in shape)}{element_name(dtype)}>"
+    """The tensor type as text: ((2, -1), float32) -> tensor<2x?xf32>."""
+    return f"tensor<{''.join('?x' if d < 0 else f'{d}x' for d in shape)}{element_name(dtype)}>"
 
 
 @functools.lru_cache(maxsize=8192)

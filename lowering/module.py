@@ -151,8 +151,8 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 {"calque.signature": ir.StringAttr.get(signature)})
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
-            emitter = _Emitter(target, locations, in_process)
-            emitter.ctx.module = module
+            emitter = Emitter(target, locations, in_process)
+            emitter.ctx.module, emitter.ctx.entry = module, block
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
@@ -196,13 +196,14 @@ def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) 
                  if any(counts[r] > 1 for r in ctx.roots_of(v)))
 
 
-class _Emitter:
+class Emitter:
     """Emits the equations of Programs into the current block."""
 
-    def __init__(self, target: Target, locations: bool, in_process: bool) -> None:
+    def __init__(self, target: Target, locations: bool, in_process: bool,
+                 builder: type[Builder] = Builder) -> None:
         f64_ok = target.backend != "vulkan-spirv" or "fp64" in target.spirv
-        builder = Builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
-        self.ctx = Context(builder, target, in_process)
+        made = builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
+        self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
 

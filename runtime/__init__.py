@@ -17,11 +17,12 @@ from calque.runtime.buffer import Buffer, dlpack_capsule, from_dlpack
 from calque.runtime.device import Device, default_device, devices, set_cpu_device_count
 from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError
 from calque.runtime.executable import Executable, Module
+from calque.runtime.flat import FlatExecutable
 
 __all__ = [
     "Artifact", "ArtifactError", "Buffer", "DeletedBufferError", "Device", "DeviceError",
-    "Executable", "Module", "default_device", "devices", "dlpack_capsule", "from_dlpack", "load",
-    "set_cpu_device_count",
+    "Executable", "FlatExecutable", "Module", "default_device", "devices", "dlpack_capsule",
+    "from_dlpack", "load", "set_cpu_device_count",
 ]
 
 

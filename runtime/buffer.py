@@ -1,9 +1,11 @@
 """Buffers: typed memory on a device whose value may still be on its way.
 
 A `Buffer` is an IREE buffer view, its NumPy shape and dtype, and a fence: None when the value is
-there, else the semaphore that reaches 1 when the producer is done.  IREE's queues keep the memory
-of running calls alive, so nothing here has to.  Memory shared by several Buffers or seen by NumPy
-is tracked in `_Sharing`, because only memory nobody else can see may be donated.
+there, else the semaphore that reaches 1 when the producer is done.  A view may come at first use:
+of a value that NumPy computed (`Buffer.of_host`), and of small results (`Buffer.later`).  IREE's
+queues keep the memory of running calls alive, so nothing here has to.  Memory shared by several
+Buffers or seen by NumPy is tracked in `_Sharing`, because only memory nobody else can see may be
+donated.
 Start reading at `Buffer.from_numpy`, then `numpy`, then `hand_over`.
 """
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 import os
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import iree.runtime as rt
@@ -59,7 +62,7 @@ class _Sharing:
 
     def has_others(self, buffer: Buffer) -> bool:
         others = (r() for r in self.buffers)
-        return any(o is not None and o is not buffer and o.view is not None for o in others)
+        return any(o is not None and o is not buffer and not o.is_deleted() for o in others)
 
 
 class Buffer:
@@ -83,10 +86,12 @@ class Buffer:
       (Buffer(int64[3], cpu:0, ready), 24, array([0, 1, 2]))
     """
 
-    __slots__ = ("__weakref__", "_base", "_readers", "_sharing", "device", "dtype", "fence",
-                 "owned", "shape", "view")
+    __slots__ = ("__weakref__", "_base", "_host", "_later", "_readers", "_sharing", "device",
+                 "dtype", "fence", "owned", "shape", "view")
 
-    view: Any  # HalBufferView; None once deleted
+    view: Any  # HalBufferView; None once deleted; unset until somebody asks
+    _host: Array | None  # the value, where NumPy computed it
+    _later: tuple[Callable[..., Any], int] | None  # what gives the view, until somebody asks
     fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
     owned: bool
     _sharing: _Sharing | None
@@ -105,9 +110,17 @@ class Buffer:
 
     def __getattr__(self, name: str) -> Any:
         """What most buffers never need is made at first use: it would cost 0.1 us a buffer."""
-        if name in ("_sharing", "_base", "_readers"):
+        if name in ("_sharing", "_base", "_readers", "_host", "_later"):
             setattr(self, name, None)
             return None
+        if name == "view":
+            later = self._later
+            if later is None:
+                assert self._host is not None
+                self.view = _copied(self._host, self.device)
+            else:
+                self.view, self._later = later[0](later[1], rt.HalBufferView), None
+            return self.view
         if name == "owned":
             return True
         raise AttributeError(f"'Buffer' object has no attribute {name!r}")
@@ -118,23 +131,25 @@ class Buffer:
     def from_numpy(array: Array, device: Device) -> Buffer:
         """A buffer with a copy of `array` (any strides; the source may change right after)."""
         array = np.asarray(array)
-        element = element_type(array.dtype)
-        check_not_forked()
-        source = array if array.flags.c_contiguous else array.copy(order="C")
-        source = source.view(carrier(array.dtype))
-        hal = device.sync
-        try:
-            if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
-                raw = source.reshape(-1).view(np.uint8)
-                bytes_view = hal.allocator.allocate_buffer_copy(
-                    DEVICE_LOCAL, USAGE, hal, raw, rt.HalElementType.UINT_8)
-                view = rt.HalBufferView(bytes_view.get_buffer(), array.shape, element)
-            else:
-                view = hal.allocator.allocate_buffer_copy(
-                    DEVICE_LOCAL, USAGE, hal, source, element)
-        except (RuntimeError, MemoryError) as error:
-            raise device_error(error, f"copying {_describe(array)} to {device}") from error
-        return Buffer(view, array.shape, array.dtype, device)
+        return Buffer(_copied(array, device), array.shape, array.dtype, device)
+
+    @staticmethod
+    def of_host(array: Array, device: Device) -> Buffer:
+        """A buffer of a C-contiguous array that nobody will write to (IREE sees a copy of it)."""
+        made = Buffer.__new__(Buffer)
+        array.flags.writeable = False
+        made._host, made._later = array, None
+        made.shape, made.dtype, made.device, made.fence = array.shape, array.dtype, device, None
+        return made
+
+    @staticmethod
+    def later(get: Callable[..., Any], index: int, shape: Shape, dtype: np.dtype[Any],
+              device: Device) -> Buffer:
+        """A ready buffer whose view is get(index, HalBufferView), called when it is needed."""
+        made = Buffer.__new__(Buffer)
+        made._later = get, index
+        made.shape, made.dtype, made.device, made.fence = shape, dtype, device, None
+        return made
 
     @staticmethod
     def alias_numpy(array: Array, device: Device) -> Buffer:
@@ -164,7 +179,7 @@ class Buffer:
 
     def is_deleted(self) -> bool:
         """True after `delete()` and after donation."""
-        return self.view is None
+        return self._host is None and self._later is None and self.view is None
 
     def is_ready(self) -> bool:
         """True when the value is there (False for one whose computation failed)."""
@@ -198,7 +213,7 @@ class Buffer:
 
     def check_alive(self) -> None:
         """Raise DeletedBufferError if the buffer was deleted or donated."""
-        if self.view is None:
+        if self.is_deleted():
             raise self.deleted_error()
 
     def deleted_error(self) -> DeletedBufferError:
@@ -207,8 +222,7 @@ class Buffer:
 
     def delete(self) -> None:
         """Give the memory up (it is freed when running calls and NumPy views let go of it)."""
-        self.view = None
-        self.fence = None
+        self.view = self.fence = self._host = self._later = None
 
     def has_views(self) -> bool:
         """True while a NumPy array, memoryview or DLPack export over the memory lives."""
@@ -220,6 +234,8 @@ class Buffer:
 
     def numpy(self) -> Array:
         """The value as a read-only array: over the buffer's memory on the CPU, else a copy."""
+        if self._host is not None:
+            return self._host.view()  # whoever owns memory may make it writable again; not a view
         self.wait()
         if not self.device.is_host:
             return self._fetch()
@@ -262,6 +278,8 @@ class Buffer:
         self.check_alive()
         if math.prod(shape) != math.prod(self.shape):
             raise ValueError(f"cannot reshape {self._describe()} into shape {shape}.")
+        if self._host is not None:
+            return Buffer.of_host(self._host.reshape(shape), self.device)
         view = rt.HalBufferView(self.view.get_buffer(), shape, element_type(self.dtype))
         other = Buffer(view, shape, self.dtype, self.device, self.fence, self.owned)
         self.share_with(other)
@@ -346,7 +364,7 @@ class Buffer:
         return f"{self.dtype}[{','.join(str(d) for d in self.shape)}]"
 
     def __repr__(self) -> str:
-        state = "deleted" if self.view is None else "ready" if self.is_ready() else "pending"
+        state = "deleted" if self.is_deleted() else "ready" if self.is_ready() else "pending"
         return f"Buffer({self._describe()}, {self.device}, {state})"
 
     # ---- DLPack
@@ -356,6 +374,24 @@ class Buffer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+
+def _copied(array: Array, device: Device) -> Any:
+    """A view over a copy of an array in the device's memory."""
+    element = element_type(array.dtype)
+    check_not_forked()
+    source = array if array.flags.c_contiguous else array.copy(order="C")
+    source = source.view(carrier(array.dtype))
+    hal = device.sync
+    try:
+        if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
+            raw = source.reshape(-1).view(np.uint8)
+            bytes_view = hal.allocator.allocate_buffer_copy(
+                DEVICE_LOCAL, USAGE, hal, raw, rt.HalElementType.UINT_8)
+            return rt.HalBufferView(bytes_view.get_buffer(), array.shape, element)
+        return hal.allocator.allocate_buffer_copy(DEVICE_LOCAL, USAGE, hal, source, element)
+    except (RuntimeError, MemoryError) as error:
+        raise device_error(error, f"copying {_describe(array)} to {device}") from error
 
 
 def _unfinished(semaphores: list[Any]) -> list[Any]:

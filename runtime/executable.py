@@ -32,13 +32,18 @@ from calque.runtime.errors import ArtifactError, DeviceError, clean, device_erro
 
 Spec = tuple[Shape, np.dtype[Any]]
 
+# Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
+# each, which results that only go to NumPy or nowhere never pay.  One that is kept keeps them all.
+FEW_BYTES = 4096
+
 _List = rt.VmVariantList
+later = Buffer.later
 _View = rt.HalBufferView
 _Fence = rt.HalFence
 _create_fence = rt.HalFence.create_at
 # An empty fence is reached before anyone asks and takes a signal without a word, so one serves as
 # wait and signal fence of every inline call (0.3 us cheaper than a semaphore a call).
-_NO_FENCE = rt.HalFence(0)
+NO_FENCE = rt.HalFence(0)
 
 
 class Module:
@@ -57,22 +62,24 @@ class Module:
       >>> invoke, function = module.function(device.sync, "main")
     """
 
-    __slots__ = ("_contexts", "_lock", "callbacks", "vmfb")
+    __slots__ = ("_contexts", "_lock", "_names", "callbacks", "vmfb")
 
     def __init__(self, vmfb: bytes, callbacks: Sequence[Any] = ()) -> None:
         self.vmfb = vmfb
         self.callbacks = callbacks
         self._contexts: dict[int, tuple[Any, Any]] = {}
+        self._names: frozenset[str] | None = None
         self._lock = threading.Lock()
+
+    def names(self, hal_device: Any) -> frozenset[str]:
+        """The entry points."""
+        if self._names is None:
+            self._names = frozenset(self._at(hal_device)[1].function_names)
+        return self._names
 
     def function(self, hal_device: Any, entry: str) -> tuple[Any, Any]:
         """(invoke, function) of an entry point on an IREE device."""
-        with self._lock:
-            loaded = self._contexts.get(id(hal_device))  # devices are immortal: no id is reused
-            if loaded is None:
-                loaded = _load(self.vmfb, hal_device, self.callbacks)
-                self._contexts[id(hal_device)] = loaded
-        context, module = loaded
+        context, module = self._at(hal_device)
         function = module.lookup_function(entry)
         if function is None:
             raise ArtifactError(explain(
@@ -80,6 +87,15 @@ class Module:
                 f"{', '.join(n for n in module.function_names if n != '__init')}.", "",
                 "name one of those."))
         return context.invoke, function
+
+    def _at(self, hal_device: Any) -> tuple[Any, Any]:
+        """(context, module), loaded at first use on each IREE device."""
+        with self._lock:
+            loaded = self._contexts.get(id(hal_device))  # devices are immortal: no id is reused
+            if loaded is None:
+                loaded = _load(self.vmfb, hal_device, self.callbacks)
+                self._contexts[id(hal_device)] = loaded
+        return loaded
 
 
 class Executable:
@@ -109,8 +125,8 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_donated", "_forwards", "_general", "_inline", "_lock", "_module", "_queued",
-                 "_always", "_small", "_storage", "device", "entry", "result_specs")
+    __slots__ = ("_donated", "_few", "_forwards", "_general", "_inline", "_lock", "_module",
+                 "_queued", "_always", "_small", "_storage", "device", "entry", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  inline: bool = False, callbacks: Sequence[Any] = (),
@@ -127,6 +143,8 @@ class Executable:
         self._small = (small or inline) and device.is_host
         self._donated = frozenset(donated)
         self._general = bool(donated) or not self._small
+        self._few = self.result_specs is not None and forwards == () and sum(
+            math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._forwards = forwards
         self._storage = storage
         self._inline: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
@@ -150,8 +168,8 @@ class Executable:
                 if arg.fence is not None and not arg.is_ready():
                     return self._call_general(args, result_specs)
                 push(arg.view)
-            push(_NO_FENCE)
-            push(_NO_FENCE)
+            push(NO_FENCE)
+            push(NO_FENCE)
             results = _List(1)
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
@@ -163,8 +181,12 @@ class Executable:
             get = results.get_as_object
             device = self.device
             outputs = []
-            for index, (shape, dtype) in enumerate(specs):
-                outputs.append(Buffer(get(index, _View), shape, dtype, device))
+            if self._few:
+                for index, (shape, dtype) in enumerate(specs):
+                    outputs.append(later(get, index, shape, dtype, device))
+            else:
+                for index, (shape, dtype) in enumerate(specs):
+                    outputs.append(Buffer(get(index, _View), shape, dtype, device))
         if self._forwards != ():
             self._note_sharing(args, outputs)
         return outputs
@@ -177,8 +199,8 @@ class Executable:
             self._load_queued()
 
     def _run_inline(self, variants: Any, specs: Sequence[Spec] | None) -> list[Buffer]:
-        variants.push_ref(_NO_FENCE)
-        variants.push_ref(_NO_FENCE)
+        variants.push_ref(NO_FENCE)
+        variants.push_ref(NO_FENCE)
         results = _List(4)
         invoke, function = self._inline or self._load_inline()
         try:
@@ -233,7 +255,7 @@ class Executable:
         done = self.device.task.create_semaphore(0)
         for position in self._storage:
             variants.push_ref(self._allocate(position))
-        variants.push_ref(_join(waits))
+        variants.push_ref(join_fences(waits))
         variants.push_ref(_create_fence(done, 1))
         results = _List(4)
         invoke, function = self._queued or self._load_queued()
@@ -349,10 +371,10 @@ def load_error(error: Exception) -> ArtifactError:
     return ArtifactError(explain(f"the compiled program cannot be loaded: {text}", "", fix))
 
 
-def _join(semaphores: list[Any]) -> Any:
+def join_fences(semaphores: list[Any]) -> Any:
     """A fence reached when all semaphores have reached 1."""
     if not semaphores:
-        return _NO_FENCE
+        return NO_FENCE
     fence = _Fence(len(semaphores))
     for semaphore in semaphores:
         fence.insert(semaphore, 1)
@@ -370,6 +392,6 @@ def _first_failure(semaphores: list[Any]) -> Exception | None:
 
 
 def _same_memory(a: Buffer, b: Buffer) -> bool:
-    if a.view is None or b.view is None:
+    if a.is_deleted() or b.is_deleted():
         return False
     return bool(a.view.get_buffer().ref == b.view.get_buffer().ref)

@@ -14,9 +14,9 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 
 # a part of the package -> the parts it may import (itself included); "meeting" is where the
 # frontend meets lowering and runtime: arrays, eager evaluation, jit, export
-MEETING = ("array", "eager", "jit", "devices", "tracing", "api", "batching", "staging",
-           "control", "loops", "callbacks", "debug", "experimental", "aot", "specs",
-           "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util", "ad_checkpoint",
+MEETING = ("array", "eager", "generic", "host", "pack", "jit", "devices", "tracing", "api",
+           "batching", "staging", "control", "loops", "callbacks", "debug", "experimental", "aot",
+           "specs", "errors", "dtypes", "jacobians", "tree", "tree_nodes", "tree_util", "ad_checkpoint",
            "custom_batching", "custom_derivatives", "typing")
 ALLOWED = {
     "core": {"core"},

@@ -1,4 +1,4 @@
-"""calque doctor and calque cache: versions, devices, the cache, and what is missing.
+"""calque doctor, cache and warmup: versions, devices, the cache, and what is missing.
 
 Start reading at `doctor`.
 """
@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
+import os
 import platform
 import sys
+from typing import Any
 
 import typer
 
-from calque import runtime
+from calque import pack, runtime
 from calque.cli.report import progress, size_text
 from calque.lowering import cache
 from calque.lowering.forms import missing_objects
@@ -104,3 +106,27 @@ def cache_report() -> None:
     typer.echo(f"  {info.directory}")
     typer.echo(f"  {info.entries} programs, {size_text(info.bytes)} of at most "
                f"{size_text(info.limit)}")
+
+
+def warm_up(background: bool) -> None:
+    """Build what is missing of the eager pack."""
+    if background:
+        os.nice(19)
+        if pack.claim():
+            try:
+                pack.build()
+            finally:
+                pack.release()
+        return
+    todo = pack.missing()
+    with progress("compiling the common eager operations", len(todo) + 1) as advance:
+        advance(f"compiling for {todo[0].name}" if todo else "")
+        rest = iter([*todo[1:], None])
+
+        def done(dtype: Any) -> None:
+            following = next(rest)
+            advance(f"compiling for {following.name}" if following is not None else "done")
+
+        built = pack.build(done)
+    typer.echo(f"compiled the eager operations of {built} dtypes" if built else
+               "the eager operations are compiled already")

@@ -14,6 +14,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, truth
+from calque.numpy.quick import quick
 from calque.primitives import elementwise as ew
 
 Function = Callable[..., Any]
@@ -37,6 +38,9 @@ def _unary(name: str, prim: Primitive, kind: str, sentence: str, example: str,
 
 def binary(name: str, prim: Primitive, kind: str, x: Any, y: Any) -> Any:
     """prim of two promoted and broadcast operands."""
+    done = quick(prim, kind == _INEXACT, x, y)
+    if done is not None:
+        return done
     a, b = getattr(x, "aval", None), getattr(y, "aval", None)
     if a is not None and a is b and kind == _EXACT:
         return prim.bind(x, y)
@@ -68,14 +72,18 @@ _multiply = _binary("multiply", ew.mul_p, _EXACT, "Product x * y; logical and of
                     "jnp.multiply(3, 2)", i32("6"))
 
 
-def _bool_form(f: Function, prim: Primitive) -> Function:
+def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
     """add and multiply of two bool arrays are or and and."""
     name = f.__name__
 
     def call(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
-        a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-        if a is b is not None and a.dtype != dtypes.bool_ and out is None and where is None:
-            return f(x, y)
+        if out is None and where is None:
+            done = quick(number, False, x, y)
+            if done is not None:
+                return done
+            a, b = getattr(x, "aval", None), getattr(y, "aval", None)
+            if a is b is not None and a.dtype != dtypes.bool_:
+                return f(x, y)
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
             return binary(name, prim, _EXACT, x, y)
@@ -86,8 +94,8 @@ def _bool_form(f: Function, prim: Primitive) -> Function:
     return call
 
 
-add = _bool_form(_add, ew.or_p)
-multiply = _bool_form(_multiply, ew.and_p)
+add = _bool_form(_add, ew.add_p, ew.or_p)
+multiply = _bool_form(_multiply, ew.mul_p, ew.and_p)
 subtract = _binary("subtract", ew.sub_p, _EXACT, "Difference x - y.", "jnp.subtract(3, 1)",
                    i32("2"))
 divide = _binary("divide", ew.div_p, _INEXACT, "Quotient x / y as a float.", "jnp.divide(1, 2)",
@@ -147,6 +155,9 @@ not_equal = _binary("not_equal", ew.ne_p, _EXACT, "x != y.", "jnp.not_equal(1, 1
 def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Function:
     """A comparison; complex numbers are ordered by real part, then imaginary part."""
     def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+        done = quick(prim, False, x, y)
+        if done is not None:
+            return done
         a, b = getattr(x, "aval", None), getattr(y, "aval", None)
         if a is not None and a is b and a.dtype.kind != "c":
             return prim.bind(x, y)

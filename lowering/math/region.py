@@ -167,12 +167,11 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
     dims = ", ".join(f"d{i}" for i in range(rank))
     identity = f"affine_map<({dims}) -> ({dims})>"
     count = len(operands) + len(results)
-    empties = [ir.Operation.create("tensor.empty", results=[mlir.tensor_type(shape, d)])
-               for d in results]
+    empties = [b.empty(shape, d) for d in results]
     op = ir.Operation.create(
         "linalg.generic",
         results=[mlir.tensor_type(shape, d) for d in results],
-        operands=[v.ir for v in operands] + [e.results[0] for e in empties],
+        operands=[v.ir for v in operands] + empties,
         attributes={
             "indexing_maps": ir.Attribute.parse(f"[{', '.join([identity] * count)}]"),
             "iterator_types": ir.Attribute.parse(

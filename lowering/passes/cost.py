@@ -41,6 +41,11 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
 
 
+def weight(primitive: str) -> int:
+    """What one element of a primitive costs, an addition being 1."""
+    return _HEAVY.get(primitive, 1)
+
+
 def equation_work(e: Equation) -> int:
     """Element operations of one equation."""
     inner = _inner(e)
@@ -57,7 +62,7 @@ def equation_work(e: Equation) -> int:
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
         return out * max(1, int(kernel.size) // max(1, int(features)))
     size: int = max([out, *[a.aval.size for a in e.inputs]])
-    return size * _HEAVY.get(e.primitive.name, 1)
+    return size * weight(e.primitive.name)
 
 
 def work(p: Program) -> int:

@@ -15,6 +15,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.registry import Context, rule
 
 Emit = Callable[..., Value]
+POINTWISE: set[str] = set()
 
 
 def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
@@ -24,6 +25,8 @@ def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
 def pointwise(*names: str) -> Callable[[Emit], Emit]:
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
+        POINTWISE.update(names)
+
         @rule(*names)
         def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:

@@ -11,6 +11,7 @@ from harness import GROUP, Case, compare, expected, function, run, words
 from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
+from calque import eager
 from calque.core.primitive import registry
 from calque.eager import fused
 
@@ -87,7 +88,8 @@ def test_eager_equals_the_oracle(name: str) -> None:
 
 
 @pytest.mark.parametrize("start", range(0, len(ROWS), 33))
-def test_recorded_equals_the_oracle(start: int) -> None:
+def test_recorded_equals_the_oracle(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "_at_once", lambda prim, args, params: None)  # no short ways
     eager_check(list(ROWS)[start:start + 33])
 
 

@@ -1,0 +1,104 @@
+"""Small arrays, eagerly: primitives that NumPy computes at once, so that nothing is compiled.
+
+Outside a transformation an operation on small arrays that are ready in host memory costs more to
+hand to a compiled program than to do.  A primitive has a rule here where NumPy gives the bits that
+our compiled form gives (moving elements, IEEE arithmetic, integers, comparisons, random bits);
+sums and products of floats are the exception, they agree within rounding.  A rule is
+f(out, *values, **params) -> array, or None for dtypes and sizes that it leaves to the compiler.
+PRNG keys come as uint64, their two words in one.  Start reading at `evaluate`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.array import HOST_BYTES as LIMIT
+from calque.array import Array, current_device
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Primitive
+from calque.host import draw, elementwise, index, reduce, shape
+from calque.runtime import Buffer
+
+RULES: dict[str, Callable[..., Any]] = {
+    **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
+
+_outs: dict[Any, Any] = {}
+_OUTS_LIMIT = 16384
+
+
+def known(x: Any) -> np.ndarray[Any, Any] | None:
+    """The value of an operand, when it is small and at hand without waiting."""
+    if type(x) is not Array:
+        number = np.asarray(x, aval_of(x).dtype)
+        return number if number.nbytes <= LIMIT else None
+    buffer = x._own
+    if buffer is None or x._pending is not None:
+        return None
+    value = buffer._host
+    if value is None:
+        if (x.aval.nbytes > LIMIT or buffer.is_deleted() or not buffer.device.is_host
+                or not buffer.is_ready()):
+            return None
+        value = buffer.numpy()
+    if dtypes.is_key(x.aval.dtype):
+        return value.view(np.uint64)[..., 0]
+    return value
+
+
+def result(aval: ShapedArray, value: Any, device: Any) -> Array:
+    """An Array of what a rule computed."""
+    value = np.asarray(value)
+    if not value.flags.c_contiguous:
+        value = value.copy()
+    if dtypes.is_key(aval.dtype):
+        value = value.reshape(*aval.shape, 1).view(np.uint32)
+    return Array(Buffer.of_host(value, device), aval)
+
+
+def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any]) -> Any:
+    """The abstract rule, remembered."""
+    try:
+        key = (prim, *avals, *params.items())
+        found = _outs.get(key)
+    except TypeError:  # a parameter that has no hash
+        return prim.rule("abstract")(*avals, **params)
+    if found is None:
+        if len(_outs) >= _OUTS_LIMIT:
+            _outs.clear()
+        found = _outs[key] = prim.rule("abstract")(*avals, **params)
+    return found
+
+
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result(s) of a primitive on small concrete values, None where a program must run."""
+    rule = RULES.get(prim.name)
+    if rule is None:
+        return None
+    values, avals, device = [], [], None
+    for x in args:
+        value = known(x)
+        if value is None:
+            return None
+        values.append(value)
+        if type(x) is Array:
+            avals.append(x.aval)
+            device = x._own.device  # type: ignore[union-attr]
+        else:
+            avals.append(aval_of(x))
+    out = abstract(prim, avals, params)
+    if prim.multiple_results:
+        if any(o.nbytes > LIMIT for o in out):
+            return None
+    elif out.nbytes > LIMIT:
+        return None
+    with np.errstate(all="ignore"):
+        made = rule(out, *values, **params)
+    if made is None:
+        return None
+    device = device or current_device()
+    if prim.multiple_results:
+        return [result(a, v, device) for a, v in zip(out, made)]
+    return result(out, made, device)

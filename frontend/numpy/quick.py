@@ -1,0 +1,109 @@
+"""Operators on small concrete arrays, with what promotion and broadcasting said remembered.
+
+`quick` computes x op y by NumPy where both are small Arrays (or Python numbers),
+no operand needs a conversion and the primitive has a rule in calque.host; None otherwise, and the
+general road follows.  A plan is kept for each pair of types.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque import host
+from calque.array import Array
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.config import config
+from calque.core.primitive import Primitive
+from calque.core.trace import current
+from calque.runtime import Buffer
+
+_NUMBERS = frozenset((int, float))
+_RUNS = frozenset(("eval", "lazy"))  # traces under which operations run at once
+_plans: dict[Any, Any] = {}
+_LIMIT = 16384
+
+
+def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
+    """prim(x, y) broadcast and promoted, where that is no more than a NumPy operation."""
+    if type(x) is Array:
+        a: Any = x.aval
+        b: Any = y.aval if type(y) is Array else type(y)
+    elif type(y) is Array:
+        a, b = type(x), y.aval
+    else:
+        return None
+    try:
+        plan = _plans[prim, inexact, a, b, config.key()]
+    except KeyError:
+        plan = _learn(prim, inexact, a, b)
+    if plan is None or current.get().kind not in _RUNS:
+        return None
+    rule, dtype, out = plan
+    device = None
+    try:
+        if type(x) is Array:
+            p = host.known(x)
+            device = x._own
+        else:
+            p = _number(x, dtype)
+        if type(y) is Array:
+            q = host.known(y)
+            device = device or y._own
+        else:
+            q = _number(y, dtype)
+    except OverflowError:
+        return None  # the general road says so
+    if p is None or q is None:
+        return None
+    with np.errstate(all="ignore"):
+        made = np.asarray(rule(out, p, q))
+    return Array(Buffer.of_host(made, device.device), out)  # type: ignore[union-attr]
+
+
+def _number(x: int | float, dtype: Any) -> Any:
+    if type(x) is int:
+        np.asarray(x, dtypes.default_dtype(int))
+    return np.asarray(x, dtype)
+
+
+def _learn(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
+    """(rule, dtype of scalars, aval of the result), None where there is more to do."""
+    if len(_plans) >= _LIMIT:
+        _plans.clear()
+    _plans[prim, inexact, a, b, config.key()] = plan = _plan(prim, inexact, a, b)
+    return plan
+
+
+def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
+    rule = host.RULES.get(prim.name)
+    if (rule is None or config.jax_debug_nans or config.jax_debug_infs
+            or config.jax_numpy_rank_promotion != "allow"
+            or config.jax_numpy_dtype_promotion != "standard"):
+        return None
+    pairs = []
+    for v in (a, b):
+        if isinstance(v, ShapedArray):
+            pairs.append((v.dtype, v.weak_type))
+        elif v in _NUMBERS:
+            pairs.append((dtypes.default_dtype(v), True))
+        else:
+            return None
+    if any(dtypes.is_key(d) for d, _ in pairs):
+        return None
+    dtype, weak = dtypes.promote(pairs)
+    avals = [v for v in (a, b) if isinstance(v, ShapedArray)]
+    if any(v.dtype != dtype for v in avals) or (inexact and not dtypes.is_inexact(dtype)):
+        return None
+    try:
+        shape = np.broadcast_shapes(*[v.shape for v in avals])
+        one = ShapedArray((), dtype, weak)
+        kind = prim.rule("abstract")(one, one)
+    except (TypeError, ValueError):
+        return None  # the general road says what is wrong
+    out = ShapedArray(shape, kind.dtype, kind.weak_type)
+    ones = np.ones((1,) * len(shape), dtype)
+    if out.nbytes > host.LIMIT or rule(out, ones, ones) is None:
+        return None
+    return rule, dtype, out

@@ -1,0 +1,161 @@
+"""The eager pack: the common elementwise operations, compiled ahead for arrays of any shape.
+
+Many small functions in one module cost a tenth of what each costs alone.  `calque warmup` builds
+the pack; a process that had to compile a few eager operations starts that in the background, in a
+process of its own.  It is kept in the disk cache, one module a dtype.  CALQUE_WARMUP=0 leaves the
+background alone.  Start reading at `find` and `build`.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.primitive import Primitive, registry
+from calque.core.program import Equation, Program, Var
+from calque.lowering import cache
+from calque.lowering.compile import compile_module
+from calque.lowering.flat import entry_name, flat_aval, lower_flat
+from calque.lowering.targets import host_target
+from calque.runtime import Device, Module
+
+# In the order in which they are built.
+DTYPES = tuple(np.dtype(d) for d in (
+    "float32", "int32", "bool", "uint32", "float64", "int64", "complex64", "complex128", "float16",
+    dtypes.bfloat16, "uint8", "int8"))
+UNARY = (
+    "neg", "abs", "sign", "floor", "ceil", "exp", "exp2", "expm1", "log", "log1p", "logistic",
+    "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma", "is_finite", "square",
+    "not", "population_count", "clz", "real", "imag")
+BINARY = (
+    "add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "eq", "ne", "lt",
+    "le", "gt", "ge", "and", "or", "xor", "shift_left", "shift_right_logical",
+    "shift_right_arithmetic")
+_CONVERTED = tuple(np.dtype(d) for d in ("float32", "int32", "bool", "float64", "int64"))
+_BACKGROUND_AFTER = 3  # compiles of eager operations until the pack is built behind them
+_LOCK_S = 1800.0  # a lock this old belongs to a process that was killed
+
+_lock = threading.Lock()
+_loaded: dict[Any, Module | None] = {}  # by dtype
+_state: dict[str, Any] = {"compiles": 0, "started": False}
+
+
+def find(name: str, dtype: Any, device: Device) -> Module | None:
+    """The module of the pack that holds an entry point, for operands of a dtype."""
+    with _lock:
+        if dtype not in _loaded:
+            _loaded[dtype] = _load(dtype)
+        found = _loaded[dtype]
+    if found is not None and name in found.names(device.sync):
+        return found
+    _state["compiles"] += 1
+    if found is None and dtype in DTYPES and _state["compiles"] >= _BACKGROUND_AFTER:
+        _start_background()
+    return None
+
+
+def _load(dtype: Any) -> Module | None:
+    vmfb = cache.stored(_chunk(dtype), host_target()) if dtype in DTYPES else None
+    if vmfb is None:
+        return None
+    return Module(vmfb)
+
+
+def _chunk(dtype: Any) -> str:
+    return f"eager pack {dtype.name}: {UNARY} {BINARY} {_CONVERTED}"
+
+
+def programs(dtype: Any) -> Iterator[tuple[str, Program]]:
+    """(entry point, flat Program) of every operation of the pack on operands of a dtype."""
+    for name in UNARY:
+        yield from _one(registry[name], [(dtype, False)])
+    for name in BINARY:
+        for scalars in ((False, False), (False, True), (True, False)):
+            yield from _one(registry[name], [(dtype, s) for s in scalars])
+    for to in _CONVERTED:
+        if to != dtype:
+            yield from _one(registry["convert_element_type"], [(dtype, False)],
+                            new_dtype=to, weak_type=False, sharding=None)
+    for first, second in ((False, False), (True, False), (False, True)):
+        yield from _one(registry["select_n"], [
+            (np.dtype(bool), False), (dtype, first), (dtype, second)])
+
+
+def _one(prim: Primitive, operands: list[tuple[Any, bool]], **params: Any
+         ) -> Iterator[tuple[str, Program]]:
+    """The flat Program of a primitive on operands (dtype, whether rank 0), if it takes them."""
+    inputs = [Var(flat_aval(ShapedArray((), d), scalar)) for d, scalar in operands]
+    try:
+        aval = prim.rule("abstract")(*[ShapedArray(() if s else (2,), d) for d, s in operands],
+                                     **params)
+    except (TypeError, ValueError):
+        return
+    out = Var(flat_aval(aval, False))
+    program = Program(inputs, [Equation(prim, tuple(inputs), (out,), params)], [out],
+                      name=prim.name)
+    yield entry_name(program), program
+
+
+def missing() -> list[Any]:
+    """The dtypes whose part of the pack is not in the cache."""
+    return [d for d in DTYPES if cache.stored(_chunk(d), host_target()) is None]
+
+
+def build(done: Callable[[Any], None] = lambda dtype: None) -> int:
+    """Build what is missing of the pack and keep it in the disk cache; the number of dtypes."""
+    found = missing()
+    for dtype in found:
+        vmfb = compile_module(lower_flat(list(programs(dtype)), host_target()), host_target())
+        cache.store(_chunk(dtype), host_target(), vmfb)
+        done(dtype)
+    with _lock:
+        _loaded.clear()
+    return len(found)
+
+
+# ---- in the background
+def _start_background() -> None:
+    """Build the pack in a process of low priority that outlives this one; at most one at a time."""
+    if _state["started"]:
+        return
+    _state["started"] = True
+    if os.environ.get("CALQUE_WARMUP", "1").lower() in ("0", "off", "false", "no"):
+        return
+    if not cache.cache_info().enabled:
+        return
+    try:
+        _state["process"] = subprocess.Popen(
+            [sys.executable, "-m", "calque", "warmup", "--background"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    except OSError:
+        pass  # no more than a pack that is not there
+
+
+def claim() -> bool:
+    """Whether this process may build in the background; False while another one does."""
+    path = cache.cache_directory() / "pack.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and time.time() - path.stat().st_mtime > _LOCK_S:
+            path.unlink()
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return False
+    return True
+
+
+def release() -> None:
+    """Undo `claim`."""
+    try:
+        (cache.cache_directory() / "pack.lock").unlink()
+    except OSError:
+        pass

@@ -1,0 +1,178 @@
+"""Elementwise Programs for every shape: one compiled program for arrays of any size.
+
+Operands of elementwise primitives have one shape or rank 0, so such a Program does not care how its
+elements are arranged: `flatten` gives it one axis of unknown size, written DYNAMIC (MLIR's `?`).
+`lower_flat` emits any number of them as entry points of one module.  Each result is written into
+memory that the caller passes behind the operands.
+"""
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.dtypes import is_key
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.module import Emitter
+from calque.lowering.rules.elementwise import POINTWISE
+from calque.lowering.targets import Target
+
+DYNAMIC = -1
+_FLAT = POINTWISE | {"pow", "convert_element_type", "select_n", "copy"}
+
+
+def is_flat(primitive: str) -> bool:
+    """Whether a primitive works element by element."""
+    return primitive in _FLAT
+
+
+def flat_aval(aval: ShapedArray, scalar: bool) -> ShapedArray:
+    """The abstract value with one axis of unknown size; rank 0 if `scalar`."""
+    return ShapedArray(() if scalar else (DYNAMIC,), aval.dtype)
+
+
+def flatten(p: Program) -> Program | None:
+    """The Program for arrays of any size, None where it is not elementwise over one shape.
+
+    A Program over scalars only becomes one over arrays, of one element each.
+    """
+    if any(e.primitive.name not in _FLAT and not _spreads(e) for e in p.equations):
+        return None
+    atoms = [*p.const_vars, *p.inputs, *p.outputs, *(v for e in p.equations for v in e.outputs)]
+    full = {a.aval.shape for a in atoms} - {()}
+    lifted = not full  # scalars only
+    if lifted and any(_spreads(e) for e in p.equations):
+        return None
+    if (len(full) > 1 or any(is_key(a.aval.dtype) or not a.aval.size for a in atoms)
+            or not p.equations or not (p.inputs or p.const_vars)
+            or any(isinstance(o, Literal) or (not o.aval.shape and not lifted)
+                   for o in p.outputs)):
+        return None
+    env: dict[Var, Var] = {}
+
+    def var(v: Var) -> Var:
+        found = env.get(v)
+        if found is None:
+            found = env[v] = Var(flat_aval(v.aval, not lifted and v.aval.shape == ()))
+        return found
+
+    def atom(a: Atom) -> Atom:
+        return a if isinstance(a, Literal) else var(a)
+
+    inputs = [var(v) for v in (*p.const_vars, *p.inputs)]
+    equations = [Equation(e.primitive, tuple(atom(a) for a in e.inputs),
+                          tuple(var(v) for v in e.outputs),
+                          {**e.params, "shape": (DYNAMIC,)} if _spreads(e) else e.params,
+                          e.source, e.scope)
+                 for e in p.equations]
+    return Program(inputs, equations, [atom(o) for o in p.outputs], name=p.name)
+
+
+def _spreads(e: Equation) -> bool:
+    """Whether an equation gives a scalar a shape."""
+    return e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape
+
+
+def entry_name(p: Program) -> str:
+    """The name of a flat Program's entry point: the same program, the same name."""
+    return "f" + hashlib.sha256(str(p).encode()).hexdigest()[:24]
+
+
+class FlatBuilder(Builder):
+    """A Builder whose arrays have one axis of unknown size."""
+
+    size: Any  # index: how many elements
+    sizes: Any  # tensor<1xindex>
+
+    def measure(self, x: Value) -> None:
+        """Take the size of x for all arrays."""
+        ir = mlir.ir()
+        if x.dtype.kind == "u":  # unsigned types exist in StableHLO only
+            x = self.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+        index = ir.IndexType.get()
+        zero = ir.Operation.create("arith.constant", results=[index], attributes={
+            "value": ir.IntegerAttr.get(index, 0)}).results[0]
+        self.size = ir.Operation.create("tensor.dim", results=[index],
+                                        operands=[x.ir, zero]).results[0]
+        kind = ir.Type.parse("tensor<1xindex>", mlir.context())
+        self.sizes = ir.Operation.create("tensor.from_elements", results=[kind],
+                                         operands=[self.size]).results[0]
+
+    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+        one = super().splat(value, (), dtype)
+        return self.broadcast(one, shape, ())
+
+    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
+        if x.shape == shape:
+            return x
+        assert x.shape == () and shape == (DYNAMIC,)
+        op = mlir.ir().Operation.create(
+            "stablehlo.dynamic_broadcast_in_dim", results=[mlir.tensor_type(shape, x.dtype)],
+            operands=[x.ir, self.sizes],
+            attributes={"broadcast_dimensions": mlir.ir().Attribute.parse("array<i64>")})
+        return Value(self, op.results[0], shape, x.dtype)
+
+    def _cut(self, x: Value) -> Value:
+        if not x.shape or x.dtype.kind in "cu":
+            return super()._cut(x)
+        op = mlir.ir().Operation.create("iree_tensor_ext.compute_barrier.start",
+                                        results=[mlir.tensor_type(x.shape, x.dtype)],
+                                        operands=[x.ir, self.size])
+        return Value(self, op.results[0], x.shape, x.dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
+        if not shape:
+            return super().empty(shape, dtype)
+        return mlir.ir().Operation.create("tensor.empty", operands=[self.size], results=[
+            mlir.tensor_type(shape, dtype)]).results[0]
+
+
+def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes:
+    """A module of flat Programs, each under an entry point's name, as bytecode."""
+    ir = mlir.ir()
+    with mlir.context(), ir.Location.unknown():
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = ir.StringAttr.get("calque_flat")
+        for name, p in programs:
+            _function(module, name, p, target)
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def _function(module: Any, name: str, p: Program, target: Target) -> None:
+    ir = mlir.ir()
+
+    def types(atoms: Sequence[Atom]) -> list[Any]:
+        return [mlir.tensor_type(a.aval.shape, a.aval.dtype) for a in atoms]
+
+    results = types(p.outputs)
+    every = [*types(p.inputs), *results]
+    index = ir.IndexType.get()
+    with ir.InsertionPoint(module.body):
+        func = ir.Operation.create("func.func", regions=1, attributes={
+            "sym_name": ir.StringAttr.get(name),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(every, results)),
+            "arg_attrs": ir.ArrayAttr.get([
+                *[ir.DictAttr.get({})] * len(p.inputs),
+                *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)})
+                  for i in range(len(results))]])})
+    block = func.regions[0].blocks.append(*every)
+    with ir.InsertionPoint(block):
+        emitter = Emitter(target, locations=False, in_process=True, builder=FlatBuilder)
+        b = emitter.ctx.b
+        assert isinstance(b, FlatBuilder)
+        values = [Value(b, a, v.aval.shape, v.aval.dtype)
+                  for a, v in zip(block.arguments, p.inputs)]
+        b.measure(next(v for v in values if v.shape))
+        for v in values:
+            emitter.ctx.add_argument(v, protected=True)
+        env = dict(zip(p.inputs, values))
+        emitter.equations(p, env)
+        ir.Operation.create("func.return", operands=[emitter.read(o, env).ir for o in p.outputs])

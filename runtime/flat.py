@@ -1,0 +1,99 @@
+"""Programs over flat arrays of any size: elementwise work, whatever the shape (lowering/flat).
+
+An entry point takes arrays of one size (or rank 0) as one axis, and behind them memory for each
+result.  Small calls whose arguments are ready run inside the call, others are queued.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape
+from calque.runtime.device import Device, check_not_forked, vm_instance
+from calque.runtime.dtypes import element_type
+from calque.runtime.errors import device_error
+from calque.runtime.executable import NO_FENCE, Module, join_fences
+
+_List = rt.VmVariantList
+_View = rt.HalBufferView
+
+
+class FlatExecutable:
+    """An entry point for arrays of any one size.
+
+    Args:
+      module: the compiled module.
+      device: where it runs.
+      entry: name of the function.
+      scalars: for each argument, whether it is passed with rank 0.
+      results: dtypes of the results.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.sin(jnp.zeros((2, 3))).shape  # runs a flat executable
+      (2, 3)
+    """
+
+    __slots__ = ("_inline", "_queued", "device", "entry", "module", "results", "scalars")
+
+    def __init__(self, module: Module, device: Device, entry: str, scalars: Sequence[bool],
+                 results: Sequence[np.dtype[Any]]) -> None:
+        vm_instance()  # before the first push_ref: it registers the types of references
+        self.module, self.device, self.entry = module, device, entry
+        self.scalars = tuple(scalars)
+        self.results = tuple((dtype, element_type(dtype)) for dtype in results)
+        self._inline: Any = None  # (invoke, function) on device.sync
+        self._queued: Any = None  # the same on device.task
+
+    def __call__(self, args: Sequence[Buffer], shape: Shape, small: bool) -> list[Buffer]:
+        """Run on arguments of `shape` (or one element); results come at once, ready or not."""
+        device = self.device
+        size = math.prod(shape)
+        check_not_forked()
+        waits = [a.fence for a in args if a.fence is not None and not a.is_ready()]
+        inline = small and device.is_host and not waits
+        variants = _List(len(args) + len(self.results) + 2)
+        push = variants.push_ref
+        for arg, scalar in zip(args, self.scalars):
+            arg.check_alive()
+            view = arg.view
+            wanted = () if scalar else (size,)
+            if arg.shape != wanted:
+                view = _View(view.get_buffer(), wanted, element_type(arg.dtype))
+            push(view)
+        hal = device.sync if device.is_host else device.task
+        outputs = []
+        for dtype, element in self.results:
+            try:
+                memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size * dtype.itemsize)
+            except (RuntimeError, MemoryError) as error:
+                raise device_error(error, f"{self.entry} on {device}") from error
+            push(_View(memory, (size,), element))
+            outputs.append(_View(memory, shape, element))
+        if inline:
+            push(NO_FENCE)
+            push(NO_FENCE)
+            done = None
+            if self._inline is None:
+                self._inline = self.module.function(device.sync, self.entry)
+            invoke, function = self._inline
+        else:
+            done = device.task.create_semaphore(0)
+            push(join_fences(waits))
+            push(rt.HalFence.create_at(done, 1))
+            if self._queued is None:
+                self._queued = self.module.function(device.task, self.entry)
+            invoke, function = self._queued
+        try:
+            invoke(function, variants, _List(len(outputs)))
+        except Exception as error:  # IREE maps its status codes to many classes
+            raise device_error(error, f"{self.entry} on {device}") from error
+        if done is not None:
+            for arg in args:
+                arg.note_reader(done)
+        return [Buffer(view, shape, dtype, device, done)
+                for view, (dtype, _) in zip(outputs, self.results)]

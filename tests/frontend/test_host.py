@@ -1,0 +1,119 @@
+"""Small arrays, eagerly: NumPy's rules (calque.host) against the oracles, and that no program is
+compiled for them."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import compare, expected, function, physical, words
+from oracle import difference
+from samples import ROWS
+
+import calque
+import calque.numpy as jnp
+from calque import eager, host
+from calque.core.primitive import registry
+from calque.lowering import cache
+
+pytestmark = pytest.mark.usefixtures("x64")
+NAMES = sorted(n for n in host.RULES if n in ROWS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_the_oracle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sample and dtype that a rule takes; each takes some."""
+    row, prim, wrong, taken = ROWS[name], registry[name], [], 0
+
+    def only_here(p: Any, args: Any, params: Any) -> Any:
+        made = host.evaluate(p, args, params)
+        if made is None:
+            raise _NotHereError(p.name)
+        return made
+
+    monkeypatch.setattr(eager, "_at_once", only_here)
+    whole = len(row.specials) + 1  # special values and the first sample: over all dtypes
+    for i, sample in enumerate((*row.specials, *row.samples)):
+        for dtype in row.dtypes if i < whole else [row.main]:
+            params, arrays = sample.parameters(dtype), row.arrays(sample, dtype)
+            values = [calque.device_put(np.array(x)) for x in words(row, sample, arrays)]
+            try:
+                outs = function(row, sample, params)(*values)
+            except _NotHereError as error:
+                assert str(error) == name or row.view is not None
+                continue
+            taken += 1
+            text = compare(expected(row, params, arrays), row)([np.asarray(o) for o in outs])
+            if text:
+                wrong.append(f"{sample.label} {dtype}: {text}")
+    assert not wrong, "\n".join(wrong)
+    assert taken, f"{prim}: the rule takes no sample"
+
+
+class _NotHereError(Exception):
+    """The rule leaves these operands to a compiled program."""
+
+
+def test_nothing_is_compiled() -> None:
+    """What a notebook does with small arrays, but for functions like sin, needs no program."""
+    before = cache.cache_info()
+    x = jnp.arange(10) * 2 + 1
+    assert str(x) == "[ 1  3  5  7  9 11 13 15 17 19]"
+    assert int(jnp.sum(x)) == 100 and int(x[3]) == 7 and x[2:5].tolist() == [5, 7, 9]
+    y = jnp.linspace(0.0, 1.0, 5)
+    m = y[:, None] * y[None, :] + jnp.eye(5)
+    np.testing.assert_array_equal(np.asarray(m.T @ m), np.asarray(m).T @ np.asarray(m))
+    assert jnp.where(y > 0.4, y, -y).tolist() == [0.0, -0.25, 0.5, 0.75, 1.0]
+    jnp.mean(m, axis=0), jnp.concatenate([y, y]), m.at[1, 2].add(3.0), jnp.sort(-y), m.sum(1)
+    jnp.argmax(m), jnp.stack([y, y]), m[jnp.array([0, 1])], m[m > 1], jnp.cumsum(x)
+    keys = calque.random.split(calque.random.PRNGKey(0), 3)
+    calque.random.permutation(keys[0], 5), calque.random.bits(keys[1], (4,))
+    for _ in range(3):
+        x = x + 1
+    after = cache.cache_info()
+    assert (after.hits, after.misses) == (before.hits, before.misses)
+
+
+def test_values_are_shared_by_nobody() -> None:
+    """Arrays never see what happens to the NumPy arrays that they came from or gave."""
+    source = np.arange(4.0)
+    x = jnp.asarray(source)
+    source[0] = 7
+    assert float(x[0]) == 0.0
+    view = np.asarray(x)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        view.flags.writeable = True
+    y = x.reshape(2, 2)
+    step = calque.jit(lambda a: a.at[0].set(5.0), donate_argnums=0)
+    step(x)
+    assert x.is_deleted() and y.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert view.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_large_arrays_go_to_programs() -> None:
+    small, large = (jnp.zeros(n, jnp.float32) for n in (host.LIMIT // 4, host.LIMIT // 4 + 1))
+    assert host.known(small) is not None and host.known(large) is None
+    assert host.known(2.0) == 2.0
+
+
+def test_extremes_of_signed_zeros() -> None:
+    zeros = jnp.asarray([0.0, -0.0, -0.0]), jnp.asarray([-0.0, 0.0, -0.0])
+    for f, want in ((jnp.maximum, [0.0, 0.0, -0.0]), (jnp.minimum, [-0.0, -0.0, -0.0])):
+        got = f(*zeros)
+        assert not difference(np.asarray(got), np.asarray(want))
+        assert np.signbit(np.asarray(got)).tolist() == np.signbit(want).tolist()
+        compiled = np.asarray(calque.jit(f)(*zeros))
+        assert np.signbit(compiled).tolist() == np.signbit(want).tolist()
+    for values, high, low in (([0.0, -0.0], False, True), ([-0.0, -0.0], True, True)):
+        x = jnp.asarray(values)
+        assert bool(np.signbit(np.asarray(x.max()))) is high
+        assert bool(np.signbit(np.asarray(x.min()))) is low
+
+
+def test_words_of_keys() -> None:
+    key = calque.random.key(2**40 + 3)
+    assert np.asarray(calque.random.key_data(key)).tolist() == [256, 3]
+    np.testing.assert_array_equal(
+        physical(np.asarray(2**40 + 3, np.uint64)), np.asarray(calque.random.key_data(key)))

@@ -1,0 +1,175 @@
+"""Elementwise programs for every shape (lowering/flat, calque.generic) and the eager pack."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import compare, expected
+from oracle import difference
+from samples import ROWS, Row, Sample
+
+import calque
+import calque.numpy as jnp
+from calque import eager, generic, host, pack
+from calque.core.primitive import registry
+from calque.lowering import cache
+from calque.lowering.flat import entry_name, flatten, is_flat, lower_flat
+from calque.lowering.targets import host_target
+from calque.runtime import Module
+
+pytestmark = pytest.mark.usefixtures("x64")
+NAMES = [n for n in ROWS if is_flat(n) and not registry[n].multiple_results and n != "copy"]
+STRIDE = 12
+
+
+@pytest.fixture
+def no_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small arrays take programs, too."""
+    monkeypatch.setattr(host, "RULES", {})
+    generic.clear()
+    yield
+    generic.clear()
+
+
+def _cases(names: list[str]) -> Iterator[tuple[Row, Sample, Any]]:
+    for name in names:
+        row = ROWS[name]
+        for sample in (*row.specials, *row.samples):
+            yield row, sample, row.main
+
+
+@pytest.mark.parametrize("start", range(0, len(NAMES), STRIDE))
+def test_any_shape_equals_the_oracle(start: int, no_host: None,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every elementwise primitive, all samples of its main dtype, in one module."""
+    programs: dict[str, Any] = {}
+    calls = list(_cases(NAMES[start:start + STRIDE]))
+
+    class _Stop(Exception):  # noqa: N818
+        pass
+
+    def learn(name: str, dtype: Any, device: Any) -> Any:
+        raise _Stop
+
+    original = generic.entry_name
+
+    def noted(p: Any) -> str:
+        programs[original(p)] = p
+        return original(p)
+
+    monkeypatch.setattr(generic, "entry_name", noted)
+    monkeypatch.setattr(pack, "find", learn)
+
+    def call(row: Row, sample: Sample, dtype: Any) -> Any:
+        arrays = row.arrays(sample, dtype)
+        values = [calque.device_put(np.array(x)) for x in arrays]
+        return arrays, generic.evaluate(registry[row.name], values, sample.parameters(dtype))
+
+    for row, sample, dtype in calls:
+        try:
+            call(row, sample, dtype)
+        except _Stop:
+            pass
+    module = Module(cache.compile_cached(lower_flat(list(programs.items()), host_target()),
+                                         host_target()))
+    monkeypatch.setattr(pack, "find", lambda name, dtype, device: module)
+    wrong, taken = [], set()
+    for row, sample, dtype in calls:
+        arrays, out = call(row, sample, dtype)
+        if out is None:
+            continue
+        taken.add(row.name)
+        text = compare(expected(row, sample.parameters(dtype), arrays), row)([np.asarray(out)])
+        if text:
+            wrong.append(f"{row.name} {sample.label} {dtype}: {text}")
+    assert not wrong, "\n".join(wrong)
+    assert taken == set(NAMES[start:start + STRIDE])
+
+
+def test_few_compiles_for_many_shapes() -> None:
+    """jnp.sin(x) + 1 of 100 shapes compiles twice, small and large, of any rank."""
+    generic.clear()
+    before = cache.cache_info()
+    rng = np.random.default_rng(0)
+    for i in range(100):
+        shape = tuple(rng.integers(1, 6, i % 4)) + ((70_000,) if i % 25 == 0 else ())
+        x = rng.normal(size=shape).astype(np.float32)
+        got = jnp.sin(jnp.asarray(x)) + 1
+        assert got.shape == shape
+        np.testing.assert_allclose(np.asarray(got), np.sin(x) + 1, rtol=3e-7, atol=1e-7)
+    after = cache.cache_info()
+    assert after.hits + after.misses - before.hits - before.misses <= 3
+
+
+def test_large_calls_are_queued_and_chain() -> None:
+    x = jnp.ones((3_000_000,), jnp.float32)
+    y = x
+    for _ in range(4):
+        y = jnp.sin(y) * 2.0 + x
+    want = np.ones(3, np.float32)
+    for _ in range(4):
+        want = np.sin(want) * np.float32(2) + np.float32(1)
+    np.testing.assert_allclose(np.asarray(y)[:3], want, rtol=1e-6)
+
+
+def test_donated_arrays_are_refused(no_host: None) -> None:
+    x = jnp.ones(8, jnp.float32)
+    calque.jit(lambda a: a + 1, donate_argnums=0)(x)
+    with pytest.raises(RuntimeError, match="deleted"):
+        jnp.sin(x)
+
+
+def test_recorded_programs_for_any_shape(no_host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A public function of several elementwise operations is one program for all shapes."""
+    monkeypatch.setattr(eager, "_at_once", lambda prim, args, params: None)
+    before = cache.cache_info()
+    for n in (5, 6, 7):
+        x = jnp.asarray(np.linspace(-2, 2, n))
+        got = jnp.logaddexp(x, x)
+        np.testing.assert_allclose(np.asarray(got), np.logaddexp(x, x), rtol=1e-15)
+    after = cache.cache_info()
+    assert after.hits + after.misses - before.hits - before.misses <= 1
+
+
+def test_what_is_not_elementwise_is_left_alone() -> None:
+    def program(f: Any, *shapes: Any) -> Any:
+        return calque.make_jaxpr(f)(*[np.zeros(s, np.float32) for s in shapes])
+
+    assert flatten(program(lambda x: jnp.sin(x) * x, (2, 3))) is not None
+    assert flatten(program(lambda x, y: x * y, (2, 3), ())) is not None
+    assert flatten(program(lambda x: x.sum(), (2, 3))) is None
+    assert flatten(program(lambda x, y: (x + 1, y + 1), (2,), (3,))) is None
+    assert flatten(program(lambda x: jnp.sin(x), (0,))) is None
+    assert flatten(program(lambda x, y: (x * y, y + 1), (2,), ())) is None  # results of two shapes
+    a, b = (flatten(program(lambda x: jnp.sin(x) * x, s)) for s in ((2, 3), (7,)))
+    assert a is not None and b is not None and a.key() == b.key()
+    assert entry_name(a) == entry_name(b)
+
+
+def test_pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """A built pack serves what it holds without a compile."""
+    monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(pack, "DTYPES", (np.dtype("float32"),))
+    monkeypatch.setattr(pack, "UNARY", ("sin", "exp"))
+    monkeypatch.setattr(pack, "BINARY", ("pow",))
+    monkeypatch.setattr(pack, "_CONVERTED", ())
+    monkeypatch.setattr(pack, "_loaded", {})
+    assert pack.missing() == [np.dtype("float32")]
+    assert pack.build() == 1 and pack.build() == 0 and not pack.missing()
+    generic.clear()
+    before = cache.cache_info()
+    x = jnp.asarray([0.5, 1.5, 2.5], jnp.float32)
+    for f in (jnp.sin, jnp.exp, lambda v: jnp.power(v, v)):
+        assert not difference(np.asarray(f(x)), np.asarray(calque.jit(f)(x)))
+    assert cache.cache_info().misses - before.misses == 3  # jit's three
+    generic.clear()
+
+
+def test_one_background_build_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path))
+    assert pack.claim() and not pack.claim()
+    pack.release()
+    assert pack.claim()
+    pack.release()
