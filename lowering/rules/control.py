@@ -60,7 +60,7 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
     for region, program in zip(op.regions, branches):
         block = region.blocks.append()
         with ir.InsertionPoint(block):
-            results = ctx.emit_program(program, operands)
+            results = [ctx.opaque(r) for r in ctx.emit_program(program, operands)]
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         roots = [r | ctx.roots_of(v) for r, v in zip(roots, results)]
     results = [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
@@ -132,8 +132,9 @@ class _Loop:
 
     def rolled(self, carry: Sequence[Value], ys: Sequence[ShapedArray]) -> list[Value]:
         b = self.ctx.b
-        buffers = [b.splat(0, y.shape, y.dtype) for y in ys]
-        state = [b.splat(0, (), np.int32), *carry, *buffers]
+        made = [b.splat(0, y.shape, y.dtype) for y in ys]
+        self.ctx.constants.update(made)
+        state = [b.splat(0, (), np.int32), *[self.ctx.opaque(v) for v in (*carry, *made)]]
         out = emit_while(self.ctx, state, slice(1, 1 + self.n_carry),
                          lambda values: values[0] < self.length, self._step, self.keep_out)
         return out[1:]
@@ -219,6 +220,7 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
     in_place = writes_in_place(body)
     if in_place:
         carry = [c if _single(c) else ctx.private(c) for c in carry]
+    carry = [ctx.opaque(c) for c in carry]
 
     def head(carry: Sequence[Value]) -> list[Value]:
         (pred,) = ctx.emit_program(cond, [*cond_consts, *carry])
@@ -227,7 +229,7 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
         (some,) = emit_reduce(b, [pred], [False], range(len(pred.shape)), fold("or"))
         return [some, pred]
 
-    first = head(carry)
+    first = [ctx.opaque(v) for v in head(carry)]
     heads = len(first)
 
     def step(values: list[Value]) -> list[Value]:
@@ -241,20 +243,8 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
         go, *more = head(new)
         return [values[0] & go, *more, *new]
 
-    state = [*first, *carry]
-    if not ctx.loops:
-        state = _unfolded(ctx, state)
-    out = emit_while(ctx, state, slice(heads, None), lambda v: v[0], step, in_place)
+    out = emit_while(ctx, [*first, *carry], slice(heads, None), lambda v: v[0], step, in_place)
     return out[heads:]
-
-
-def _unfolded(ctx: Context, state: list[Value]) -> list[Value]:
-    """The state so that IREE does not know constants in it: those make a loop within the loop fail
-    when it runs ("indirect buffer reference slot 0 is out of range")."""
-    hidden = ctx.b.optimization_barrier(*state)
-    for new, old in zip(hidden, state):
-        ctx.roots[new] = ctx.roots_of(old)
-    return hidden
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:

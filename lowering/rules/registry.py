@@ -13,6 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
+from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.targets import Target
 
@@ -66,6 +67,8 @@ class Context:
         self.options: set[str] = set()  # more flags for the compiler
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.module: Any = None
+        self.entry: Any = None  # the function's block
+        self._zero: Value | None = None
         self.equation: Equation  # the one whose rule runs
         self.carries: set[Value] = set()  # what steps of loops that write in place start from
         self.shared: set[Value] = set()  # used more than once
@@ -167,6 +170,36 @@ class Context:
         copy = self.b.slice(joined, [0] * len(x.shape), x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy
+
+    def opaque(self, x: Value) -> Value:
+        """x, if it is a constant as what a dispatch makes.
+
+        A constant that enters a host loop or leaves a branch and is used elsewhere too, IREE makes
+        in one place of its choice, which may come later ("circular dependency", "does not dominate
+        this use": tests/lowering/test_refusals.py).
+        """
+        return self._from_zero(x) if x in self.constants else x
+
+    def _from_zero(self, x: Value) -> Value:
+        b, made = self.b, x
+        if 0 in x.shape:
+            return x
+        if x.dtype.kind == "c":
+            made = b.complex(self._from_zero(b.real(x)), self._from_zero(b.imag(x)))
+        elif x.dtype == np.dtype(bool):
+            made = x ^ self._unknown_zero().ne(0)
+        else:
+            bits = np.dtype(f"u{x.dtype.itemsize}")
+            made = (x.view(bits) ^ self._unknown_zero().astype(bits)).view(x.dtype)
+        return made
+
+    def _unknown_zero(self) -> Value:
+        """0 as a uint8 that IREE does not know, out of memory of a size that nothing else has."""
+        if self._zero is None:
+            with mlir.ir().InsertionPoint.at_block_begin(self.entry):
+                (hidden,) = self.b.optimization_barrier(self.b.splat(0, (977,), np.int8))
+                self._zero = self.b.reshape(self.b.slice(hidden, [0], [1]), ()).view(np.uint8)
+        return self._zero
 
     # ---- how wide a fusion is
     def leaves_of(self, v: Value) -> frozenset[int]:

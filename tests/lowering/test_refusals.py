@@ -14,6 +14,7 @@ import pytest
 import calque
 from calque import lax
 from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.rules import Context
 from calque.lowering.targets import host_target
 
 A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
@@ -142,3 +143,45 @@ def test_iree_still_gives_a_slice_more_axes_than_its_operand() -> None:
       %p = stablehlo.pad %e, %z, low = [1, 0], high = [1, 2], interior = [0, 0]
         : (tensor<1x1xf32>, tensor<f32>) -> tensor<3x3xf32>
       return %p : tensor<3x3xf32> }""", "expected rank")
+
+
+# ---- constants that enter host loops
+def two_loops(x: Any, y: Any, limit: Any) -> Any:
+    """A host loop, then a kernel that reads the constant which the loop starts from."""
+    def row(c: Any, r: Any) -> Any:
+        return (lax.rev(c[0], (0,)) + r, (c[1] + 1) % 7), lax.cumsum(c[0]) * c[1]
+
+    def step(c: Any) -> Any:
+        return c[0] + 1, lax.dynamic_update_slice(c[1], c[1][:1] + 1, (c[0],))
+
+    (_, k), rows = lax.scan(row, (x[:2], 0), lax.reshape(x, (300, 2)))
+    return rows[:2], k, *lax.while_loop(lambda c: c[0] < limit, step, (np.int32(0), y))
+
+
+LOOPED = (np.arange(600, dtype=np.float32), np.arange(3, dtype=np.float32), np.int32(7))
+
+
+def test_constants_of_host_loops() -> None:
+    rows, k, n, y = calque.jit(two_loops)(*LOOPED)
+    np.testing.assert_array_equal(np.asarray(rows), [[0, 0], [1, 2]])
+    assert (int(k), int(n), np.asarray(y).tolist()) == (300 % 7, 7, [1, 2, 2])
+
+
+def test_iree_still_makes_constants_of_loops_in_the_wrong_place(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Context.opaque in lowering/rules/registry.py."""
+    calque.clear_caches()
+    monkeypatch.setattr(Context, "opaque", lambda self, x: x)
+    with pytest.raises(CompileError, match="circular dependency"):
+        calque.jit(two_loops)(*LOOPED)
+
+
+def test_two_draws_of_one_key() -> None:
+    """Their loops are alike, and IREE lost the sizes of what it did not see through."""
+    def draws(key: Any) -> Any:
+        r = calque.random
+        return [f() for f in [lambda: r.poisson(key, np.float32(3), (4,)),
+                              lambda: r.binomial(key, np.float32(10), np.float32(0.3), (4,))] * 2]
+
+    out = [np.asarray(v) for v in calque.jit(draws)(calque.random.key(0))]
+    assert (out[0] == out[2]).all() and (out[1] == out[3]).all()
