@@ -113,8 +113,20 @@ def _funnel(words: list[Value], shift: Value) -> list[Value]:
     return [(high << shift) | ((low >> 1) >> rest) for high, low in pairwise(words)]
 
 
-def _huge_f32(x: Value) -> tuple[Value, Value]:
-    """Payne-Hanek for |x| >= 16: r in [-pi/4, pi/4] and the quadrant (i32)."""
+def _product(x: Value, factor: float) -> tuple[Value, Value]:
+    """x times a number beyond f32, and what rounding took (Dekker's product)."""
+    x0 = (bits(x) & -4096).view(F32)
+    x1 = x - x0
+    near = np.float32(factor)
+    f0 = (near.view(np.int32) & np.int32(-4096)).view(np.float32)
+    f1 = float(near - f0)
+    p = x * float(near)
+    return p, ((x0 * float(f0) - p) + x0 * f1 + x1 * float(f0)) + x1 * f1 + x * (
+        factor - float(near))
+
+
+def _huge_f32(x: Value) -> tuple[Value, Value, Value]:
+    """Payne-Hanek for |x| >= 16: r in [-pi/4, pi/4] in two parts, and the quadrant (i32)."""
     b, u = x.b, x.view(U32)
     m = ((u & 0x7FFFFF) | 0x800000).astype(U64)
     # x = m 2^(exponent - 150); the window begins at bit exponent - 152 of 2/pi; 21 zeros precede
@@ -127,25 +139,36 @@ def _huge_f32(x: Value) -> tuple[Value, Value]:
     quadrant = ((turn + (1 << 61)) >> 62).astype(I32)
     rest = (turn << 2).view(I64)
     if b.f64_ok:
-        r = (rest.astype(F64) * (2.0**-64 * math.pi / 2)).astype(F32)
+        wide = rest.astype(F64) * (2.0**-64 * math.pi / 2)
+        r = wide.astype(F32)
+        tail = (wide - r.astype(F64)).astype(F32)
     else:
-        r = rest.astype(F32)
-        high = float(np.float32(2.0**-64 * math.pi / 2))
-        r = r * high + r * (2.0**-64 * math.pi / 2 - high)
-    return b.select(x < 0.0, -r, r), b.select(x < 0.0, 0 - quadrant, quadrant)
+        rest = rest >> 1  # rounded, it must fit its integer again
+        near = rest.astype(F32)
+        r, tail = _product(near, 2.0**-63 * math.pi / 2)
+        tail = tail + (rest - near.astype(I64)).astype(F32) * (2.0**-63 * math.pi / 2)
+        total = r + tail
+        r, tail = total, tail - (total - r)
+    negative = x < 0.0
+    return (b.select(negative, -r, r), b.select(negative, -tail, tail),
+            b.select(negative, 0 - quadrant, quadrant))
 
 
-def _reduce_f32(x: Value) -> tuple[Value, Value]:
-    """r in [-pi/4, pi/4] and the quadrant modulo 4; NaN at infinity."""
+def _reduce_f32(x: Value) -> tuple[Value, Value, Value]:
+    """r in [-pi/4, pi/4], what it leaves, and the quadrant modulo 4; NaN at infinity."""
     b = x.b
     n = round_small(x * (2 / math.pi))
     p1, p2, p3 = HALF_PI[F32]
-    r, quadrant = ((x - n * p1) - n * p2) - n * p3, as_index(n)
-    huge_r, huge_quadrant = _huge_f32(x)
+    sum_, error = two_sum(x - n * p1, -(n * p2))
+    t = n * p3 - error
+    r = sum_ - t
+    tail = (sum_ - r) - t
+    huge_r, huge_tail, huge_quadrant = _huge_f32(x)
     # huge and finite: one unsigned comparison of representations
     limit = int(np.float32(CODY_WAITE_LIMIT[F32]).view(np.int32))
     huge = ((bits(x) & 0x7FFFFFFF) - limit).view(U32) < 0x7F800000 - limit
-    return b.select(huge, huge_r, r), b.select(huge, huge_quadrant, quadrant)
+    return (b.select(huge, huge_r, r), b.select(huge, huge_tail, tail),
+            b.select(huge, huge_quadrant, as_index(n)))
 
 
 def _product64(x: Value, y: Value) -> tuple[Value, Value]:
@@ -218,15 +241,21 @@ def _reduce_f64(x: Value) -> tuple[Value, Value, Value]:
             b.select(huge, huge_quadrant, as_index(n)))
 
 
-def sin_cos_quadrant(x: Value) -> tuple[tuple[Value, Value], tuple[Value, Value], Value]:
-    """sin r and cos r, each as an unrounded sum of a leading term and a rest; the quadrant of x."""
+def sin_cos_quadrant(x: Value, exact: bool = False
+                     ) -> tuple[tuple[Value, Value], tuple[Value, Value], Value]:
+    """sin r and cos r, each as an unrounded sum of a leading term and a rest; the quadrant of x.
+
+    exact: what rounding r took enters in f32, too (a quotient of the two shows it).
+    """
     if x.dtype == F32:
-        r, quadrant = _reduce_f32(x)
+        r, tail, quadrant = _reduce_f32(x)
         z = r * r
         half = z * 0.5
         w = 1.0 - half
-        return ((r, r * (z * horner(z, SIN[F32]))),
-                (w, ((1.0 - w) - half) + z * (z * horner(z, COS[F32]))), quadrant)
+        sine, cosine = r * (z * horner(z, SIN[F32])), z * (z * horner(z, COS[F32]))
+        if exact:
+            sine, cosine = sine + tail, cosine - r * tail
+        return (r, sine), (w, ((1.0 - w) - half) + cosine), quadrant
     y0, y1, quadrant = _reduce_f64(x)
     z = y0 * y0
     cube = y0 * z
@@ -265,7 +294,7 @@ def cos(b: Builder, x: Value) -> Value:
 @floating
 def tan(b: Builder, x: Value) -> Value:
     """tan x."""
-    (s0, s1), (c0, c1), quadrant = sin_cos_quadrant(x)
+    (s0, s1), (c0, c1), quadrant = sin_cos_quadrant(x, exact=True)
     odd = (quadrant & 1).ne(0)
     top, top_rest = b.select(odd, -c0, s0), b.select(odd, -c1, s1)
     low, low_rest = b.select(odd, s0, c0), b.select(odd, s1, c1)
