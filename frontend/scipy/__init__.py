@@ -2,11 +2,13 @@
 
   special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives
   linalg.py      solve_triangular, cho_solve, lu, expm, block_diag, ...
+  signal.py      convolve, correlate, fftconvolve
 """
 from calque.scipy import linalg as linalg
+from calque.scipy import signal as signal
 from calque.scipy import special as special
 
-__all__ = ["linalg", "special"]
+__all__ = ["linalg", "signal", "special"]
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,7 @@ MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
            "numpy.linalg": calque.numpy.linalg, "random": random,
            "runtime": runtime,
            "scipy": calque.scipy, "scipy.linalg": calque.scipy.linalg,
+           "scipy.signal": calque.scipy.signal,
            "scipy.special": calque.scipy.special,
            "test_util": calque.test_util, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
