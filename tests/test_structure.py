@@ -17,7 +17,8 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 MEETING = ("array", "eager", "generic", "host", "pack", "jit", "devices", "tracing", "api",
            "batching", "staging", "control", "loops", "callbacks", "debug", "experimental", "aot",
            "specs", "errors", "dtypes", "jacobians", "mismatch", "tree", "tree_nodes", "tree_spec",
-           "tree_util", "ad_checkpoint", "custom_batching", "custom_derivatives", "test_util", "typing")
+           "tree_util", "ad_checkpoint", "custom_batching", "custom_derivatives", "test_util",
+           "typing")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},
