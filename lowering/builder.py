@@ -364,6 +364,26 @@ class Builder:
         return self.emit("reverse", [self.settled(x)], x.shape, x.dtype,
                          {"dimensions": int_array(axes)})
 
+    def pad(self, x: Value, value: Value | Scalar,
+            config: Sequence[tuple[int, int, int]]) -> Value:
+        """x with (low, high, between its elements) of a value around it."""
+        if all(c == (0, 0, 0) for c in config):
+            return x
+        if not isinstance(value, Value) and x.dtype.kind in "iuf" and x.dtype.itemsize == 8:
+            bits = int(np.asarray(value).astype(x.dtype).view(np.uint64))
+            if bits >> 32 != bits & 0xFFFFFFFF:
+                # IREE fills memory with 8 different bytes by a dispatch, and takes one of those
+                # for two pads at places where it cannot (tests/lowering/test_refusals.py)
+                padded = self.pad(x.view(np.uint64) ^ bits, 0, config)
+                return (padded ^ bits).view(x.dtype)
+        shape = tuple(lo + hi + n + i * max(0, n - 1) for n, (lo, hi, i) in zip(x.shape, config))
+        if not isinstance(value, Value):
+            value = self.splat(value, (), x.dtype)
+        return self.emit("pad", [x, value], shape, x.dtype, {
+            "edge_padding_low": int_array([c[0] for c in config]),
+            "edge_padding_high": int_array([c[1] for c in config]),
+            "interior_padding": int_array([c[2] for c in config])})
+
     def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 

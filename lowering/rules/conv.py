@@ -20,7 +20,6 @@ from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.rules.contract import emit_dot
 from calque.lowering.rules.reduce import NARROW
 from calque.lowering.rules.registry import Context, rule
-from calque.lowering.rules.window import pad
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
@@ -79,7 +78,7 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
     config = [(0, 0, 0)] * len(x.shape)
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
-    x = pad(b, x, 0, config)
+    x = b.pad(x, 0, config)
     result = [shape[i] for i in dn.out_spec[2:]]
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
     if 0 in shape:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.registry import Context, rule
 
 
@@ -55,25 +55,22 @@ def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
     config = params["padding_config"]
     if 0 in x.shape:
         return ctx.b.broadcast(value, outs[0].shape, ())
-    if x.dtype == np.dtype("complex128"):  # IREE cannot fill memory with 128-bit patterns
-        parts = [[f(v) for v in xs] for f in (ctx.b.real, ctx.b.imag)]
+    known = ctx.literals[value].value if value in ctx.literals else value
+    if x.dtype.kind == "c":  # IREE cannot fill memory with 128-bit patterns (and see Builder.pad)
+        parts = [(f(x), f(value) if known is value else g(known)) for f, g in (
+            (ctx.b.real, np.real), (ctx.b.imag, np.imag))]
         return ctx.b.complex(*[_padded(ctx.b, p, v, config, outs[0].shape) for p, v in parts])
-    return _padded(ctx.b, x, value, config, outs[0].shape)
+    return _padded(ctx.b, x, known, config, outs[0].shape)
 
 
-def _padded(b: Builder, x: Value, value: Value, config: Sequence[tuple[int, int, int]],
+def _padded(b: Builder, x: Value, value: Value | Any, config: Sequence[tuple[int, int, int]],
             result: tuple[int, ...]) -> Value:
     # IREE has no negative padding: crop afterwards
-    grown = [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config]
-    shape = tuple(lo + hi + n + i * (n - 1) for n, (lo, hi, i) in zip(x.shape, grown))
-    out = b.emit("pad", [x, value], shape, x.dtype, {
-        "edge_padding_low": int_array([p[0] for p in grown]),
-        "edge_padding_high": int_array([p[1] for p in grown]),
-        "interior_padding": int_array([p[2] for p in grown])}) if shape != x.shape else x
-    if shape == result:
+    out = b.pad(x, value, [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config])
+    if out.shape == result:
         return out
     start = [max(-lo, 0) for lo, _, _ in config]
-    limit = [n - max(-hi, 0) for n, (_, hi, _) in zip(shape, config)]
+    limit = [n - max(-hi, 0) for n, (_, hi, _) in zip(out.shape, config)]
     return b.slice(out, start, limit)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value, int_array
+from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
 from calque.lowering.rules.elementwise import pointwise
@@ -27,22 +27,11 @@ LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 Fold = Callable[[Builder, Value, Value], Value]
 
 
-def pad(b: Builder, x: Value, value: Any, config: Sequence[tuple[int, int, int]]) -> Value:
-    """x padded (low, high, holes) with a constant; negative amounts cut off."""
-    if all(c == (0, 0, 0) for c in config):
-        return x
-    shape = tuple(max(0, n - 1) * i + n + lo + hi for n, (lo, hi, i) in zip(x.shape, config))
-    return b.emit("pad", [x, b.splat(value, (), x.dtype)], shape, x.dtype, {
-        "edge_padding_low": int_array([c[0] for c in config]),
-        "edge_padding_high": int_array([c[1] for c in config]),
-        "interior_padding": int_array([c[2] for c in config])})
-
-
 def padded(b: Builder, x: Value, value: Any, params: dict[str, Any]) -> Value:
     """The operand of a window reduction with its padding and holes filled in."""
     config = [(low, high, d - 1) for (low, high), d in
               zip(params["padding"], params["base_dilation"])]
-    return pad(b, x, value, config)
+    return b.pad(x, value, config)
 
 
 def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
@@ -373,7 +362,7 @@ def _scatter(ctx: Context, xs: list[Value], params: dict[str, Any],
         config.append((before, (n - 1) * base + 1 + reach - before - (out - 1) * s - 1, s - 1))
 
     def scattered(b: Builder, source: Value) -> Value:
-        y, where = b.barrier(pad(b, source, 0, config), pad(b, chosen, -1, config))
+        y, where = b.barrier(b.pad(source, 0, config), b.pad(chosen, -1, config))
 
         def step(i: BodyBuilder, elements: list[Value], sums: list[Value],
                  tap: Value) -> list[Value]:

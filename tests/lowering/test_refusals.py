@@ -185,3 +185,41 @@ def test_two_draws_of_one_key() -> None:
 
     out = [np.asarray(v) for v in calque.jit(draws)(calque.random.key(0))]
     assert (out[0] == out[2]).all() and (out[1] == out[3]).all()
+
+
+# ---- memory filled with 8 different bytes
+def test_pads_with_wide_patterns() -> None:
+    """Builder.pad."""
+    def f(xs: Any) -> Any:
+        return [[lax.dot_general(p, p, (((1,), (1,)), ((), ()))) for p in [
+            lax.pad(x, value, ((1, 1, 0), (1, 1, 0))) for x in xs]]
+            for value in (np.float64(7.25), np.float64(-3.1))]
+
+    xs = [np.arange(30.0).reshape(5, 6) + k for k in range(3)]
+    with calque.enable_x64(True):
+        outs = calque.jit(f)(xs)
+        for value, found in zip((7.25, -3.1), outs):
+            for x, out in zip(xs, found):
+                p = np.pad(x, 1, constant_values=value)
+                np.testing.assert_allclose(np.asarray(out), p @ p.T, rtol=1e-14)
+        z = np.array([1 + 2j, -1j])
+        for kind in (np.complex64, np.complex128):
+            out = calque.jit(lambda z: lax.pad(z, z.dtype.type(3 - 0j), ((1, 0, 1),)))(
+                z.astype(kind))
+            assert out.dtype == kind and np.asarray(out).tolist() == [3, z[0], 3, z[1]]
+
+
+def test_iree_still_merges_wide_fills_across_regions() -> None:
+    chains = "".join(f"""
+      %p{i} = stablehlo.pad %x{i}, %v, low = [1, 1], high = [1, 1], interior = [0, 0]
+        : (tensor<5x6xi64>, tensor<i64>) -> tensor<7x8xi64>
+      %b{i} = iree_tensor_ext.compute_barrier.start %p{i} : tensor<7x8xi64> -> tensor<7x8xi64>
+      %d{i} = stablehlo.dot_general %b{i}, %b{i}, contracting_dims = [1] x [1]
+        : (tensor<7x8xi64>, tensor<7x8xi64>) -> tensor<7x7xi64>
+      %e{i} = iree_tensor_ext.compute_barrier.start %d{i} : tensor<7x7xi64> -> tensor<7x7xi64>
+      %f{i} = stablehlo.transpose %e{i}, dims = [1, 0] : (tensor<7x7xi64>) -> tensor<7x7xi64>"""
+                     for i in range(2))
+    refused(f"""func.func @main(%x0: tensor<5x6xi64>, %x1: tensor<5x6xi64>)
+          -> (tensor<7x7xi64>, tensor<7x7xi64>) {{
+      %v = stablehlo.constant dense<-9223372036854775808> : tensor<i64>{chains}
+      return %f0, %f1 : tensor<7x7xi64>, tensor<7x7xi64> }}""", "explicit captures")

@@ -123,9 +123,7 @@ def derivative_case(s: Setting) -> Case:
 @pytest.mark.parametrize("start", range(0, len(GRID), 60))
 def test_jvp_and_vjp(start: int) -> None:
     grid = GRID[start:start + 60]
-    # IREE rejects some larger programs of windows ("resource not listed in explicit captures")
-    windows = any(g[0].name.startswith(("reduce_window", "select_and")) for g in grid)
-    run([derivative_case(Setting(*g)) for g in grid], 12 if windows else 60)
+    run([derivative_case(Setting(*g)) for g in grid], 60)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import GROUP, Case, compare, expected, function, run, words
+from harness import Case, compare, expected, function, run, words
 from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
@@ -41,15 +41,12 @@ def value_cases(row: Row, full: bool = False) -> list[Case]:
 
 NAMES = list(ROWS)
 STRIDE = 4  # rows a test
-# IREE rejects some larger programs of windows ("resource not listed in explicit captures")
-WINDOWS, SMALLER = ("reduce_window", "select_and"), 12
 
 
 @pytest.mark.parametrize("start", range(0, len(NAMES), STRIDE))
 def test_compiled_result_equals_the_oracle(start: int) -> None:
     names = NAMES[start:start + STRIDE]
-    run([c for name in names for c in value_cases(ROWS[name])], SMALLER if any(
-        name.startswith(WINDOWS) for name in names) else GROUP)
+    run([c for name in names for c in value_cases(ROWS[name])])
 
 
 @pytest.mark.slow
