@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from eager import rows as eager_rows
 from fourier import rows as fourier_rows
 from linalg import rows as linalg_rows
 from loops import rows as loop_rows
@@ -139,6 +140,12 @@ def random_bits() -> list[Row]:
         name = "today's" if stream else "original"
         rows.append(compare(f"random bits 2 x 10M, {name} stream", ours, theirs, 0.5))
     return rows
+
+
+@case
+def eager() -> list[Row]:
+    """Code outside jit (benchmarks/eager.py)."""
+    return eager_rows()
 
 
 @case

@@ -332,10 +332,12 @@ class LazyTrace(Trace):
         if prim.inline is not None:
             with under(self):
                 return prim.inline(*args, **params)
-        if all(type(a) is not Array or host.known(a) is not None for a in args) and not any(
-                isinstance(a, Tracer) for a in args):
-            with under(bottom):
-                done = _at_once(prim, args, params)
+        if not any(isinstance(a, Tracer) for a in args):
+            done = host.evaluate(prim, args, params)
+            if done is None and all(
+                    type(a) is not Array or host.known(a) is not None for a in args):
+                with under(bottom):
+                    done = _at_once(prim, args, params)
             if done is not None:
                 return done
         with self.lock:

@@ -170,7 +170,9 @@ def _function(module: Any, name: str, p: Program, target: Target) -> None:
         assert isinstance(b, FlatBuilder)
         values = [Value(b, a, v.aval.shape, v.aval.dtype)
                   for a, v in zip(block.arguments, p.inputs)]
-        b.measure(next(v for v in values if v.shape))
+        storage = [Value(b, a, o.aval.shape, o.aval.dtype)
+                   for a, o in zip(block.arguments[len(values):], p.outputs)]
+        b.measure(next(v for v in (*values, *storage) if v.shape))
         for v in values:
             emitter.ctx.add_argument(v, protected=True)
         env = dict(zip(p.inputs, values))

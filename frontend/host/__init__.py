@@ -9,6 +9,7 @@ PRNG keys come as uint64, their two words in one.  Start reading at `evaluate`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,17 +30,21 @@ _outs: dict[Any, Any] = {}
 _OUTS_LIMIT = 16384
 
 
-def known(x: Any) -> np.ndarray[Any, Any] | None:
+# These read no more of their first operand than they return: it may be large.
+READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
+
+
+def known(x: Any, limit: float = LIMIT) -> np.ndarray[Any, Any] | None:
     """The value of an operand, when it is small and at hand without waiting."""
     if type(x) is not Array:
         number = np.asarray(x, aval_of(x).dtype)
-        return number if number.nbytes <= LIMIT else None
+        return number if number.nbytes <= limit else None
     buffer = x._own
     if buffer is None or x._pending is not None:
         return None
     value = buffer._host
     if value is None:
-        if (x.aval.nbytes > LIMIT or buffer.is_deleted() or not buffer.device.is_host
+        if (x.aval.nbytes > limit or buffer.is_deleted() or not buffer.device.is_host
                 or not buffer.is_ready()):
             return None
         value = buffer.numpy()
@@ -78,10 +83,12 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     if rule is None:
         return None
     values, avals, device = [], [], None
+    limit: float = math.inf if prim.name in READS_PARTS else LIMIT
     for x in args:
-        value = known(x)
+        value = known(x, limit)
         if value is None:
             return None
+        limit = LIMIT
         values.append(value)
         if type(x) is Array:
             avals.append(x.aval)
