@@ -107,3 +107,13 @@ def test_importing_calque_loads_no_compiler() -> None:
         heavy = {m for m in loaded_by(statement)
                  if m.startswith(("iree.compiler", "jax", "scipy", "matplotlib"))}
         assert not heavy, statement
+
+
+def test_the_stub_of_array_is_up_to_date() -> None:
+    """Type checkers see the operators and methods (checked with pyright on examples/)."""
+    sys.path.insert(0, str(ROOT / "docs" / "scripts"))
+    try:
+        import stubs
+    finally:
+        sys.path.pop(0)
+    assert stubs.PATH.read_text() == stubs.stub(), "run python docs/scripts/stubs.py"

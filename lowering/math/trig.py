@@ -252,10 +252,10 @@ def sin_cos_quadrant(x: Value, exact: bool = False
         z = r * r
         half = z * 0.5
         w = 1.0 - half
-        sine, cosine = r * (z * horner(z, SIN[F32])), z * (z * horner(z, COS[F32]))
+        p, q = r * (z * horner(z, SIN[F32])), z * (z * horner(z, COS[F32]))
         if exact:
-            sine, cosine = sine + tail, cosine - r * tail
-        return (r, sine), (w, ((1.0 - w) - half) + cosine), quadrant
+            p, q = p + tail, q - r * tail
+        return (r, p), (w, ((1.0 - w) - half) + q), quadrant
     y0, y1, quadrant = _reduce_f64(x)
     z = y0 * y0
     cube = y0 * z

@@ -1,0 +1,125 @@
+"""Writes frontend/array.pyi: what type checkers know of Array, whose operators and methods are
+installed at run time (calque.numpy.methods).
+
+    python docs/scripts/stubs.py
+"""
+from __future__ import annotations
+
+import inspect
+import pathlib
+import re
+from typing import Any
+
+import calque
+from calque import array
+
+PATH = pathlib.Path(__file__).parent.parent.parent / "frontend" / "array.pyi"
+HEAD = '''"""Made by `python docs/scripts/stubs.py`: array.py with what is installed at run time."""
+from collections.abc import Generator, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.runtime import Buffer, Device
+
+HOST_BYTES: int
+
+'''
+RETURNS = {
+    "__bool__": "bool", "__int__": "int", "__float__": "float", "__complex__": "complex",
+    "__index__": "int", "__len__": "int", "__hash__": "int", "__str__": "str", "__repr__": "str",
+    "__format__": "str", "__contains__": "bool", "__iter__": "Iterator[Array]",
+    "__reversed__": "Iterator[Array]", "__divmod__": "tuple[Array, Array]",
+    "__rdivmod__": "tuple[Array, Array]", "__setitem__": "None", "nonzero": "tuple[Array, ...]",
+    "item": "Any", "tolist": "Any", "tobytes": "bytes", "__array_namespace__": "ModuleType",
+    "at": "Any", "flat": "Any", "addressable_shards": "Any", "global_shards": "Any",
+    "addressable_data": "Array", "unsafe_buffer_pointer": "int", "platform": "str",
+    "on_device_size_in_bytes": "int", "is_fully_replicated": "bool",
+    "is_fully_addressable": "bool", "dtype": "Any", "__reduce__": "Any"}
+
+
+def _plain(annotation: Any) -> str:
+    """An annotation as the stub writes it; what it does not import is Any."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    if "empty" in text or "Callable" in text:
+        return "Any"
+    return text if re.fullmatch(r"[\w\[\]., |]+", text) else "Any"
+
+
+def _parameters(f: Any) -> str:
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return "self, *args: Any, **kwargs: Any"
+    parts, star = [], False
+    for i, p in enumerate(parameters):
+        if i == 0 and p.kind is not p.VAR_POSITIONAL:
+            parts.append("self")
+            continue
+        if i == 0:
+            parts.append("self")
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append(f"*{p.name}: Any")
+            star = True
+        elif p.kind is p.VAR_KEYWORD:
+            parts.append(f"**{p.name}: Any")
+        else:
+            if p.kind is p.KEYWORD_ONLY and not star:
+                parts.append("*")
+                star = True
+            parts.append(f"{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    return ", ".join(parts)
+
+
+def _member(name: str, value: Any) -> list[str]:
+    if isinstance(value, property):
+        result = RETURNS.get(name)
+        if result is None:
+            made = getattr(value.fget, "__annotations__", {}).get("return", "Array")
+            result = "Array" if made == "Any" else _plain(made)
+        return ["    @property", f"    def {name}(self) -> {result}: ..."]
+    if not callable(value):
+        return []
+    result = RETURNS.get(name)
+    if result is None:
+        made = getattr(value, "__annotations__", {}).get("return", "Array")
+        result = "Array" if made in ("Any", Any) else _plain(made)
+    if name in ("__eq__", "__ne__"):
+        return [f"    def {name}(self, other: Any) -> Array: ...  # type: ignore[override]"]
+    start = "    async def" if inspect.iscoroutinefunction(value) else "    def"
+    return [f"{start} {name}({_parameters(value)}) -> {result}: ..."]
+
+
+def _function(name: str, f: Any) -> str:
+    signature = inspect.signature(f)
+    parts = [f"{p.name}: {_plain(p.annotation)}" + ("" if p.default is p.empty else " = ...")
+             for p in signature.parameters.values()]
+    return f"def {name}({', '.join(parts)}) -> {_plain(signature.return_annotation)}: ..."
+
+
+def stub() -> str:
+    """The text of array.pyi."""
+    assert calque.numpy  # it installs the methods
+    lines = ["class Array:",
+             "    __array_priority__: int",
+             "    aval: ShapedArray",
+             "    _own: Buffer | None",
+             "    _pending: Any",
+             "    def __init__(self, buffer: Buffer | None, aval: ShapedArray, "
+             "pending: Any = ...) -> None: ..."]
+    for name, value in sorted(vars(array.Array).items()):
+        skip = ("__init__", "__slots__", "__module__", "__doc__", "__annotations__",
+                "__array_priority__", "__weakref__", "aval", "_own", "_pending")
+        if name not in skip and not name.startswith("_Array"):
+            lines += _member(name, value)
+    for name, f in vars(array).items():
+        if inspect.isroutine(f) and not name.startswith("_") and f.__module__ == "calque.array":
+            lines += ["", _function(name, f)] if name == "array_repr" else [_function(name, f)]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(stub())
+    print(f"wrote {PATH}")
