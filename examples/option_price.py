@@ -19,7 +19,7 @@ from report import plot, steps
 
 import calque
 import calque.numpy as jnp
-from calque import random
+from calque import lax, random
 
 STEPS, BETA, STRIKE = 20, 0.99, 100
 DRIFT, RHO, NU, START, START_H = 0.0001, 0.1, 0.001, 10, 0
@@ -36,27 +36,34 @@ RECORDED = {  # (seed, paths): price
 }
 
 
-def walk(key: Any, paths: int) -> Any:
-    """The logarithm of the price after every step."""
-    s, h = jnp.full(paths, np.log(START)), jnp.full(paths, START_H)
-    for _ in range(STEPS):
-        key, sub = random.split(key)
-        z = random.normal(sub, (2, paths))
-        s = s + DRIFT + jnp.exp(h) * z[0, :]
-        h = RHO * h + NU * z[1, :]
-        yield s
+def start(key: Any, paths: int) -> tuple[Any, Any, Any]:
+    """Key, logarithm of the price, logarithm of the volatility."""
+    return key, jnp.full(paths, np.log(START)), jnp.full(paths, float(START_H))
+
+
+def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    key, s, h = state
+    key, sub = random.split(key)
+    z = random.normal(sub, (2, len(s)))
+    return key, s + DRIFT + jnp.exp(h) * z[0, :], RHO * h + NU * z[1, :]
 
 
 @partial(calque.jit, static_argnames="paths")
 def price(key: Any, *, paths: int) -> Any:
-    *_, s = walk(key, paths)
-    return BETA ** STEPS * jnp.mean(jnp.maximum(jnp.exp(s) - STRIKE, 0))
+    """All steps written out: one fused program."""
+    state = start(key, paths)
+    for _ in range(STEPS):
+        state = step(state)
+    return BETA ** STEPS * jnp.mean(jnp.maximum(jnp.exp(state[1]) - STRIKE, 0))
 
 
 @partial(calque.jit, static_argnames="paths")
 def histories(key: Any, *, paths: int) -> Any:
-    """All steps, for the plot."""
-    return jnp.exp(jnp.stack(list(walk(key, paths))))
+    """The price after every step, (STEPS, paths), for the plot."""
+    def go(state: Any, _: Any) -> Any:
+        state = step(state)
+        return state, jnp.exp(state[1])
+    return lax.scan(go, start(key, paths), length=STEPS)[1]
 
 
 def run(paths: int, seed: int) -> tuple[float, float]:
@@ -65,9 +72,9 @@ def run(paths: int, seed: int) -> tuple[float, float]:
         key = random.PRNGKey(seed)
         value, taken = 0.0, 0.0
         for _ in steps(2, "compiling and running"):
-            start = time.perf_counter()
+            begun = time.perf_counter()
             value = float(price(key, paths=paths))
-            taken = time.perf_counter() - start
+            taken = time.perf_counter() - begun
         return value, taken
 
 
