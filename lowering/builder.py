@@ -319,7 +319,7 @@ class Builder:
         size = tuple(whole.type.shape)
         dtype = x.dtype
         if str(whole.type.element_type) != mlir.element_name(dtype):  # cut by a barrier
-            dtype = np.dtype(f"i{dtype.itemsize}")
+            dtype = signed(dtype)
         more = rank - len(size)
         wide = self.emit("reshape", [Value(self, whole, size, dtype)], (*size, *[1] * more), dtype)
         if not starts:
@@ -359,8 +359,7 @@ class Builder:
 
     def reverse(self, x: Value, axes: Sequence[int]) -> Value:
         if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
-            signed = np.dtype(f"i{x.dtype.itemsize}")
-            return self.reverse(x.view(signed), axes).view(x.dtype)
+            return self.reverse(x.view(signed(x.dtype)), axes).view(x.dtype)
         return self.emit("reverse", [self.settled(x)], x.shape, x.dtype,
                          {"dimensions": int_array(axes)})
 
@@ -398,8 +397,7 @@ class Builder:
         if x.dtype.kind == "c":
             return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
         if x.dtype.kind == "u":  # the operation takes no unsigned tensors
-            return self.bitcast(self._cut(self.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))),
-                                x.dtype)
+            return self._cut(x.view(signed(x.dtype))).view(x.dtype)
         op = self.op("iree_tensor_ext.compute_barrier.start", [x], [(x.shape, x.dtype)])
         return Value(self, op.results[0], x.shape, x.dtype)
 
@@ -421,6 +419,11 @@ def _origin(x: Value, through: Sequence[str]) -> Any:
     while (name := getattr(owner, "name", None)) in through:  # a block has no name
         owner = owner.operands[0].owner
     return None if name is None else owner
+
+
+def signed(dtype: Dtype) -> Dtype:
+    """The signed integer of an unsigned one's width; other dtypes as they are."""
+    return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype
 
 
 def int_array(values: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.passes import cost, hazards, keys
+from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.targets import Target
@@ -214,9 +214,7 @@ class Emitter:
         return made
 
     def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
-        env = dict(zip(p.inputs, args))
-        uses = Counter(a for e in p.equations for a in e.inputs if isinstance(a, Var))
-        uses.update(o for o in p.outputs if isinstance(o, Var))
+        env, uses = dict(zip(p.inputs, args)), _uses(p)
         self.ctx.shared.update(a for v, a in env.items() if uses[v] > 1)
         self.equations(p, env)
         return [self.read(o, env) for o in p.outputs]
@@ -235,11 +233,9 @@ class Emitter:
         return env[atom]
 
     def equations(self, p: Program, env: dict[Var, Value]) -> None:
-        copying = hazards.copying(p)
-        uses = Counter(a for e in p.equations for a in e.inputs if isinstance(a, Var))
-        uses.update(o for o in p.outputs if isinstance(o, Var))
+        copying, uses = hazards.copying(p), _uses(p)
         for i, e in enumerate(p.equations):
-            if any(isinstance(v, (Program, tuple)) for v in e.params.values()):
+            if e.primitive.program is not None or any(loops.inner(e)):
                 # what a called Program updates may be read here later
                 self.ctx.elsewhere.update(env[a] for a in e.inputs
                                           if isinstance(a, Var) and a in env and uses[a] > 1)
@@ -280,6 +276,14 @@ class Emitter:
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
+
+
+def _uses(p: Program) -> Counter[Var]:
+    """How often each value is read."""
+    def count() -> Counter[Var]:
+        return Counter(a for atoms in (*[e.inputs for e in p.equations], p.outputs)
+                       for a in atoms if isinstance(a, Var))
+    return p.derived("uses", count)  # type: ignore[no-any-return]
 
 
 def module_text(source: bytes, debug: bool = False) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import dispatch
 
 VECTOR_BYTES = 64
 
@@ -205,7 +206,6 @@ def scatter_rows(
       unsigned: min and max read the integers as unsigned.
       pairs: neighbours along the width are complex numbers (mul, min, max).
     """
-    ir = mlir.ir()
     rows, width = x.shape
     count = ids.shape[0]
     limit = rows if limit is None else limit
@@ -220,15 +220,5 @@ def scatter_rows(
         name,
         _kernel(name, op, kind, element, index, rows, limit, width, count, max(1, lanes), pairs),
     )
-    call = ir.Operation.create(
-        "flow.dispatch",
-        results=[mlir.tensor_type(x.shape, x.dtype)],
-        operands=[ids.ir, updates.ir, x.ir],
-        attributes={
-            "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-            "operandSegmentSizes": ir.Attribute.parse("array<i32: 0, 3, 0, 0>"),
-            "tied_operands": ir.Attribute.parse("[2 : index]"),
-        },
-    )
     assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
-    return Value(x.b, call.results[0], x.shape, x.dtype)
+    return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2)[0]

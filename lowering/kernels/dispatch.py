@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Builder, Value, signed
 
 Dtype = np.dtype[Any]
 Spec = tuple[tuple[int, ...], Dtype]
@@ -25,17 +25,12 @@ def insert(module: Any, text: str) -> None:
 
 
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             entry: str = "") -> list[Value]:
-    """Results of executable `name`, whose bindings are operands, then results: all of them new
-    memory.  flow.dispatch takes no unsigned tensors (memory has no sign)."""
+             entry: str = "", into: int = -1) -> list[Value]:
+    """Results of executable `name`, whose bindings are operands, then results: new memory, or the
+    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign)."""
     op = b.op("flow.dispatch", [b.bitcast(x, signed(x.dtype)) for x in operands],
               [(s, signed(d)) for s, d in results], {
                   "entry_points": f"[@{name}::@{entry or name}]",
                   "operandSegmentSizes": f"array<i32: 0, {len(operands)}, 0, 0>",
-                  "tied_operands": f"[{', '.join(['-1 : index'] * len(results))}]"})
+                  "tied_operands": f"[{', '.join([f'{into} : index'] * len(results))}]"})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
-
-
-def signed(dtype: Dtype) -> Dtype:
-    """The signed integer of an unsigned one's width; other dtypes as they are."""
-    return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype

@@ -60,15 +60,16 @@ def build_objects(out: Path) -> list[str]:
 def _compile(job: tuple[list[str], Path]) -> str:
     command, made = job
     made.parent.mkdir(parents=True, exist_ok=True)
-    made.unlink(missing_ok=True)
-    part = made.with_suffix(".part")
+    part = made.with_suffix(f".{os.getpid()}.part")  # the old one serves until the new one is there
     try:
         done = subprocess.run([*command[:-1], str(part)], capture_output=True, text=True,
                               check=False)
     except OSError as error:
+        made.unlink(missing_ok=True)
         return f"{made.parent.name}/{made.name}: {error}"
     if done.returncode:
-        part.unlink(missing_ok=True)
+        for stale in (part, made):
+            stale.unlink(missing_ok=True)
         return f"{made.parent.name}/{made.name}: {' '.join(command)}\n{done.stderr}"
     part.replace(made)
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calque.core.program import Equation, Program
-from calque.lowering.passes import loops
+from calque.lowering.passes import hazards, loops
 
 SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
 CHEAP_WORK = 16_384
@@ -30,6 +30,8 @@ _HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv
 def _inner(e: Equation) -> list[tuple[Program, int]]:
     """(inner program, how often it runs)."""
     p = e.params
+    if e.primitive.name == "custom_linear_solve":  # the others are its derivatives'
+        return [(p["solve"], 1)]
     if e.primitive.name == "scan":
         return [(p["jaxpr"], max(1, p["length"]))]
     if e.primitive.name == "while":
@@ -67,7 +69,7 @@ def equation_work(e: Equation) -> int:
 
 def work(p: Program) -> int:
     """Element operations of a whole Program, loops counted."""
-    return sum(equation_work(e) for e in p.equations)
+    return p.derived("work", lambda: sum(map(equation_work, p.equations)))  # type: ignore[no-any-return]
 
 
 UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written out
@@ -75,7 +77,8 @@ UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written
 
 def _equations(p: Program) -> int:
     """Equations of a Program with its loops written out."""
-    return sum(1 + sum(n * _equations(q) for q, n in _inner(e)) for e in p.equations)
+    return p.derived("size", lambda: sum(  # type: ignore[no-any-return]
+        1 + sum(n * _equations(q) for q, n in _inner(e)) for e in p.equations))
 
 
 def is_unrolled(params: dict[str, Any]) -> bool:
@@ -108,6 +111,10 @@ def is_kernel(e: Equation) -> bool:
 
 def loop_steps(p: Program) -> int:
     """Iterations of host loops: each costs microseconds whatever it does."""
+    return p.derived(("steps", loops.enabled), lambda: _loop_steps(p))  # type: ignore[no-any-return]
+
+
+def _loop_steps(p: Program) -> int:
     steps = 0
     for e in p.equations:
         for inner, n in _inner(e):
@@ -133,6 +140,10 @@ def is_inline(p: Program) -> bool:
 
 def host_loops(p: Program) -> int:
     """Loops that IREE steps through from the host."""
+    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p))  # type: ignore[no-any-return]
+
+
+def _host_loops(p: Program) -> int:
     found = 0
     for e in p.equations:
         if is_kernel(e):
@@ -151,8 +162,9 @@ def is_cheap(p: Program) -> bool:
 
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
-    return any(e.primitive.name == "dynamic_update_slice" or e.primitive.name.startswith("scatter")
-               or any(writes_in_place(q) for q, _ in _inner(e)) for e in p.equations)
+    return p.derived("in place", lambda: any(  # type: ignore[no-any-return]
+        hazards.is_update(e) or any(writes_in_place(q) for q, _ in _inner(e))
+        for e in p.equations))
 
 
 def matmul_flags(p: Program) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.math.region import scalar_type
 from calque.lowering.rules.registry import Context, rule
 
@@ -109,22 +109,22 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     """x[ids] for x (rows, width) and ids (count,) that are inside."""
     b, width, count = ctx.b, x.shape[1], ids.shape[0]
     x = b.settled(x)
-    signed = np.dtype(f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x.dtype
-    data = x.view(signed)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
+    kind = signed(x.dtype)
+    data = x.view(kind)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
     empty = mlir.ir().Operation.create(
-        "tensor.empty", results=[mlir.tensor_type((count, width), signed)]
+        "tensor.empty", results=[mlir.tensor_type((count, width), kind)]
     )
-    target = Value(b, empty.results[0], (count, width), signed)
+    target = Value(b, empty.results[0], (count, width), kind)
     if ctx.cpu and width >= WIDE and x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
         op = b.op(
             "iree_linalg_ext.gather",
             [data, ids, target],
-            [((count, width), signed)],
+            [((count, width), kind)],
             {"dimension_map": "array<i64: 0>", "operandSegmentSizes": "array<i32: 1, 1, 1>"},
         )
         # with what reads it in one dispatch it may need more stack than IREE allows, or not compile
         # (tests/lowering/test_refusals.py)
-        (rows,) = b.barrier(Value(b, op.results[0], (count, width), signed))
+        (rows,) = b.barrier(Value(b, op.results[0], (count, width), kind))
         return rows.view(x.dtype)
     return ctx.fused(_elements(data, ids, target).view(x.dtype), [x, ids])
 

@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Value
 from calque.lowering.forms import FORMS, form_of
@@ -20,8 +18,6 @@ from calque.lowering.rules.registry import Context, rule
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have
-INT = np.dtype(np.int32)
-
 
 Native = Callable[[Context, list[Value], dict[str, Any], list[Spec]], list[Value]]
 
@@ -101,7 +97,7 @@ def _householder_product(ctx: Context, xs: list[Value], params: dict[str, Any], 
                          ) -> list[Value]:
     (m, n), k = xs[0].shape[-2:], xs[1].shape[-1]
     return call_native(ctx, "householder_product", xs, outs, (_batch(xs[0]), m, n, k),
-                 _reflections(m, n))[:1]
+                       _reflections(m, n))[:1]
 
 
 def _eigh(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
@@ -122,7 +118,7 @@ def _svd(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
     p, k, batch = max(m, n), min(m, n), _batch(xs[0])
     if not params["compute_uv"]:
         return call_native(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
-                     "svdvals")[:1]
+                           "svdvals")[:1]
     full = params["full_matrices"]
     s, u, vh = outs
     room = p * (2 * k + 208) + 2 * k * (k + 80) + p * (p if full else k) + 4096
@@ -134,13 +130,14 @@ def _tridiagonal(ctx: Context, xs: list[Value], params: dict[str, Any], outs: li
                  ) -> list[Value]:
     n = xs[0].shape[-1]
     return call_native(ctx, "tridiagonal", xs, outs, (_batch(xs[0]), n, int(params["lower"])),
-                 n * n + 16 * n, "sytrd")[:4]
+                       n * n + 16 * n, "sytrd")[:4]
 
 
 def _tridiagonal_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
                        ) -> list[Value]:
     n, m = xs[3].shape[-2:]
-    return call_native(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n, "gtsv")[:1]
+    return call_native(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n,
+                       "gtsv")[:1]
 
 
 def _hessenberg(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]

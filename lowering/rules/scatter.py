@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
@@ -127,7 +127,7 @@ def _loop(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Val
         rows = (2, 1)
     else:
         x = ctx.owned(x)
-    data, updates = _signed(b, b.reshape(x, rows)), _signed(b, updates)
+    data, updates = _as_known(b, b.reshape(x, rows)), _as_known(b, updates)
     out = scatter_rows(data, at.ids, updates, op, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
         out = b.slice(out, (0, 0), (1, 1))
@@ -139,13 +139,13 @@ def _is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fV" and dtype.itemsize < 4
 
 
-def _signed(b: Builder, x: Value) -> Value:
+def _as_known(b: Builder, x: Value) -> Value:
     """The same bits as signed integers; f32 and f64 stay, booleans become bytes."""
     if x.dtype == np.dtype(bool):
         return x.astype(np.int8)
-    if x.dtype.kind == "u" or _is_narrow(x.dtype):
+    if _is_narrow(x.dtype):
         return x.view(np.dtype(f"i{x.dtype.itemsize}"))
-    return x
+    return x.view(signed(x.dtype))
 
 
 def _as_pairs(b: Builder, x: Value) -> Value:

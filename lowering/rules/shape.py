@@ -55,15 +55,15 @@ def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
     config = params["padding_config"]
     if 0 in x.shape:
         return ctx.b.broadcast(value, outs[0].shape, ())
-    known = ctx.literals[value].value if value in ctx.literals else value
+    known: Any = ctx.literals[value].value if value in ctx.literals else value
     if x.dtype.kind == "c":  # IREE cannot fill memory with 128-bit patterns (and see Builder.pad)
-        parts = [(f(x), f(value) if known is value else g(known)) for f, g in (
-            (ctx.b.real, np.real), (ctx.b.imag, np.imag))]
-        return ctx.b.complex(*[_padded(ctx.b, p, v, config, outs[0].shape) for p, v in parts])
+        real, imag = (np.real, np.imag) if value in ctx.literals else (ctx.b.real, ctx.b.imag)
+        return ctx.b.complex(*[_padded(ctx.b, part, v, config, outs[0].shape) for part, v in (
+            (ctx.b.real(x), real(known)), (ctx.b.imag(x), imag(known)))])
     return _padded(ctx.b, x, known, config, outs[0].shape)
 
 
-def _padded(b: Builder, x: Value, value: Value | Any, config: Sequence[tuple[int, int, int]],
+def _padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[int, int, int]],
             result: tuple[int, ...]) -> Value:
     # IREE has no negative padding: crop afterwards
     out = b.pad(x, value, [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config])

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import math as lowering_math
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.forms import form_of
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.kernels.sort import FEW, GROUPS, WORTH, emit_order
@@ -119,7 +119,7 @@ def by_network(b: Builder, keys: Sequence[Value]) -> Value:
     memory: barriers take signed integers only."""
     rows, n = keys[0].shape
     size = 1 << (n - 1).bit_length()
-    columns = [b.transpose(_signed(_padded(b, k, size)), (1, 0)) for k in keys]
+    columns = [b.transpose(_in_signed_order(_padded(b, k, size)), (1, 0)) for k in keys]
     state = [*columns, b.iota((size, rows), np.int32, 0)]
     block = 2
     while block <= size:
@@ -131,10 +131,9 @@ def by_network(b: Builder, keys: Sequence[Value]) -> Value:
     return b.transpose(b.slice(state[-1], (0, 0), (n, rows)), (1, 0))
 
 
-def _signed(x: Value) -> Value:
+def _in_signed_order(x: Value) -> Value:
     """Unsigned keys as signed ones in the same order."""
-    bits = x.dtype.itemsize
-    return (x ^ (1 << (8 * bits - 1))).view(np.dtype(f"i{bits}"))
+    return (x ^ (1 << (8 * x.dtype.itemsize - 1))).view(signed(x.dtype))
 
 
 def _padded(b: Builder, x: Value, size: int) -> Value:

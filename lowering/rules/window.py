@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Dtype, Value, signed
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
 from calque.lowering.rules.elementwise import pointwise
@@ -168,7 +168,7 @@ def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArr
     if dtype in NARROW or dtype.kind == "V":
         x = math.convert(b, x, np.dtype(np.float32))
     elif dtype.kind == "u":
-        x = x.view(np.dtype(f"i{dtype.itemsize}"))
+        x = x.view(signed(dtype))
     if 0 in x.shape:
         return b.splat(0, out.shape, dtype)
     y = emit_windows(b, padded(b, x, 0, params), params["window_dimensions"],
@@ -176,13 +176,13 @@ def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArr
     return y.view(dtype) if dtype.kind == "u" else math.convert(b, y, dtype)
 
 
-def _signed(b: Builder, x: Value) -> Value:
+def _ordered(b: Builder, x: Value) -> Value:
     """An operand in a signed or float dtype of the same order."""
     if x.dtype == np.dtype(bool):
         return x.astype(np.int8)
     if x.dtype.kind == "u":
         top = np.array(1 << (8 * x.dtype.itemsize - 1)).astype(x.dtype)
-        return (x ^ b.like(x, top)).view(np.dtype(f"i{x.dtype.itemsize}"))
+        return (x ^ b.like(x, top)).view(signed(x.dtype))
     return math.convert(b, x, np.dtype(np.float32)) if x.dtype.kind == "V" else x
 
 
@@ -205,19 +205,17 @@ def _window_extremum(name: str, largest: bool) -> None:
             return x
         if 0 in x.shape:
             return b.splat(extreme(x.dtype, largest), outs[0].shape, x.dtype)
-        identity = extreme(_signed_dtype(x.dtype), largest)
-        y = padded(b, _signed(b, x), identity, params)
+        identity = extreme(_comparable(x.dtype), largest)
+        y = padded(b, _ordered(b, x), identity, params)
         y = emit_windows(b, y, params["window_dimensions"], params["window_strides"],
                          params["window_dilation"], f"{name}imum", identity)
         return _unsigned(b, y, x.dtype)
 
 
-def _signed_dtype(dtype: Dtype) -> Dtype:
+def _comparable(dtype: Dtype) -> Dtype:
     if dtype == np.dtype(bool):
         return np.dtype(np.int8)
-    if dtype.kind == "u":
-        return np.dtype(f"i{dtype.itemsize}")
-    return np.dtype(np.float32) if dtype.kind == "V" else dtype
+    return np.dtype(np.float32) if dtype.kind == "V" else signed(dtype)
 
 
 _window_extremum("max", False)
@@ -289,8 +287,8 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
 def _chosen(b: Builder, x: Value, params: dict[str, Any], shape: tuple[int, ...]) -> Value:
     """For each window the tap (row-major) of the first element that no other beats."""
     largest = params["select_prim"].name == "ge"
-    edge = extreme(_signed_dtype(x.dtype), not largest)
-    y = padded(b, _signed(b, x), edge, params)
+    edge = extreme(_comparable(x.dtype), not largest)
+    y = padded(b, _ordered(b, x), edge, params)
     starts = [fill(b, edge, shape, y.dtype), fill(b, -1, shape, np.dtype(np.int32))]
 
     def step(i: BodyBuilder, elements: list[Value], best: list[Value], tap: Value) -> list[Value]:
@@ -310,7 +308,7 @@ def _parts(f: Callable[..., Value], b: Builder, x: Value, *rest: Any) -> Value:
     if x.dtype in NARROW or x.dtype.kind == "V":
         return math.convert(b, f(b, math.convert(b, x, np.dtype("f4")), *rest), x.dtype)
     if x.dtype.kind == "u":
-        return f(b, x.view(np.dtype(f"i{x.dtype.itemsize}")), *rest).view(x.dtype)
+        return f(b, x.view(signed(x.dtype)), *rest).view(x.dtype)
     return f(b, x, *rest)
 
 

@@ -24,6 +24,7 @@ from calque.array import current_device
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.module import lower, module_text
 from calque.lowering.passes import cost, hazards
 from calque.lowering.rules import Context
 from calque.lowering.targets import host_target
@@ -475,6 +476,26 @@ def test_an_update_by_what_it_reads_needs_no_copy() -> None:
 
     assert not hazards.copying(stage(only, [aval]))
     assert hazards.copying(stage(besides, [aval]))
+
+
+def test_tuples_of_numbers_are_no_calls() -> None:
+    """A reduction over axes (a tuple) that flows into the update makes no copy of its operand; a
+    call (Programs) may write what it is given, and makes one."""
+    x, aval = np.ones(9, np.float32), ShapedArray((9,), np.dtype("f4"))
+
+    def copies(f: Callable[..., Any]) -> int:
+        program = stage(lambda x: [f(lax.sin(x))], [aval])
+        module = lower(program, host_target()).module
+        assert module is not None
+        return module_text(module).count("stablehlo.concatenate")
+
+    def put(y: Any, row: Any) -> Any:
+        return lax.dynamic_update_slice(y, lax.reshape(row, (1,)), (1,))
+
+    assert copies(lambda y: put(y, lax.reduce_max(y, (0,)))) == 0
+    assert copies(lambda y: put(y, calque.jit(lambda v: put(v, v[3])[2])(y))) == 2
+    np.testing.assert_array_equal(np.asarray(calque.jit(
+        lambda x: put(x, lax.reduce_max(x, (0,))))(x)), x)
 
 
 def test_iree_still_reads_after_writing(monkeypatch: pytest.MonkeyPatch) -> None:
