@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md")
+PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/eager.md",
+         "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md")
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")
 
@@ -31,3 +32,11 @@ def test_python_blocks_run(page: str, capsys: pytest.CaptureFixture[str]) -> Non
             else:
                 with np.errstate(all="ignore"):
                     exec(compile(ast.Module([node], []), page, "exec"), namespace)
+
+
+def test_pages_of_the_public_names_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "scripts")
+    import api
+    wrong = [file for file, text in api.pages().items()
+             if not (api.FOLDER / file).exists() or (api.FOLDER / file).read_text() != text]
+    assert not wrong, f"run python docs/scripts/api.py: {wrong}"

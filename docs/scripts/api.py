@@ -1,0 +1,115 @@
+"""Writes docs/api/*.md: every public name of each namespace with its signature and first sentence.
+
+    python docs/scripts/api.py
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import pathlib
+import re
+from typing import Any
+
+FOLDER = pathlib.Path(__file__).parent.parent / "api"
+NAMESPACES = {
+    "calque": "transformations, devices, options",
+    "calque.numpy": "NumPy's functions over arrays of calque",
+    "calque.numpy.linalg": "linear algebra",
+    "calque.numpy.fft": "discrete Fourier transforms",
+    "calque.lax": "primitives and control flow",
+    "calque.lax.linalg": "factorizations",
+    "calque.random": "random numbers from explicit keys",
+    "calque.nn": "functions of neural networks",
+    "calque.nn.initializers": "first values of parameters",
+    "calque.scipy.special": "special functions",
+    "calque.scipy.linalg": "linear algebra under SciPy's names",
+    "calque.scipy.signal": "signal processing under SciPy's names",
+    "calque.scipy.stats": "distributions under SciPy's names",
+    "calque.tree_util": "trees of arrays",
+    "calque.tree": "trees of arrays, short names",
+    "calque.ops": "reductions over segments",
+    "calque.custom_derivatives": "derivative rules of the user's",
+    "calque.debug": "printing and callbacks inside compiled code",
+    "calque.errors": "error classes",
+    "calque.runtime": "running compiled programs without the compiler",
+    "calque.aot": "artifacts: programs compiled ahead of time",
+    "calque.test_util": "checks of derivatives",
+}
+
+
+def names(module: Any) -> list[str]:
+    found = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
+    return sorted((n for n in set(found) if not inspect.ismodule(getattr(module, n))),
+                  key=str.lower)
+
+
+def signature(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, BaseException):
+        return ""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    parts, keyword = [], False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            parts.append("*")
+            keyword = True
+        if p.kind is p.VAR_POSITIONAL:
+            keyword = True
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        default = "" if p.default is p.empty else f"={_short(p.default)}"
+        parts.append(f"{star}{p.name}{default}")
+    return f"({', '.join(parts)})"
+
+
+def _short(value: Any) -> str:
+    if inspect.isclass(value) or callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    text = repr(value)
+    return text if len(text) < 30 and " at 0x" not in text else "..."
+
+
+def summary(value: Any) -> str:
+    text = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+    if isinstance(value, (int, float, tuple, str)) or value is None:
+        return f"`{_short(value)}`"
+    sentence = re.split(r"(?<=\.) ", text)[0]
+    return sentence.replace("|", "\\|")
+
+
+def page(name: str) -> str:
+    """The text of one namespace's page."""
+    module = importlib.import_module(name)
+    lines = [f"# {name}: {NAMESPACES[name]}", "",
+             "Made by `python docs/scripts/api.py`; `help(name)` has arguments, errors and an "
+             "example.", "", "| name | what it does |", "|---|---|"]
+    for n in names(module):
+        value = getattr(module, n)
+        shown = signature(value).replace("|", "\\|")
+        lines.append(f"| `{n}{shown}` | {summary(value)} |")
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page, with the index."""
+    made = {}
+    index = ["# Public names", "", "Made by `python docs/scripts/api.py`.", "",
+             "| namespace | | names |", "|---|---|---|"]
+    for name, what in NAMESPACES.items():
+        try:
+            count = len(names(importlib.import_module(name)))
+        except ModuleNotFoundError:
+            continue
+        file = f"{name}.md"
+        made[file] = page(name)
+        index.append(f"| [{name}]({file}) | {what} | {count} |")
+    made["README.md"] = "\n".join(index) + "\n"
+    return made
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for file, text in pages().items():
+        (FOLDER / file).write_text(text)
+    print(f"wrote {FOLDER}")
