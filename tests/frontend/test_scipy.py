@@ -60,6 +60,39 @@ def test_special_at_the_edges() -> None:
         special.factorial(3, exact=True)
 
 
+def test_bessel_jn() -> None:
+    """Orders 0..v; near 0, at roots, at the largest |z|; derivatives by SciPy's."""
+    z = np.array([0, 1e-30, -1e-30, 1e-5, 1.1e-4, 1e-3, 0.5, 2.404825557695773, 10, 49, -3, -12.5,
+                  np.inf, np.nan])
+    for kind, atol in ((np.float32, 2e-7), (np.float64, 2e-15)):
+        with calque.enable_x64(True):
+            x = z.astype(kind)
+            for v in (0, 1, 30):
+                got = np.asarray(special.bessel_jn(x, v=v))
+                want = ss.jv(np.arange(v + 1)[:, None], x.astype(np.float64))
+                want[:, -2:] = np.nan
+                assert got.dtype == kind
+                np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+                small = (abs(x) > 0) & (abs(x) < 0.1)  # digits of the least values, too
+                np.testing.assert_allclose(got[:2, small], want[:2, small], rtol=4 * atol)
+
+    def total(x: Any) -> Any:
+        return special.bessel_jn(x, v=3).sum()
+
+    with calque.enable_x64(True):
+        for k, f in ((1, calque.grad(total)), (2, calque.grad(calque.grad(total)))):
+            want = sum(ss.jvp(i, 1.5, k) for i in range(4))
+            np.testing.assert_allclose(np.asarray(f(1.5)), want, rtol=1e-13)
+    assert float(calque.grad(total)(0.0)) == 0.5
+    assert special.bessel_jn(np.zeros((0, 3), np.float16), v=1).shape == (2, 0, 3)
+    with pytest.raises(TypeError, match="must be integers"):
+        special.bessel_jn(1.0, v=2.0)
+    with pytest.raises(TypeError, match="must be real"):
+        special.bessel_jn(1j, v=2)
+    with pytest.raises(ValueError, match="not be negative"):
+        special.bessel_jn(1.0, v=-1)
+
+
 def test_derivatives_of_special() -> None:
     """Rules of their own, against central differences in float64."""
     h = 1e-6
