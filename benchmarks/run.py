@@ -25,6 +25,7 @@ from fourier import rows as fourier_rows
 from linalg import rows as linalg_rows
 from loops import rows as loop_rows
 from pairs import HEADER, Row, compare
+from training import rows as training_rows
 
 import calque
 import calque.numpy as cnp
@@ -152,6 +153,12 @@ def eager() -> list[Row]:
 def loops() -> list[Row]:
     """Scans and whiles (benchmarks/loops.py)."""
     return loop_rows()
+
+
+@case
+def training() -> list[Row]:
+    """Steps, gradients and tracing (benchmarks/training.py)."""
+    return training_rows()
 
 
 @case
