@@ -29,6 +29,8 @@ from calque.lowering.compile import CompileError, compiler_version
 from calque.lowering.module import Lowered, lower
 from calque.lowering.rules import physical
 from calque.lowering.targets import Target, parse_target
+from calque.runtime import ArtifactError
+from calque.runtime.container import join
 from calque.specs import SpecError, as_specs
 from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
 
@@ -51,44 +53,87 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """What `compile` made: one .vmfb for each target.
-
-    Attributes:
-      name: the function's name in the files.
-      files: the target's canonical name -> the bytes of its .vmfb.
-    """
+class Part:
+    """A function compiled for one target."""
 
     name: str
-    files: Mapping[str, bytes]
+    target: str  # its canonical name
+    vmfb: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What `compile` and `link` made: functions, each for one or several targets, in one file.
+
+    Attributes:
+      parts: the compiled modules.
+    """
+
+    parts: tuple[Part, ...]
 
     @property
     def vmfb(self) -> bytes:
-        """The bytes, where there is one target only."""
-        if len(self.files) != 1:
-            raise ValueError(explain(
-                f"{self.name} was compiled for {len(self.files)} targets: "
-                f"{', '.join(self.files)}.", fix="take one of `files`."))
-        return next(iter(self.files.values()))
+        """The file's bytes; the same parts give the same bytes."""
+        return join(list(dict.fromkeys(p.vmfb for p in self.parts)))
 
-    def save(self, path: str | Path) -> list[Path]:
-        """Write the file, or with several targets one beside the other: out.cpu.vmfb, ...
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The functions, in order."""
+        return tuple(dict.fromkeys(p.name for p in self.parts))
 
-        Returns:
-          The paths written, in the order of `files`.
-        """
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What they are compiled for, in order."""
+        return tuple(dict.fromkeys(p.target for p in self.parts))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file; its path."""
         path = Path(path)
-        paths = [path]
-        if len(self.files) > 1:
-            paths = [path.with_name(f"{path.stem}.{name.replace(':', '-')}{path.suffix}")
-                     for name in self.files]
-        for one, vmfb in zip(paths, self.files.values(), strict=True):
-            one.write_bytes(vmfb)
-        return paths
+        path.write_bytes(self.vmfb)
+        return path
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {len(vmfb)} bytes" for name, vmfb in self.files.items())
-        return f"Artifact({self.name}; {sizes})"
+        return "Artifact(" + ", ".join(
+            f"{p.name} for {p.target}: {len(p.vmfb)} bytes" for p in self.parts) + ")"
+
+
+def link(*sources: Artifact | str | Path | bytes) -> Artifact:
+    """One artifact of several: more entry points, or more targets of one.
+
+    Args:
+      *sources: artifacts, paths of .vmfb files, or their bytes.
+
+    Returns:
+      An Artifact with all their functions.
+
+    Raises:
+      ArtifactError: a file is no artifact; a function comes twice for one target.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import aot
+      >>> both = aot.link(aot.compile(jnp.sin, "f32[3]"), aot.compile(jnp.cos, "f32[3]"))
+      >>> both.names
+      ('sin', 'cos')
+      >>> model = aot.load(both.vmfb)
+      >>> model.cos(np.zeros(3, np.float32))[0].numpy()
+      array([1., 1., 1.], dtype=float32)
+    """
+    parts: list[Part] = []
+    for source in sources:
+        if isinstance(source, Artifact):
+            parts += source.parts
+            continue
+        for vmfb, records in runtime.aot.read_parts(source):
+            parts += [Part(r.name, str(r.target.get("name", "?")), vmfb) for r in records]
+    seen: set[tuple[str, str]] = set()
+    for p in parts:
+        if (p.name, p.target) in seen:
+            raise ArtifactError(explain(
+                f"{p.name} comes twice for {p.target}.", where="link",
+                fix="give one of them another name (calque compile --name)."))
+        seen.add((p.name, p.target))
+    return Artifact(tuple(parts))
 
 
 def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
@@ -130,7 +175,7 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
                                         else targets)]
     traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
                    **kwspecs)
-    return Artifact(traced.program.name, {t.name: build(traced, t) for t in chosen})
+    return Artifact(tuple(Part(traced.program.name, t.name, build(traced, t)) for t in chosen))
 
 
 def load(path: str | Path | bytes, device: runtime.Device | None = None) -> runtime.Artifact:
@@ -360,5 +405,5 @@ def tree_json(tree: Any, counter: list[int] | None = None) -> Any:
     return {"node": f"{kind.__module__}.{kind.__qualname__}", "children": children}
 
 
-__all__ = ["ArgumentError", "Artifact", "SpecError", "Traced", "build", "compile", "load",
-           "lower_for", "options_for", "trace", "tree_json"]
+__all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",
+           "load", "lower_for", "options_for", "trace", "tree_json"]

@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.runtime.buffer import Buffer
+from calque.runtime.container import split
 from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
@@ -170,12 +171,16 @@ class Artifact:
     def __init__(self, vmfb: bytes, device: Device, source: str) -> None:
         self.device = device
         self.source = source
-        self.functions: Mapping[str, FunctionRecord] = MappingProxyType(_read_records(vmfb, source))
-        for record in self.functions.values():
-            check_target(record.target, device, source)
-        module = Module(vmfb)
+        candidates: dict[str, list[tuple[FunctionRecord, Module]]] = {}
+        for part in split(vmfb, source):
+            module = Module(part)
+            for record in _read_part(part, source):
+                candidates.setdefault(record.name, []).append((record, module))
+        chosen = {name: _choose(found, device, source) for name, found in candidates.items()}
+        self.functions: Mapping[str, FunctionRecord] = MappingProxyType(
+            {name: record for name, (record, _) in chosen.items()})
         self._calls = {name: ArtifactFunction(record, module, device)
-                       for name, record in self.functions.items()}
+                       for name, (record, module) in chosen.items()}
 
     def __getitem__(self, name: str) -> ArtifactFunction:
         try:
@@ -304,15 +309,26 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -
     return Artifact(vmfb, device or default_device(), name)
 
 
-def read_records(source: str | os.PathLike[str] | bytes) -> Mapping[str, FunctionRecord]:
-    """What a .vmfb (a path or its bytes) says about its functions, by name.
+def read_records(source: str | os.PathLike[str] | bytes) -> list[FunctionRecord]:
+    """What a .vmfb (a path or its bytes) says about its functions, one record a target.
 
     The file may be for another machine: nothing of it is run.
 
     Raises:
       ArtifactError: not a .vmfb, another bytecode version, or one that says nothing.
     """
-    return _read_records(*_read(source))
+    return [record for _, records in read_parts(source) for record in records]
+
+
+def read_parts(source: str | os.PathLike[str] | bytes
+               ) -> list[tuple[bytes, list[FunctionRecord]]]:
+    """The modules of a .vmfb, each with the records of its functions.
+
+    Raises:
+      ArtifactError: as `read_records`.
+    """
+    data, name = _read(source)
+    return [(part, _read_part(part, name)) for part in split(data, name)]
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
@@ -326,7 +342,7 @@ def _read(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
                                     "check the path.")) from error
 
 
-def _read_records(vmfb: bytes, source: str) -> dict[str, FunctionRecord]:
+def _read_part(vmfb: bytes, source: str) -> list[FunctionRecord]:
     if not _looks_like_vmfb(vmfb):
         raise ArtifactError(explain(
             "not a .vmfb: the file does not begin as one.", source,
@@ -335,13 +351,12 @@ def _read_records(vmfb: bytes, source: str) -> dict[str, FunctionRecord]:
         module = rt.VmModule.copy_buffer(vm_instance(), vmfb)
     except Exception as error:  # IREE maps its status codes to many classes
         raise load_error(error) from error
-    records = {}
+    records = []
     for name in module.function_names:
         function = module.lookup_function(name)
         text = None if function is None else function.reflection.get(RECORD_KEY)
         if text:
-            record = parse_record(text, name)
-            records[record.name] = record
+            records.append(parse_record(text, name))
     if not records:
         raise ArtifactError(explain(
             "the .vmfb does not describe itself (no function has a calque.signature).", source,
@@ -356,6 +371,27 @@ def _looks_like_vmfb(vmfb: bytes) -> bool:
 
 
 # ---- can this machine run it?
+
+def _choose(found: Sequence[tuple[FunctionRecord, Module]], device: Device, source: str
+            ) -> tuple[FunctionRecord, Module]:
+    """The form of a function to run on a device: the one that asks most of it."""
+    fitting, reasons = [], []
+    for record, module in found:
+        try:
+            check_target(record.target, device, source)
+        except ArtifactError as error:
+            reasons.append((record.target.get("name", "?"), error))
+        else:
+            fitting.append((record, module))
+    if fitting:
+        return max(fitting, key=lambda pair: len(pair[0].target.get("features", ())))
+    if len(reasons) == 1:
+        raise reasons[0][1]
+    text = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in reasons)
+    raise ArtifactError(explain(
+        f"no form of {found[0][0].name} runs on {device}: {text}", source,
+        "compile it for this device, too (calque compile --target ...)."))
+
 
 def check_target(target: Mapping[str, Any], device: Device, source: str) -> None:
     """Raise ArtifactError if code compiled for `target` cannot run on `device`."""

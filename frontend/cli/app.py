@@ -61,7 +61,7 @@ def compile(  # noqa: A001
             help="where to write; by default FUNC.vmfb")] = Path()) -> None:
     """Compile a function into a .vmfb file that describes itself.
 
-    With several targets, one file for each is written: out.cpu.vmfb, out.cuda-sm_80.vmfb, ...
+    With several targets, one file holds them all, and whoever loads it takes what its device runs.
 
     Examples:
 
@@ -78,14 +78,77 @@ def compile(  # noqa: A001
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
           traced_function(function, arg, static, donate, name or None) as traced):
-        files = {}
+        parts = []
         for one in targets:
             advance(f"compiling for {one.name}")
-            files[one.name] = aot.build(traced, one)
-    artifact = aot.Artifact(traced.program.name, files)
+            parts.append(aot.Part(traced.program.name, one.name, aot.build(traced, one)))
+    artifact = aot.Artifact(tuple(parts))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
-    for where, (label, vmfb) in zip(artifact.save(path), files.items(), strict=True):
-        typer.echo(f"wrote {where} for {label} ({size_text(len(vmfb))})")
+    artifact.save(path)
+    typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(len(artifact.vmfb))})")
+
+
+@app.command()
+@reported
+def link(files: Annotated[list[Path], typer.Argument(
+            metavar="FILE.vmfb...", show_default=False, help="artifacts")],
+         output: Annotated[Path, typer.Option(
+             "--output", "-o", metavar="FILE.vmfb", show_default=False,
+             help="where to write")]) -> None:
+    """Put the functions of several artifacts into one.
+
+    They may be other entry points (init, train_step, predict) or other targets of one function.
+
+    Example:
+
+    - `calque link init.vmfb step.vmfb predict.vmfb -o model.vmfb`
+    """
+    from calque import aot
+    artifact = aot.link(*files)
+    artifact.save(output)
+    typer.echo(f"wrote {output}: {', '.join(artifact.names)} for {', '.join(artifact.targets)} "
+               f"({size_text(len(artifact.vmfb))})")
+
+
+@app.command()
+@reported
+def bench(file: Vmfb,
+          function: Annotated[str, typer.Option(
+              "--function", "-f", metavar="NAME", show_default=False,
+              help="which function, where the file has several")] = "",
+          repeat: Annotated[int, typer.Option(
+              "--repeat", "-n", metavar="N", min=1, help="calls that are timed")] = 100,
+          seed: Annotated[int, typer.Option(help="of the random inputs")] = 0) -> None:
+    """Time a function of an artifact on random inputs.
+
+    Prints the median and the quartiles of the time of a call with its results waited for, and of
+    the call alone.
+
+    Example:
+
+    - `calque bench predict.vmfb --repeat 1000`
+    """
+    from calque.cli.artifacts import bench_artifact
+    bench_artifact(file, function or None, repeat, seed)
+
+
+@app.command()
+@reported
+def verify(file: Vmfb, function: Function,
+           arg: Args = [],  # noqa: B006
+           static: Static = [],  # noqa: B006
+           seed: Annotated[int, typer.Option(help="of the random inputs")] = 0) -> None:
+    """Compare an artifact with the Python function that it was compiled from, on random inputs.
+
+    The types of the arguments are the artifact's.  Ends with exit code 1 where results differ by
+    more than rounding.
+
+    Example:
+
+    - `calque verify predict.vmfb model.py:predict --arg f32[8,128]`
+    """
+    from calque.cli.artifacts import verify_artifact
+    verify_artifact(file, function, arg, static, seed)
 
 
 @app.command()

@@ -5,7 +5,8 @@ Start reading at `run_artifact`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ import numpy as np
 import typer
 
 from calque import runtime
+from calque.array import Array, from_numpy
+from calque.cli.functions import traced_function
 from calque.cli.report import RunError, UsageError, progress, size_text
+from calque.core.dtypes import finfo
+from calque.lowering.rules import physical
 from calque.runtime import aot
 from calque.specs import parse_array
+from calque.transforms.stage import replay
 
 _PLATFORMS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
@@ -24,16 +30,8 @@ _PLATFORMS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
                  output: Path | None) -> None:
     """Run a function of an artifact and print, or save, its results."""
-    record = _choose(aot.read_records(path), function, path)
-    platform = _PLATFORMS.get(str(record.target.get("backend", "llvm-cpu")), "cpu")
-    try:
-        device = runtime.devices(platform)[0]
-    except RuntimeError as error:
-        raise UsageError(f"{path.name} is compiled for {platform}, and there is no such device "
-                         f"here: {str(error).splitlines()[0]}",
-                         "run it where there is one, or compile it for cpu (see `calque doctor`)."
-                         ) from None
-    call = runtime.load(path, device)[record.name]
+    call = _load_function(path, function)
+    record = call.record
     if len(inputs) != len(record.args):
         wanted = " ".join(f"--input {_example(a)}" for a in record.args) or "no --input"
         raise UsageError(f"{record.name} takes {len(record.args)} inputs, got {len(inputs)}.",
@@ -50,15 +48,131 @@ def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
         _print(record, results)
 
 
-def _choose(records: Mapping[str, aot.FunctionRecord], function: str | None, path: Path
-            ) -> aot.FunctionRecord:
-    if function is None and len(records) == 1:
-        return next(iter(records.values()))
-    if function is None or function not in records:
+def _load_function(path: Path, function: str | None) -> aot.ArtifactFunction:
+    """A function of an artifact, on the first device that one of its forms is for."""
+    records = aot.read_records(path)
+    names = list(dict.fromkeys(r.name for r in records))
+    if function is None and len(names) == 1:
+        function = names[0]
+    if function is None or function not in names:
         what = f"no function {function!r} in" if function else "several functions are in"
-        raise UsageError(f"{what} {path.name}; it has {', '.join(records)}.",
+        raise UsageError(f"{what} {path.name}; it has {', '.join(names)}.",
                          "name one of those with --function.")
-    return records[function]
+    platforms = dict.fromkeys(
+        _PLATFORMS.get(str(r.target.get("backend", "llvm-cpu")), "cpu")
+        for r in records if r.name == function)
+    missing = ""
+    for platform in platforms:
+        try:
+            device = runtime.devices(platform)[0]
+        except RuntimeError as error:
+            missing = missing or str(error).splitlines()[0]
+            continue
+        return runtime.load(path, device)[function]
+    raise UsageError(f"{path.name} is compiled for {', '.join(platforms)}, and there is no such "
+                     f"device here: {missing}",
+                     "run it where there is one, or compile it for cpu (see `calque doctor`).")
+
+
+# ---- bench and verify
+def _random_inputs(record: aot.FunctionRecord, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Values for every argument: floats in [-1, 1), small whole numbers, both truths."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for a in record.args:
+        shape = tuple(int(d) for d in a.shape)
+        if a.dtype.kind == "b":
+            value: Any = rng.integers(0, 2, shape)
+        elif a.dtype.kind in "iu":
+            value = rng.integers(0, 4, shape)
+        else:
+            value = rng.uniform(-1, 1, shape)
+            if a.dtype.kind == "c":
+                value = value + 1j * rng.uniform(-1, 1, shape)
+        made.append(np.asarray(value).astype(a.dtype))
+    return made
+
+
+def bench_artifact(path: Path, function: str | None, repeat: int, seed: int) -> None:
+    """Print how long calls take."""
+    call = _load_function(path, function)
+    inputs = _random_inputs(call.record, seed)
+    buffers = [runtime.Buffer.from_numpy(x, call.device) for x in inputs]
+    whole, alone = [], []
+    with progress(f"timing {call.record.name}"):
+        for i in range(repeat + 3):
+            args = [runtime.Buffer.from_numpy(x, call.device) if k in call.record.donated else b
+                    for k, (x, b) in enumerate(zip(inputs, buffers, strict=True))]
+            start = time.perf_counter()
+            results = call(*args)
+            returned = time.perf_counter()
+            for b in results:
+                b.wait()
+            if i >= 3:  # the first calls load the program
+                whole.append(time.perf_counter() - start)
+                alone.append(returned - start)
+    typer.echo(f"{call.record.signature()} on {call.device}, {repeat} calls")
+    for what, times in (("result there", whole), ("call returned", alone)):
+        low, middle, high = np.percentile(times, [25, 50, 75])
+        typer.echo(f"  {what}: {_time(middle)} (quartiles {_time(low)} .. {_time(high)})")
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} us"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def verify_artifact(path: Path, function: str, arg: Sequence[str], static: Sequence[str],
+                    seed: int) -> None:
+    """Run the artifact and the function on the same inputs; RunError where they differ."""
+    with traced_function(function, arg, static) as traced:
+        name = traced.program.name
+        call = _load_function(path, name if name in {
+            r.name for r in aot.read_records(path)} else None)
+        record = call.record
+        inputs = _random_inputs(record, seed)
+        types = [(physical(v.aval).shape, physical(v.aval).dtype) for v in traced.program.inputs]
+        if [(x.shape, x.dtype) for x in inputs] != types:
+            raise UsageError(f"{record.name} of {path.name} takes other arguments: "
+                             f"{record.signature()}.", "give the types it was compiled for.")
+        arrays = [Array(from_numpy(x)._buffer, v.aval)
+                  for x, v in zip(inputs, traced.program.inputs, strict=True)]
+        wanted = [y._numpy() for y in replay(traced.program, *arrays)]  # operation by operation
+    got = [b.numpy() for b in call(*inputs)]
+    worst = 0.0
+    for r, x, y in zip(record.results, got, wanted, strict=True):
+        error = _difference(x, np.asarray(y))
+        worst = max(worst, error)
+        typer.echo(f"{r.path or 'result'}: {r}, largest difference {error:.3g} of "
+                   f"{_tolerance(r.dtype):.3g} allowed")
+        if not error <= _tolerance(r.dtype):
+            raise RunError(f"{r.path or 'the result'} of {record.name} differs from {function} by "
+                           f"{error:.3g} relative to its largest value.\n  Fix: compile the "
+                           "artifact again if the function changed; otherwise report it.")
+    typer.echo(f"{record.name} of {path.name} agrees with {function}")
+
+
+def _difference(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
+    """The largest difference, relative to the largest finite value."""
+    if x.dtype.kind in "biu":
+        return float(np.any(x != y))
+    kind = np.complex128 if x.dtype.kind == "c" else np.float64
+    x, y = x.astype(kind), y.astype(kind)
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not np.array_equal(np.where(finite, 0, x), np.where(finite, 0, y), equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    size = np.abs(y[finite]).max() or 1.0
+    return float(np.abs(x[finite] - y[finite]).max() / size)
+
+
+def _tolerance(dtype: Any) -> float:
+    """Room for another order of sums and other kernels: 64 roundings of a result."""
+    if dtype.kind in "biu":
+        return 0.0
+    return 64 * float(finfo(dtype).eps)
 
 
 def _example(argument: aot.ArgumentRecord) -> str:
@@ -129,11 +243,11 @@ def inspect_artifact(path: Path, as_json: bool) -> None:
     records = aot.read_records(path)
     size = path.stat().st_size
     if as_json:
-        functions = [json.loads(r.text) for r in records.values()]
+        functions = [json.loads(r.text) for r in records]
         typer.echo(json.dumps({"file": str(path), "bytes": size, "functions": functions}, indent=2))
         return
     typer.echo(f"{path} ({size_text(size)})")
-    for record in records.values():
+    for record in records:
         for line in _lines(record):
             typer.echo("  " + line)
 

@@ -157,8 +157,8 @@ def test_random_keys_travel_as_their_words():
 
 
 def test_jitted_functions_methods_and_lambdas_have_names():
-    assert aot.compile(calque.jit(lax.neg), "f32[2]").name == "neg"
-    assert aot.compile(lambda x: x, "f32[2]").name == "main"
+    assert aot.compile(calque.jit(lax.neg), "f32[2]").names == ("neg",)
+    assert aot.compile(lambda x: x, "f32[2]").names == ("main",)
 
 
 def test_the_same_input_gives_the_same_bytes():
@@ -187,21 +187,67 @@ def test_debug_symbols_still_differ():
                                     "cpu:aarch64"])
 def test_other_targets_compile_and_say_what_they_are_for(target):
     made = aot.compile(lambda x: lax.mul(lax.exp(x), x), "f32[64]", targets=target, name="f")
-    record = read_records(made.vmfb)["f"]
+    (record,) = read_records(made.vmfb)
     assert record.target["name"] == target
     if not target.startswith("cpu"):
         with pytest.raises(calque.runtime.ArtifactError, match=target.partition(":")[0]):
             aot.load(made.vmfb)
 
 
-def test_several_targets_are_several_files(tmp_path):
+def test_several_targets_are_one_file(tmp_path):
+    targets = ("cpu:x86-64-v2", "cpu", "cuda:sm_80", "vulkan:lavapipe", "cpu:aarch64")
+    made = aot.compile(lambda x: lax.neg(x), "f32[4]", targets=targets, name="f")
+    path = made.save(tmp_path / "out.vmfb")
+    assert [r.target["name"] for r in read_records(path)] == list(targets)
+    call = aot.load(path).f
+    assert call.record.target["name"] == "cpu"  # of those that run here, what asks most
+    np.testing.assert_array_equal(call(np.arange(4, dtype=F32))[0].numpy(), -np.arange(4.0))
+    again = aot.compile(lambda x: lax.neg(x), "f32[4]", targets=targets, name="f")
+    assert again.vmfb == made.vmfb == aot.link(path).vmfb
+    assert made.targets == targets and "f for cuda:sm_80: " in repr(made)
+    others = aot.link(aot.Artifact(made.parts[2:]))
+    with pytest.raises(calque.runtime.ArtifactError,
+                       match="no form of f runs on cpu:0: cuda:sm_80: the artifact is compiled"):
+        aot.load(others.vmfb)
+
+
+def test_entry_points_are_linked(tmp_path):
+    init = aot.compile(lambda: calque.device_put(CONSTANT), name="init")
+    step = aot.compile(lambda x: lax.add(x, x), "f32[6]", name="step", donate_argnums=0)
+    path = tmp_path / "step.vmfb"
+    step.save(path)
+    made = aot.link(init, path)
+    assert made.names == ("init", "step")
+    model = aot.load(made.vmfb)
+    (x,) = model.init()
+    (y,) = model.step(x)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(y.numpy(), 2 * CONSTANT)
+    with pytest.raises(calque.runtime.ArtifactError, match="step comes twice for cpu"):
+        aot.link(step, made)
+
+
+def test_damaged_containers_are_refused():
     made = aot.compile(lambda x: lax.neg(x), "f32[4]", targets=("cpu", "cpu:x86-64-v2"), name="f")
-    paths = made.save(tmp_path / "out.vmfb")
-    assert [p.name for p in paths] == ["out.cpu.vmfb", "out.cpu-x86-64-v2.vmfb"]
-    assert all(list(read_records(p)) == ["f"] for p in paths)
-    with pytest.raises(ValueError, match=r"compiled for 2 targets: cpu, cpu:x86-64-v2"):
-        _ = made.vmfb
-    assert repr(made).startswith("Artifact(f; cpu: ")
+    whole = made.vmfb
+    part = len(made.parts[0].vmfb)
+
+    def refused(data, words):
+        with pytest.raises(calque.runtime.ArtifactError, match=words):
+            aot.load(data)
+
+    refused(whole[:part // 2], "damaged|not a .vmfb|cannot|bytecode|invalid")
+    flipped = bytearray(whole)
+    flipped[part // 2] ^= 1
+    refused(bytes(flipped), "is not what was written")
+    refused(whole[:-16] + (10**9).to_bytes(8, "little") + whole[-8:], "longer than the file")
+    size = int.from_bytes(whole[-16:-8], "little")
+    index = whole[-16 - size:-16]
+    refused(whole[:-16 - size] + b"x" * size + whole[-16:], "the index cannot be read")
+    for wrong in (index.replace(b'"offset":0', b'"offset":7'),
+                  index.replace(b'"parts"', b'"other"'), b'{"parts":[]}', index.replace(b'"offset":0', b'"offset":-64')):
+        refused(whole[:-16 - size] + wrong + len(wrong).to_bytes(8, "little") + whole[-8:],
+                "damaged")
 
 
 @pytest.mark.parametrize("specs, options, first", [

@@ -82,16 +82,39 @@ def test_unused_empty_and_returned_arguments(calque):
         "[0]: float32[2]\n[1. 2.]\n[1]: int8[0]\n[]\n[2]: float32[2]\n[-1. -2.]\n")
 
 
-def test_several_targets_write_several_files(calque, folder):
+def test_several_targets_and_functions_in_one_file(calque, folder):
     said = calque("compile", "model.py:double", "-a", "f32[8]", "--target",
-                  "cpu,cuda:sm_80,vulkan:lavapipe", "-o", "out.vmfb").out
-    names = ["out.cpu.vmfb", "out.cuda-sm_80.vmfb", "out.vulkan-lavapipe.vmfb"]
-    assert [line.split(" (")[0] for line in said.splitlines()] == [
-        "wrote out.cpu.vmfb for cpu", "wrote out.cuda-sm_80.vmfb for cuda:sm_80",
-        "wrote out.vulkan-lavapipe.vmfb for vulkan:lavapipe"]
-    assert sorted(p.name for p in folder.glob("*.vmfb")) == names
-    for name in names:
-        assert "argument x: float32[8]" in calque("inspect", name).out
+                  "cuda:sm_80,cpu,vulkan:lavapipe", "-o", "out.vmfb").out
+    assert said.split(" (")[0] == "wrote out.vmfb for cuda:sm_80, cpu, vulkan:lavapipe"
+    assert [p.name for p in folder.glob("*.vmfb")] == ["out.vmfb"]
+    assert calque("inspect", "out.vmfb").out.count("argument x: float32[8]") == 3
+    calque("compile", "model.py:flip", "-a", "i32[2]")
+    said = calque("link", "out.vmfb", "flip.vmfb", "-o", "both.vmfb").out
+    assert said.startswith("wrote both.vmfb: double, flip for cuda:sm_80, cpu, vulkan:lavapipe (")
+    assert calque("run", "both.vmfb", "-f", "flip", "-i", "i32[2]=0,1").out == "[-1 -2]\n"
+    assert calque("run", "both.vmfb", "-f", "double", "-i", "f32[8]=1").out == (
+        "[2. 2. 2. 2. 2. 2. 2. 2.]\n")
+    assert "both.vmfb has double, flip" not in calque("run", "both.vmfb", code=2).err
+    assert "comes twice" in calque("link", "out.vmfb", "both.vmfb", "-o", "x.vmfb", code=2).err
+
+
+def test_bench(calque):
+    calque("compile", "model.py:double", "-a", "f32[8]")
+    said = calque("bench", "double.vmfb", "--repeat", "5").out
+    assert said.startswith("double(x: float32[8]) -> float32[8] on cpu:0, 5 calls\n  result there")
+    assert said.count("quartiles") == 2
+
+
+def test_verify(calque, folder):
+    calque("compile", "model.py:power", "-a", "f32[3]", "--static", "n=3")
+    said = calque("verify", "power.vmfb", "model.py:power", "-a", "f32[3]", "--static", "n=3").out
+    assert said.endswith("power of power.vmfb agrees with model.py:power\n")
+    wrong = calque("verify", "power.vmfb", "model.py:power", "-a", "f32[3]", "--static", "n=2",
+                   code=1).err
+    assert "the result of power differs from model.py:power by" in wrong
+    other = calque("verify", "power.vmfb", "model.py:power", "-a", "f32[4]", "--static", "n=3",
+                   code=2).err
+    assert "power of power.vmfb takes other arguments: power(x: float32[3]) -> float32[3]" in other
 
 
 def test_the_name_of_the_output_is_the_functions(calque, folder):
