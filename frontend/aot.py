@@ -7,10 +7,11 @@ Start reading at `compile`.
 """
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ from calque.lowering.module import Lowered, lower
 from calque.lowering.rules import physical
 from calque.lowering.targets import Target, parse_target
 from calque.runtime import ArtifactError
+from calque.runtime import parameters as archive
 from calque.runtime.container import join
 from calque.specs import SpecError, as_specs
 from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
 
 RECORD_VERSION = 1
+ARCHIVED_BYTES = 1024  # captured arrays from this size on may go to an archive
 
 
 class ArgumentError(TypeError):
@@ -50,6 +53,15 @@ class Traced:
     out_tree: Any
     paths: tuple[str, ...]  # of the arguments' leaves: x, params['w']
     donated: tuple[int, ...]  # leaves whose memory the results may take
+    archived: bool = False  # whether large captured arrays go to an archive
+
+    def parameter_name(self, value: np.ndarray[Any, Any]) -> str | None:
+        """The name of a captured array in the archive; None for those written into the file."""
+        if (not self.archived or value.nbytes < ARCHIVED_BYTES
+                or value.dtype.kind not in "iuf" and value.dtype != dtypes.bfloat16):
+            return None
+        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:32]
+        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]-{digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +79,11 @@ class Artifact:
 
     Attributes:
       parts: the compiled modules.
+      parameters: arrays that they read from an archive, by name.
     """
 
     parts: tuple[Part, ...]
+    parameters: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def vmfb(self) -> bytes:
@@ -86,10 +100,12 @@ class Artifact:
         """What they are compiled for, in order."""
         return tuple(dict.fromkeys(p.target for p in self.parts))
 
-    def save(self, path: str | Path) -> Path:
-        """Write the file; its path."""
+    def save(self, path: str | Path, parameters: str | Path | None = None) -> Path:
+        """Write the file, and the archive of its parameters (by default beside it); its path."""
         path = Path(path)
         path.write_bytes(self.vmfb)
+        if self.parameters:
+            archive.save(Path(parameters or path.with_suffix(".irpa")), self.parameters)
         return path
 
     def __repr__(self) -> str:
@@ -120,9 +136,11 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
       array([1., 1., 1.], dtype=float32)
     """
     parts: list[Part] = []
+    parameters: dict[str, np.ndarray[Any, Any]] = {}
     for source in sources:
         if isinstance(source, Artifact):
             parts += source.parts
+            parameters.update(source.parameters)
             continue
         for vmfb, records in runtime.aot.read_parts(source):
             parts += [Part(r.name, str(r.target.get("name", "?")), vmfb) for r in records]
@@ -133,13 +151,13 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
                 f"{p.name} comes twice for {p.target}.", where="link",
                 fix="give one of them another name (calque compile --name)."))
         seen.add((p.name, p.target))
-    return Artifact(tuple(parts))
+    return Artifact(tuple(parts), parameters)
 
 
 def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
             targets: str | Target | Sequence[str | Target] = ("cpu",),
             static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
-            name: str | None = None, **kwspecs: Any) -> Artifact:
+            name: str | None = None, parameters: bool = False, **kwspecs: Any) -> Artifact:
     """Compile a function ahead of time, for arguments of these types.
 
     Args:
@@ -150,6 +168,8 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
       static: values of parameters that are not arrays, by name; compiled in.
       donate_argnums: positions of arguments (static ones counted) whose memory results may take.
       name: the function's name in the artifact; by default its own.
+      parameters: captured arrays of 1 KiB and more go not into the file but into an archive beside
+        it (`save`), which artifacts may share; they are named by their contents.
       **kwspecs: types of arguments passed by keyword.
 
     Returns:
@@ -175,12 +195,13 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
                                         else targets)]
     traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
                    **kwspecs)
-    return Artifact(tuple(Part(traced.program.name, t.name, build(traced, t)) for t in chosen))
+    return build_all(traced, chosen, parameters)
 
 
-def load(path: str | Path | bytes, device: runtime.Device | None = None) -> runtime.Artifact:
+def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
+         parameters: str | Path | None = None) -> runtime.Artifact:
     """Load an artifact (a path or its bytes) for a device; see calque.runtime.load."""
-    return runtime.load(path, device)
+    return runtime.load(path, device, parameters=parameters)
 
 
 # ---- tracing
@@ -305,6 +326,7 @@ def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowere
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
     _check_callbacks(p)
     return lower(p, target, donated, locations=locations, bake_consts=True,
+                 archived=traced.parameter_name,
                  signature=lambda plan: _record(traced, target, plan))
 
 
@@ -328,6 +350,18 @@ def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
     if target.backend == "llvm-cpu":
         return (*lowered.options, "--iree-llvmcpu-debug-symbols=false")
     return lowered.options
+
+
+def build_all(traced: Traced, targets: Sequence[Target], parameters: bool,
+              begin: Callable[[Target], None] = lambda target: None) -> Artifact:
+    """The artifact of a traced function for some targets; `begin` hears of each."""
+    traced = replace(traced, archived=parameters)
+    parts = []
+    for t in targets:
+        begin(t)
+        parts.append(Part(traced.program.name, t.name, build(traced, t)))
+    return Artifact(tuple(parts), {name: c for c in traced.program.consts
+                                   if (name := traced.parameter_name(c)) is not None})
 
 
 def build(traced: Traced, target: Target) -> bytes:
@@ -366,6 +400,10 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
         "target": target.record(),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
+    named = {name: c for c in p.consts if (name := traced.parameter_name(c)) is not None}
+    if named:
+        record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}
+                                for name, c in sorted(named.items())]
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 

@@ -27,6 +27,7 @@ from calque.lowering.rules import Context, physical, rules
 from calque.lowering.targets import Target
 
 ENTRY = "main"
+PARAMETER_SCOPE = "calque"
 STORAGE_BYTES = 1 << 20  # results from here on are written into memory that is reused
 
 
@@ -60,7 +61,8 @@ class Lowered:
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
           signature: Callable[[Lowered], str] | None = None, locations: bool = False,
           name: str = "calque", bake_consts: bool = False,
-          storage: bool = False, in_process: bool = False) -> Lowered:
+          storage: bool = False, in_process: bool = False,
+          archived: Callable[[Any], str | None] = lambda value: None) -> Lowered:
     """Emit a Program for a target.
 
     Args:
@@ -70,6 +72,8 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         computed; a module that describes itself is made even where there is nothing to compute.
       locations: keep the user's file and line on every operation.
       bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
+      archived: the name of a baked constant that is read from an archive when the module is loaded,
+        None where its value is written into the module.
       in_process: the program will run in this process, where NumPy can be called.
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
@@ -94,7 +98,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         return lowered
     module, forwards, stored, ctx = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
-        None if signature is None else signature(lowered), locations, name, baked,
+        None if signature is None else signature(lowered), locations, name, baked, archived,
         storage and not (lowered.small or lowered.inline), in_process)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    options=(*lowered.options, *sorted(ctx.options)),
@@ -132,7 +136,8 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int], signature: str | None, locations: bool,
-                  name: str, baked: Mapping[Var, Any], storage: bool, in_process: bool
+                  name: str, baked: Mapping[Var, Any], archived: Callable[[Any], str | None],
+                  storage: bool, in_process: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
     """The module's bytecode, the results that may share memory with arguments or each other,
     those that are written into storage arguments, and what emission noted."""
@@ -158,7 +163,10 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             for i, v in enumerate(values):
                 emitter.ctx.add_argument(v, protected=i not in donated)
             env = dict(zip(arguments, values))
-            env.update((v, emitter.constant(c)) for v, c in baked.items() if v.aval.size)
+            for const, c in baked.items():
+                if const.aval.size:
+                    key = archived(c)
+                    env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
             emitter.equations(p, env)
             results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
@@ -206,12 +214,32 @@ class Emitter:
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
+        self.parameters: list[Any] = []
 
     def constant(self, value: Any) -> Value:
         """A captured array, written out."""
         made = self.ctx.b.constant(np.asarray(value))
         self.ctx.constants.add(made)
         return made
+
+    def parameter(self, key: str, value: Any) -> Value:
+        """A captured array that the module reads from an archive when it is loaded."""
+        ir, b = mlir.ir(), self.ctx.b
+        signed = np.dtype(f"i{value.dtype.itemsize}") if value.dtype.kind == "u" else value.dtype
+        kind = mlir.tensor_type(value.shape, signed)
+        symbol = f"parameter{len(self.parameters)}"
+        with ir.InsertionPoint.at_block_begin(self.ctx.module.body):
+            self.parameters.append(ir.Operation.create("util.global", attributes={
+                "sym_name": ir.StringAttr.get(symbol),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "type": ir.TypeAttr.get(kind),
+                "initial_value": ir.Attribute.parse(
+                    f'#stream.parameter.named<"{PARAMETER_SCOPE}"::"{key}"> : {kind}')}))
+        loaded = ir.Operation.create("util.global.load", results=[kind], attributes={
+            "global": ir.FlatSymbolRefAttr.get(symbol)})
+        made = Value(b, loaded.results[0], tuple(value.shape), signed)
+        self.ctx.add_argument(made, protected=True)  # nobody may write to it
+        return made.view(value.dtype)
 
     def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
         env, uses = dict(zip(p.inputs, args)), _uses(p)

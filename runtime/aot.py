@@ -25,6 +25,7 @@ from calque.runtime.container import split
 from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
+from calque.runtime.parameters import Parameter, provider
 
 RECORD_KEY = "calque.signature"
 RECORD_VERSION = 1
@@ -72,6 +73,7 @@ class FunctionRecord:
         empty.  A result's `origin` is ("computed", k) for the k-th result of the module's function,
         ("argument", i) for an argument returned as it is, or ("empty", -1).
       donated: positions among args.
+      parameters: arrays that it reads from an archive beside the artifact.
       entry: the name of the module's function.
       text: the record as it is written in the file (JSON).
     """
@@ -87,6 +89,7 @@ class FunctionRecord:
     small: bool = False
     inline: bool = False
     passed: tuple[int, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     entry: str = ""
     text: str = ""
 
@@ -114,6 +117,9 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)),
             bool(raw.get("inline", False)),
             tuple(int(i) for i in raw.get("passed", range(len(raw["args"])))),
+            tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
+                            tuple(int(d) for d in p["shape"]))
+                  for p in raw.get("parameters", ())),
             entry or raw["name"], text)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ArtifactError):
@@ -153,6 +159,7 @@ class Artifact:
       vmfb: the file's bytes.
       device: where to run.
       source: the file's name, for messages.
+      parameters: the archive of its parameters; by default the .irpa file beside `source`.
 
     Raises:
       ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
@@ -168,13 +175,19 @@ class Artifact:
       array([-1., -1.], dtype=float32)
     """
 
-    def __init__(self, vmfb: bytes, device: Device, source: str) -> None:
+    def __init__(self, vmfb: bytes, device: Device, source: str,
+                 parameters: Path | None = None) -> None:
         self.device = device
         self.source = source
+        parts = [(part, _read_part(part, source)) for part in split(vmfb, source)]
+        wanted = [p for _, records in parts for r in records for p in r.parameters]
+        given = None
+        if wanted:
+            given = provider(parameters or Path(source).with_suffix(".irpa"), wanted, source)
         candidates: dict[str, list[tuple[FunctionRecord, Module]]] = {}
-        for part in split(vmfb, source):
-            module = Module(part)
-            for record in _read_part(part, source):
+        for part, records in parts:
+            module = Module(part, parameters=given if any(r.parameters for r in records) else None)
+            for record in records:
                 candidates.setdefault(record.name, []).append((record, module))
         chosen = {name: _choose(found, device, source) for name, found in candidates.items()}
         self.functions: Mapping[str, FunctionRecord] = MappingProxyType(
@@ -285,18 +298,22 @@ def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]
         for size, dim in zip(shape, expected, strict=True))
 
 
-def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -> Artifact:
+def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *,
+         parameters: str | os.PathLike[str] | None = None) -> Artifact:
     """Load a self-describing .vmfb for a device.
 
     Args:
       source: a path, or the file's bytes.
       device: where its functions run (default: the CPU).
+      parameters: the archive of its parameters, where it has some; by default the file beside
+        `source` that ends in .irpa.
 
     Returns:
       An Artifact.
 
     Raises:
-      ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
+      ArtifactError: not a .vmfb, another bytecode version, code this machine cannot run, or
+        parameters that are not there.
 
     Example:
       >>> import calque.aot, calque.numpy as jnp
@@ -306,7 +323,8 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None) -
       ['negative']
     """
     vmfb, name = _read(source)
-    return Artifact(vmfb, device or default_device(), name)
+    return Artifact(vmfb, device or default_device(), name,
+                    None if parameters is None else Path(parameters))
 
 
 def read_records(source: str | os.PathLike[str] | bytes) -> list[FunctionRecord]:

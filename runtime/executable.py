@@ -52,6 +52,7 @@ class Module:
     Args:
       vmfb: the module's bytes.
       callbacks: Python functions that it calls.
+      parameters: what gives the arrays that it reads from an archive (runtime/parameters).
 
     Example:
       >>> import calque.aot, calque.numpy as jnp
@@ -62,10 +63,11 @@ class Module:
       >>> invoke, function = module.function(device.sync, "main")
     """
 
-    __slots__ = ("_contexts", "_lock", "_names", "callbacks", "vmfb")
+    __slots__ = ("_contexts", "_lock", "_names", "callbacks", "parameters", "vmfb")
 
-    def __init__(self, vmfb: bytes, callbacks: Sequence[Any] = ()) -> None:
+    def __init__(self, vmfb: bytes, callbacks: Sequence[Any] = (), parameters: Any = None) -> None:
         self.vmfb = vmfb
+        self.parameters = parameters
         self.callbacks = callbacks
         self._contexts: dict[int, tuple[Any, Any]] = {}
         self._names: frozenset[str] | None = None
@@ -93,7 +95,7 @@ class Module:
         with self._lock:
             loaded = self._contexts.get(id(hal_device))  # devices are immortal: no id is reused
             if loaded is None:
-                loaded = _load(self.vmfb, hal_device, self.callbacks)
+                loaded = _load(self, hal_device)
                 self._contexts[id(hal_device)] = loaded
         return loaded
 
@@ -343,14 +345,16 @@ class Executable:
             return self._queued
 
 
-def _load(vmfb: bytes, hal_device: Any, callbacks: Sequence[Any]) -> tuple[Any, Any]:
+def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:
     """(context, module) of a compiled module on an IREE device."""
     instance = vm_instance()
     trim_occasionally(hal_device)
     try:
         # copy_buffer aligns; Python's bytes are only 16-byte aligned and IREE wants 64.
-        module = rt.VmModule.copy_buffer(instance, vmfb)
-        more = [make_module(callbacks, hal_device)] if callbacks else []
+        module = rt.VmModule.copy_buffer(instance, source.vmfb)
+        more = [make_module(source.callbacks, hal_device)] if source.callbacks else []
+        if source.parameters is not None:
+            more.append(rt.create_io_parameters_module(instance, source.parameters))
         return rt.VmContext(instance, [hal_module(hal_device), *more, module]), module
     except Exception as error:  # IREE maps its status codes to many classes
         raise load_error(error) from error

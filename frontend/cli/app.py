@@ -56,6 +56,9 @@ def compile(  # noqa: A001
             help="position of an argument whose memory the results may take")] = [],  # noqa: B006
         name: Annotated[str, typer.Option(
             "--name", show_default=False, help="the function's name in the artifact")] = "",
+        parameters: Annotated[bool, typer.Option(
+            "--parameters", help="large captured arrays go to an archive beside the file "
+            "(.irpa)")] = False,
         output: Annotated[Path, typer.Option(
             "--output", "-o", metavar="FILE.vmfb", show_default=False,
             help="where to write; by default FUNC.vmfb")] = Path()) -> None:
@@ -78,14 +81,15 @@ def compile(  # noqa: A001
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
           traced_function(function, arg, static, donate, name or None) as traced):
-        parts = []
-        for one in targets:
-            advance(f"compiling for {one.name}")
-            parts.append(aot.Part(traced.program.name, one.name, aot.build(traced, one)))
-    artifact = aot.Artifact(tuple(parts))
+        artifact = aot.build_all(traced, targets, parameters,
+                                 lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)
     typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(len(artifact.vmfb))})")
+    if artifact.parameters:
+        size = sum(x.nbytes for x in artifact.parameters.values())
+        typer.echo(f"wrote {path.with_suffix('.irpa')}: {len(artifact.parameters)} parameters "
+                   f"({size_text(size)})")
 
 
 @app.command()
@@ -163,7 +167,11 @@ def run(file: Vmfb,
                  "all)")] = [],  # noqa: B006
         output: Annotated[Path, typer.Option(
             "--output", "-o", metavar="FILE.npy", show_default=False,
-            help="save the result (.npz for several) instead of printing it")] = Path()) -> None:
+            help="save the result (.npz for several) instead of printing it")] = Path(),
+        parameters: Annotated[Path, typer.Option(
+            "--parameters", metavar="FILE.irpa", show_default=False,
+            help="the archive of its parameters; by default the one beside the file")] = Path()
+        ) -> None:
     """Run a function of an artifact and print its results.
 
     Examples:
@@ -173,7 +181,8 @@ def run(file: Vmfb,
     - `calque run scale.vmfb --input f32[2,3]=1,2,3,4,5,6 --input f32=0.5`
     """
     from calque.cli.artifacts import run_artifact
-    run_artifact(file, function or None, input, output if output.name else None)
+    run_artifact(file, function or None, input, output if output.name else None,
+                 parameters if parameters.name else None)
 
 
 @app.command()

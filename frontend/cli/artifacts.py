@@ -28,9 +28,9 @@ _PLATFORMS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
 # ---- run
 def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
-                 output: Path | None) -> None:
+                 output: Path | None, parameters: Path | None = None) -> None:
     """Run a function of an artifact and print, or save, its results."""
-    call = _load_function(path, function)
+    call = _load_function(path, function, parameters)
     record = call.record
     if len(inputs) != len(record.args):
         wanted = " ".join(f"--input {_example(a)}" for a in record.args) or "no --input"
@@ -48,7 +48,8 @@ def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
         _print(record, results)
 
 
-def _load_function(path: Path, function: str | None) -> aot.ArtifactFunction:
+def _load_function(path: Path, function: str | None, parameters: Path | None = None
+                   ) -> aot.ArtifactFunction:
     """A function of an artifact, on the first device that one of its forms is for."""
     records = aot.read_records(path)
     names = list(dict.fromkeys(r.name for r in records))
@@ -68,7 +69,7 @@ def _load_function(path: Path, function: str | None) -> aot.ArtifactFunction:
         except RuntimeError as error:
             missing = missing or str(error).splitlines()[0]
             continue
-        return runtime.load(path, device)[function]
+        return runtime.load(path, device, parameters=parameters)[function]
     raise UsageError(f"{path.name} is compiled for {', '.join(platforms)}, and there is no such "
                      f"device here: {missing}",
                      "run it where there is one, or compile it for cpu (see `calque doctor`).")
@@ -258,6 +259,8 @@ def _lines(record: aot.FunctionRecord) -> list[str]:
         notes = (["donated"] if i in record.donated else []) + (
             [] if i in record.passed else ["not used"])
         lines.append(f"  argument {a.path}: {a}" + (f"  ({', '.join(notes)})" if notes else ""))
+    for p in record.parameters:
+        lines.append(f"  parameter {p.name}")
     for r in record.results:
         lines.append(f"  result{' ' + r.path if r.path else ''}: {r}" + _origin(record, r))
     target = record.target

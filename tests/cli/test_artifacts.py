@@ -245,7 +245,8 @@ def test_damaged_containers_are_refused():
     index = whole[-16 - size:-16]
     refused(whole[:-16 - size] + b"x" * size + whole[-16:], "the index cannot be read")
     for wrong in (index.replace(b'"offset":0', b'"offset":7'),
-                  index.replace(b'"parts"', b'"other"'), b'{"parts":[]}', index.replace(b'"offset":0', b'"offset":-64')):
+                  index.replace(b'"parts"', b'"other"'), b'{"parts":[]}',
+                  index.replace(b'"offset":0', b'"offset":-64')):
         refused(whole[:-16 - size] + wrong + len(wrong).to_bytes(8, "little") + whole[-8:],
                 "damaged")
 
