@@ -213,23 +213,28 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The broadcast shape, or the error that names the shapes."""
+    """The broadcast shape, or the error that names the shapes: of two operands with equally many
+    axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive)."""
     filled = [s for s in shapes if s]
     if not filled:
         return ()
     first = filled[0]
     if all(s == first for s in filled):
         return first
-    if len({len(s) for s in filled}) > 1:
+    mixed = len({len(s) for s in filled}) > 1
+    if mixed:
         _rank_promotion(name, shapes)
     try:
         return broadcast_sizes(filled)
     except ValueError:
         text = ", ".join(map(str, shapes))
-        raise TypeError(explain(
-            f"{name} got incompatible shapes for broadcasting: {text}.",
-            fix="reshape one of them, or add axes with x[:, None] so that they broadcast.")
-        ) from None
+        fix = "reshape one of them, or add axes with x[:, None] so that they broadcast."
+        if mixed or len(shapes) > 2:
+            raise ValueError(explain(
+                f"Incompatible shapes for broadcasting: shapes=[{text}], in {name}.", fix=fix)
+            ) from None
+        raise TypeError(explain(f"{name} got incompatible shapes for broadcasting: {text}.",
+                                fix=fix)) from None
 
 
 def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
