@@ -194,11 +194,11 @@ class Context:
         return made
 
     def _unknown_zero(self) -> Value:
-        """0 as a uint8 that IREE does not know, out of memory of a size that nothing else has."""
+        """0 as a uint32 that IREE does not know, out of memory of a size that nothing else has."""
         if self._zero is None:
             with mlir.ir().InsertionPoint.at_block_begin(self.entry):
-                (hidden,) = self.b.optimization_barrier(self.b.splat(0, (977,), np.int8))
-                self._zero = self.b.reshape(self.b.slice(hidden, [0], [1]), ()).view(np.uint8)
+                (hidden,) = self.b.optimization_barrier(self.b.splat(0, (977,), np.int32))
+                self._zero = self.b.reshape(self.b.slice(hidden, [0], [1]), ()).view(np.uint32)
         return self._zero
 
     # ---- how wide a fusion is
