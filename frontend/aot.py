@@ -25,6 +25,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
+from calque.jit import LoweredFunction
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError, compiler_version
 from calque.lowering.module import Lowered, lower
@@ -161,7 +162,8 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
     """Compile a function ahead of time, for arguments of these types.
 
     Args:
-      fun: a pure function of arrays and trees of them (jitted or not).
+      fun: a pure function of arrays and trees of them (jitted or not), or what jit(f).lower(...)
+        gave; that one takes no further types.
       *specs: the type of each positional argument: text such as 'f32[8,128]', a ShapeDtypeStruct,
         an array, or a tree of these.
       targets: what to compile for: 'cpu' (this machine), 'cpu:x86-64-v3', 'cuda:sm_80', ...
@@ -193,8 +195,15 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
     """
     chosen = [parse_target(t) for t in ([targets] if isinstance(targets, str | Target)
                                         else targets)]
-    traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
-                   **kwspecs)
+    if isinstance(fun, LoweredFunction):
+        if specs or kwspecs or static or donate_argnums:
+            raise ArgumentError(explain(
+                "a lowered function has its arguments already.", where="aot.compile",
+                fix="give types, static values and donated arguments to jit and lower()."))
+        traced = _of_lowered(fun, name)
+    else:
+        traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                       **kwspecs)
     return build_all(traced, chosen, parameters)
 
 
@@ -227,6 +236,22 @@ def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None
     return Traced(_with_numpy_consts(program), in_tree, out_tree,
                   tuple(_path(fun, slots, p) for p, _ in pairs),
                   _donated(slots, pairs, donate_argnums))
+
+
+def _of_lowered(lowered: LoweredFunction, name: str | None) -> Traced:
+    """What jit(f).lower(...) traced, for export."""
+    entry, fun = lowered.entry, lowered.fun
+    marks = lowered.in_tree.unflatten(list(range(lowered.in_tree.num_leaves)))
+    pairs, _ = tree_util.tree_flatten_with_path(marks)
+    slots = [("array", None)] * len(marks[0])
+    for position in sorted(lowered.static_positions):
+        slots.insert(position, ("static", None))
+    own = name or name_of(fun)
+    p = entry.program
+    renamed = Program(p.inputs, p.equations, p.outputs, p.const_vars, p.consts,
+                      own if own.isidentifier() else "main")
+    return Traced(_with_numpy_consts(renamed), lowered.in_tree, lowered.out_tree,
+                  tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated))
 
 
 def _as_spec(x: Any) -> Any:

@@ -433,6 +433,21 @@ class LoweredFunction:
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
     @property
+    def entry(self) -> _Entry:
+        """The Program and how it is called."""
+        return self._traced._entry
+
+    @property
+    def static_positions(self) -> tuple[int, ...]:
+        """Positions of static arguments, as jit was told."""
+        return self._traced._fun._static_argnums
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self._traced._fun._fun
+
+    @property
     def out_info(self) -> Any:
         """Shapes and dtypes of the results."""
         return self._traced.out_info

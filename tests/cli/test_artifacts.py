@@ -295,3 +295,26 @@ def test_arrays_and_foreign_specs_serve_as_types():
                  parse_spec("f32[3]")):
         traced = aot.trace(lax.neg, spec)
         assert [a.short() for a in traced.program.in_avals] == ["f32[3]"]
+
+
+def test_what_jit_lowered_is_compiled():
+    @calque.jit
+    def f(params, x, *, scale):
+        return {"y": params["w"] * x * scale}
+
+    def g(n, x):
+        return x + n
+
+    lowered = f.lower({"w": np.ones(3, F32)}, np.ones(3, F32), scale=np.float32(2))
+    call = aot.load(aot.compile(lowered).vmfb).f
+    assert call.record.signature() == (
+        "f(params['w']: float32[3], x: float32[3], scale: float32[]) -> float32[3]")
+    out = call(np.full(3, 2, F32), np.arange(3, dtype=F32), np.float32(3))[0].numpy()
+    np.testing.assert_array_equal(out, np.arange(3) * 6)
+    static = calque.jit(g, static_argnums=0, donate_argnums=1).lower(4, np.ones(3, F32))
+    call = aot.load(aot.compile(static, name="add4").vmfb).add4
+    assert call.record.signature() == "add4(x: float32[3]) -> float32[3]"
+    assert call.record.donated == (0,)
+    np.testing.assert_array_equal(call(np.ones(3, F32))[0].numpy(), np.full(3, 5))
+    with pytest.raises(aot.ArgumentError, match="has its arguments already"):
+        aot.compile(static, "f32[3]")
