@@ -20,7 +20,8 @@ from calque.transforms import vmap as vmap_module
 
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
-         axis_size: int | None = None, spmd_axis_name: Any = None) -> Callable[..., Any]:
+         axis_size: int | None = None, spmd_axis_name: Any = None,
+         sum_match: bool = False) -> Callable[..., Any]:
     """A function that maps fun over an axis of its arguments.
 
     Args:
@@ -30,7 +31,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       out_axes: where the mapped axis goes in the outputs (tree prefix).
       axis_name: a name for the mapped axis.
       axis_size: its size, needed when nothing is mapped.
-      spmd_axis_name: accepted for compatibility.
+      spmd_axis_name, sum_match: accepted for compatibility.
 
     Returns:
       A function of fun's arguments with the mapped axis added; it runs fun once, on all elements.

@@ -110,14 +110,14 @@ def structure_of(spec: Any) -> PyTreeDef:
 def _sorted(spec: Any) -> Any:
     """The structure whose dictionaries have their keys in order."""
     def node(x: Any) -> Any:
-        if type(x) is not dict and type(x) is not collections.defaultdict:
+        if type(x) not in (dict, collections.defaultdict):
             return x
         try:
             items = sorted(x.items(), key=lambda pair: pair[0])
         except TypeError:
             raise KeysError from None
-        return (dict(items) if type(x) is dict else
-                collections.defaultdict(x.default_factory, items))
+        return (collections.defaultdict(x.default_factory, items)
+                if isinstance(x, collections.defaultdict) else dict(items))
 
     if not _has_dictionary(spec):
         return spec

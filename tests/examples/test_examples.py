@@ -79,7 +79,7 @@ def test_option_price_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the data are scikit-learn's (pip install "
                                           "'calque[examples]')")
-    found = example("digits", monkeypatch).run(epochs=25)
+    found = example("digits", monkeypatch).run(epochs=16)
     assert found["accuracy"][-1] >= 0.97 and found["seconds"] < 60
     assert found["losses"][-1] < found["losses"][0] / 10
     assert "test accuracy" in plotted("digits", tmp_path / "plot.png", "--epochs", "2")
