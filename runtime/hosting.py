@@ -1,0 +1,145 @@
+"""What the C++ library (runtime/cpp) calls in the interpreter that it hosts.
+
+Everything crosses as numbers, strings, tuples and Buffers.  Checks of arguments are C++'s, before it
+takes the interpreter's lock, so that a call of a plain function is one Executable called from C.
+Start reading at `bind`.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.runtime.aot import Artifact, ArtifactFunction, FunctionRecord, dtype_from_name, load
+from calque.runtime.buffer import Buffer
+from calque.runtime.device import Device, devices
+from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError, explain
+
+# the order of calque::DType
+DTYPES = tuple(dtype_from_name(name) for name in (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"))
+
+Call = Callable[[Sequence[Buffer]], Sequence[Buffer]]
+
+
+def open_device(uri: str) -> tuple[Device, str, str, bool]:
+    """(device, its name, its platform, is its memory the host's) of "cpu", "cuda:1", "vulkan"."""
+    platform, _, index = uri.partition(":")
+    index = index.removeprefix("//")
+    if index and not index.isdecimal():
+        raise RuntimeError(explain(
+            f"{uri!r} names no device.", "", "write cpu, cuda, vulkan, or one of several as "
+            "cuda:1."))
+    found = devices(platform)
+    if int(index or 0) >= len(found):
+        raise RuntimeError(explain(
+            f"there is no device {uri}: {platform} has {len(found)}.", "",
+            f"open {platform}:{len(found) - 1} or one before it."))
+    device = found[int(index or 0)]
+    return device, str(device), device.platform, device.is_host
+
+
+def load_artifact(source: str | bytes, device: Device) -> tuple[Artifact, list[Any]]:
+    """An artifact (a path or bytes) and what C++ keeps of each of its functions.
+
+    Of a function: name, target, record, whether one of its sizes is known at the call only, and
+    (path, position in DTYPES, sizes, donated) of each argument and result.
+    """
+    artifact = load(source, device)
+    return artifact, [_describe(record) for record in artifact.functions.values()]
+
+
+def _describe(record: FunctionRecord) -> tuple[Any, ...]:
+    try:
+        args = [(a.path, DTYPES.index(a.dtype), a.shape, i in record.donated)
+                for i, a in enumerate(record.args)]
+        results = [(r.path, DTYPES.index(r.dtype), r.shape, False) for r in record.results]
+    except ValueError as error:
+        raise ArtifactError(explain(
+            f"the artifact's description of {record.name} has a type that no device has: {error}.",
+            "", "compile it again; the file was written by something else or is damaged.")
+        ) from error
+    return (record.name, str(record.target.get("name", "")), record.text, _is_dynamic(record), args,
+            results)
+
+
+def _is_dynamic(record: FunctionRecord) -> bool:
+    return any(isinstance(d, str) for a in (*record.args, *record.results) for d in a.shape)
+
+
+def bind(artifact: Artifact, name: str) -> Call:
+    """What C++ calls, with a tuple of Buffers, when it has checked them."""
+    function: ArtifactFunction = artifact[name]
+    record = function.record
+    executable = function._executable
+    plain = (executable is not None and not record.donated and not _is_dynamic(record)
+             and record.passed == tuple(range(len(record.args)))
+             and [r.origin for r in record.results]
+             == [("computed", k) for k in range(len(record.results))])
+    if executable is not None and plain:
+        return executable.__call__
+    return lambda args: function(*args)
+
+
+def shapes(buffers: Sequence[Buffer]) -> list[tuple[int, ...]]:
+    """The shapes of results, where the record does not know them."""
+    return [b.shape for b in buffers]
+
+
+def from_memory(memory: Any, shape: tuple[int, ...], dtype: int, device: Device,
+                copy: bool) -> Buffer:
+    """A Buffer with a copy of host memory, or over the memory itself, which it keeps alive."""
+    wanted = DTYPES[dtype]
+    if memory is None:
+        return Buffer.from_numpy(np.empty(shape, wanted), device)
+    array = np.frombuffer(memory, np.uint8).view(wanted).reshape(shape)
+    return Buffer.from_numpy(array, device) if copy else Buffer.alias_numpy(array, device)
+
+
+def view(buffer: Buffer) -> Any:
+    """The bytes of a buffer's value (waited for), or None if there are none."""
+    buffer.check_alive()
+    if not buffer.nbytes:
+        buffer.wait()
+        return None
+    return buffer.numpy().reshape(-1).view(np.uint8)
+
+
+def wait(buffer: Buffer, seconds: float) -> bool:
+    """Wait for a value, at most so long if `seconds` is not negative; is it there?"""
+    try:
+        buffer.wait(None if seconds < 0 else seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+_PARTS = re.compile(r"(?P<what>.*?)(?:\n  In (?P<where>.*?)\.?)?(?:\n  Fix: (?P<fix>.*))?\Z", re.DOTALL)
+
+
+def report(error: BaseException) -> tuple[str, str, str, str]:
+    """The name of a calque::Code, and the three parts of the message."""
+    parts = _PARTS.match(str(error))
+    assert parts is not None
+    what, where, fix = (parts[k] or "" for k in ("what", "where", "fix"))
+    return _code(error, what), what or type(error).__name__, where, fix
+
+
+def _code(error: BaseException, what: str) -> str:
+    if isinstance(error, DeletedBufferError):
+        return "deleted"
+    if isinstance(error, ArtifactError):
+        return "artifact"
+    if isinstance(error, DeviceError):
+        return "out_of_memory" if what.startswith("RESOURCE_EXHAUSTED") else "execution"
+    if isinstance(error, MemoryError):
+        return "out_of_memory"
+    if isinstance(error, TypeError):  # what C++ cannot check: relations between sizes, say
+        return "dtype"
+    if isinstance(error, ValueError):
+        return "shape"
+    return "host"

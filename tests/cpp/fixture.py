@@ -1,0 +1,76 @@
+"""Makes the artifacts of tests/cpp with the command line's own code: fixture.py FOLDER.
+
+Those that are there and newer than models.py are kept, unless the runtime refuses them.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from calque.cli import main
+from calque.runtime import ArtifactError
+from calque.runtime.aot import read_records
+
+MODELS = Path(__file__).with_name("models.py")
+LAYERS = '[{"w": f32[64,32], "b": f32[32]}, {"w": f32[32,10], "b": f32[10]}]'
+WIDE = {"bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+        "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "f16",
+        "bfloat16": "bf16", "float32": "f32", "float64": "f64", "complex64": "c64",
+        "complex128": "c128"}
+EIGHT = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")
+
+
+def tree(types: dict[str, str], shape: str) -> str:
+    """{"int8": i8[3], ...}; keys keep the order of the enumeration DType."""
+    return "{" + ", ".join(
+        f'"{i:02}_{name}": {short}[{shape}]' for i, (name, short) in enumerate(types.items())) + "}"
+
+
+# file -> function and options
+ARTIFACTS: dict[str, list[str]] = {
+    "add": ["add", "--arg", "f32[4]", "--arg", "f32[4]"],
+    "step": ["step", "--arg", "f32[256,256]", "--arg", "f32[256,256]"],
+    "matmul": ["matmul", "--arg", "f32[1024,1024]", "--arg", "f32[1024,1024]"],
+    "types": ["types", "--arg", tree(WIDE, "3")],
+    "bits": ["bits", "--arg", tree({k: k for k in EIGHT}, "4")],
+    "mixed": ["mixed", "--arg", "f32[3]", "--arg", "i32[2]", "--arg", "f32[0,5]", "--arg", "f32"],
+    "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],
+    "huge": ["huge", "--arg", "f32"],
+    "slow": ["slow", "--arg", "f32[512,512]"],
+    "predict": ["predict", "--arg", LAYERS, "--arg", "f32[8,64]"],
+    "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
+                   "--arg", "f32", "--donate", "0"],
+    "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
+    "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
+    "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],
+}
+
+
+def is_made(path: Path) -> bool:
+    """Is the artifact there, newer than its source, and of this version?"""
+    if not path.exists() or path.stat().st_mtime < max(
+            MODELS.stat().st_mtime, Path(__file__).stat().st_mtime):
+        return False
+    try:
+        return bool(read_records(path))
+    except ArtifactError:
+        return False
+
+
+def make(folder: Path) -> None:
+    """Write all artifacts into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (function, *options) in ARTIFACTS.items():
+        path = folder / f"{name}.vmfb"
+        if is_made(path):
+            continue
+        sys.argv = ["calque", "compile", f"{MODELS}:{function}", *options, "-o", str(path)]
+        try:
+            main()
+        except SystemExit as end:
+            if end.code:
+                raise
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

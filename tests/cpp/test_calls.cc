@@ -1,0 +1,160 @@
+// Signatures, element types, values, odd arguments: what goes in and what comes out.
+#include <cmath>
+#include <limits>
+
+#include "check.hpp"
+
+using namespace calque;
+
+namespace {
+
+void signatures() {
+  const Module module = load("train_step");
+  CHECK(module.functions().size() == 1);
+  const Signature& signature = module.functions()[0];
+  CHECK(signature.name == "train_step");
+  CHECK(signature.arguments.size() == 7 && signature.results.size() == 5);
+  CHECK(signature.arguments[0].path == "params[0]['b']");
+  CHECK(signature.arguments[1].path == "params[0]['w']");
+  CHECK(signature.arguments[1].describe() == "float32[64,32]");
+  CHECK(signature.arguments[0].donated && signature.arguments[3].donated);
+  CHECK(!signature.arguments[4].donated && signature.arguments[5].dtype == DType::int32);
+  CHECK(signature.arguments[6].shape.empty());
+  CHECK(signature.target == "cpu" && signature.record.find("\"version\"") != std::string::npos);
+  CHECK(load("add").functions()[0].describe() == "add(x: float32[4], y: float32[4]) -> float32[4]");
+}
+
+void addition() {
+  const Module module = load("add");
+  const float a[] = {1, 2, 3, 4}, b[] = {10, 20, -30, 0.5f};
+  const Array x = Array::from_host(Span<const float>(a, 4), {4});
+  const std::vector<Array> results = module["add"](x, Array::from_host(Span<const float>(b, 4), {4}));
+  CHECK(results.size() == 1 && results[0].shape() == Shape{4} && results[0].nbytes() == 16);
+  CHECK(results[0].dtype() == DType::float32 && results[0].describe() == "float32[4]");
+  CHECK((results[0].to_vector<float>() == std::vector<float>{11, 22, -27, 4.5f}));
+  float target[4];
+  results[0].to_host(Span<float>(target, 4));
+  CHECK(target[2] == -27);
+  // From bytes, and with the parts alive without the module.
+  const Function function = Module::load(bytes_of("add")).function("add");
+  CHECK(function(x, x)[0].view<float>()[3] == 8);
+  CHECK(x.device() == Device::open("cpu:0") && x.device().platform() == "cpu");
+}
+
+template <class T>
+void twice(const std::vector<Array>& results, std::size_t i, T expected) {
+  CHECK(results[i].view<T>()[1] == expected);
+}
+
+template <class T>
+Array three(T a, T b, T c) {
+  const T values[] = {a, b, c};
+  return Array::from_host(Span<const T>(values, 3), {3});
+}
+
+void element_types() {
+  const Function function = load("types")["types"];
+  const auto h = [](float v) { return float16(v); };
+  const auto g = [](float v) { return bfloat16(v); };
+  using C = std::complex<float>;
+  using Z = std::complex<double>;
+  const std::vector<Array> given = {
+      three<bool>(true, false, true), three<std::int8_t>(1, -3, 3), three<std::int16_t>(1, -3, 3),
+      three<std::int32_t>(1, 1 << 29, 3), three<std::int64_t>(1, std::int64_t{1} << 60, 3),
+      three<std::uint8_t>(1, 200, 3), three<std::uint16_t>(1, 30000, 3),
+      three<std::uint32_t>(1, 0x80000001u, 3), three<std::uint64_t>(1, ~std::uint64_t{0} >> 1, 3),
+      three(h(1), h(0.375f), h(3)), three(g(1), g(-0.375f), g(3)), three(1.0f, 0.1f, 3.0f),
+      three(1.0, 0.1, 3.0), three(C(1), C(1, -2), C(3)), three(Z(1), Z(0.1, -2), Z(3))};
+  const std::vector<Array> results = function.call(given);
+  CHECK(results.size() == given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(results[i].dtype() == given[i].dtype());
+  twice<bool>(results, 0, true);
+  twice<std::int8_t>(results, 1, -6);
+  twice<std::int16_t>(results, 2, -6);
+  twice<std::int32_t>(results, 3, 1 << 30);
+  twice<std::int64_t>(results, 4, std::int64_t{1} << 61);
+  twice<std::uint8_t>(results, 5, 144);  // wraps
+  twice<std::uint16_t>(results, 6, 60000);
+  twice<std::uint32_t>(results, 7, 2);  // wraps
+  twice<std::uint64_t>(results, 8, ~std::uint64_t{0} - 1);
+  CHECK(static_cast<float>(results[9].view<float16>()[1]) == 0.75f);
+  CHECK(static_cast<float>(results[10].view<bfloat16>()[1]) == -0.75f);
+  twice<float>(results, 11, 0.2f);
+  twice<double>(results, 12, 0.2);
+  twice<C>(results, 13, C(2, -4));
+  twice<Z>(results, 14, Z(0.2, -4));
+}
+
+template <class T>
+Array four() {
+  const T values[] = {T{0x01}, T{0x7e}, T{0x80}, T{0x38}};
+  return Array::from_host(Span<const T>(values, 4), {4});
+}
+
+void eight_bit_floats() {
+  const std::vector<Array> results = load("bits")["bits"](
+      four<float8_e4m3fn>(), four<float8_e5m2>(), four<float8_e4m3fnuz>(), four<float8_e5m2fnuz>());
+  CHECK(results[0].view<float8_e4m3fn>()[0].bits == 0x38);
+  CHECK(results[1].view<float8_e5m2>()[1].bits == 0x80);
+  CHECK(results[2].view<float8_e4m3fnuz>()[2].bits == 0x7e);
+  CHECK(results[3].view<float8_e5m2fnuz>()[3].bits == 0x01);
+}
+
+void odd_arguments() {
+  const Function function = load("mixed")["mixed"];
+  const float values[] = {1, 2, 3};
+  const std::int32_t unused[] = {7, 8};
+  const Array x = Array::from_host(Span<const float>(values, 3), {3});
+  const Array empty = Array::from_host(Span<const float>(), {0, 5});
+  const std::vector<Array> results =
+      function(x, Array::from_host(Span<const std::int32_t>(unused, 2), {2}), empty,
+               Array::scalar(2.0f));
+  CHECK(results.size() == 4);
+  CHECK((results[0].to_vector<float>() == std::vector<float>{2, 4, 6}));
+  CHECK((results[1].to_vector<float>() == std::vector<float>{1, 2, 3}));
+  CHECK((results[2].shape() == Shape{0, 5}) && results[2].view<float>().empty());
+  CHECK(results[2].is_ready() && results[2].to_vector<float>().empty());
+  CHECK(results[3].view<float>()[2] == 6);
+  const Array scalar = Array::scalar(2.5);
+  CHECK(scalar.shape().empty() && scalar.size() == 1 && scalar.item<double>() == 2.5);
+}
+
+// Every pattern of 16 bits survives; values between two patterns go to the nearest, even at ties.
+void conversions() {
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    const auto word = static_cast<std::uint16_t>(i);
+    float16 half;
+    half.bits = word;
+    bfloat16 brain;
+    brain.bits = word;
+    const float h = static_cast<float>(half), b = static_cast<float>(brain);
+    CHECK(std::isnan(h) ? std::isnan(static_cast<float>(float16(h))) : float16(h).bits == word);
+    CHECK(std::isnan(b) ? std::isnan(static_cast<float>(bfloat16(b))) : bfloat16(b).bits == word);
+    if (i + 1 < 0x7c00) {
+      float16 next;
+      next.bits = static_cast<std::uint16_t>(i + 1);
+      const float middle = (h + static_cast<float>(next)) / 2;  // exact in float
+      const auto even = static_cast<std::uint16_t>(i % 2 == 0 ? i : i + 1);
+      CHECK(float16(middle).bits == even);
+      CHECK(float16(std::nextafter(middle, 1e9f)).bits == i + 1);
+      CHECK(float16(std::nextafter(middle, -1e9f)).bits == i);
+    }
+  }
+  CHECK(float16(65519.996f).bits == 0x7bff && float16(65520.0f).bits == 0x7c00);
+  CHECK(static_cast<float>(bfloat16(1.00390625f)) == 1.0f);           // a tie, to even
+  CHECK(static_cast<float>(bfloat16(1.01171875f)) == 1.015625f);      // a tie, to even
+  CHECK(bfloat16(std::numeric_limits<float>::max()).bits == 0x7f80);  // rounds to infinity
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  artifacts() = words[1];
+  signatures();
+  addition();
+  element_types();
+  eight_bit_floats();
+  odd_arguments();
+  conversions();
+  return 0;
+}
