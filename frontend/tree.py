@@ -1,5 +1,6 @@
 """tree_util under its short names: calque.tree.map, leaves, structure, ..."""
 from calque.tree_util import tree_all as all  # noqa: A004
+from calque.tree_util import tree_broadcast as broadcast
 from calque.tree_util import tree_flatten as flatten
 from calque.tree_util import tree_flatten_with_path as flatten_with_path
 from calque.tree_util import tree_leaves as leaves
@@ -11,7 +12,7 @@ from calque.tree_util import tree_structure as structure
 from calque.tree_util import tree_transpose as transpose
 from calque.tree_util import tree_unflatten as unflatten
 
-__all__ = ["all", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
+__all__ = ["all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
            "map", "map_with_path", "reduce", "structure", "transpose", "unflatten"]
 
 

@@ -29,9 +29,9 @@ from calque.tree_spec import PyTreeDef, raw, structure_of
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey",
-    "all_leaves", "keystr", "register_dataclass", "register_pytree_node",
+    "all_leaves", "flatten_one_level", "is_tree_node", "keystr", "register_dataclass", "register_pytree_node",
     "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
-    "register_static", "tree_all", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
+    "register_static", "tree_all", "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
     "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure",
     "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple"]
 
@@ -353,6 +353,97 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
                         f"has {treedef.num_leaves}.")
     inner = [outer_treedef.unflatten([leaves[i * m + j] for i in range(n)]) for j in range(m)]
     return inner_treedef.unflatten(inner)
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any,
+                   is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """A tree with the structure of another whose leaves are those of a prefix of it, repeated.
+
+    Args:
+      prefix_tree: a tree that agrees with full_tree down to its own leaves.
+      full_tree: gives the structure.
+      is_leaf: where it holds, a subtree of prefix_tree counts as a leaf.
+
+    Returns:
+      A tree of full_tree's structure.
+
+    Raises:
+      ValueError: prefix_tree is no prefix of full_tree.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_broadcast((1, 2), (0, {"a": 0, "b": 0}))
+      (1, {'a': 2, 'b': 2})
+    """
+    leaves, treedef = flatten(prefix_tree, is_leaf)
+    try:
+        parts = treedef.flatten_up_to(full_tree)
+    except ValueError as error:
+        raise ValueError(f"pytree structure error: tree_broadcast: the first tree is no prefix of "
+                         f"the second: {error}.\n  Fix: pass trees that agree down to the leaves "
+                         "of the first.") from None
+    return treedef.unflatten([tree_map(lambda _, x=x: x, part)
+                              for x, part in zip(leaves, parts)])
+
+
+def is_tree_node(kind: Any) -> bool:
+    """Whether values of a class are nodes of trees (not leaves).
+
+    Args:
+      kind: a class.
+
+    Returns:
+      A bool; False for what is no class.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.is_tree_node(list), tree_util.is_tree_node(float)
+      (True, False)
+    """
+    return isinstance(kind, type) and (
+        optree.register_pytree_node.get(kind, namespace=NAMESPACE) is not None
+        or kind is type(None) or optree.is_namedtuple_class(kind))
+
+
+def flatten_one_level(tree: Any) -> tuple[Any, Any]:
+    """The children of a node, and what is static of it.
+
+    Args:
+      tree: a list, tuple, dictionary or another node.
+
+    Returns:
+      (children, keys of a dictionary, class of a named tuple, static data of a registered class,
+      None for others).
+
+    Raises:
+      ValueError: the value is a leaf.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.flatten_one_level({"b": 1, "a": 2})
+      ((2, 1), ('a', 'b'))
+    """
+    kind = type(tree)
+    if not is_tree_node(kind):
+        raise ValueError(f"can't tree-flatten type: {kind}.\n  Fix: pass a list, tuple, "
+                         "dictionary or another node of a tree.")
+    if tree is None:
+        return (), None
+    if kind is dict:
+        keys = tuple(tree_structure(tree).entries())
+        return tuple(tree[k] for k in keys), keys
+    if kind is list or kind is tuple:
+        return tree, None
+    if optree.is_namedtuple_class(kind):
+        return list(tree), kind
+    children, data, *_ = optree.register_pytree_node.get(
+        kind, namespace=NAMESPACE).flatten_func(tree)
+    if isinstance(tree, dict) and not isinstance(data, tuple):
+        data = tuple(tree)
+    return list(children), data
 
 
 # ---- paths

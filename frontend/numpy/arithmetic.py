@@ -522,9 +522,9 @@ def angle(z: Any, deg: bool = False) -> Any:
     else:
         re = util.cast(z, dtype)
         im = full_constant(re, 0)
+    if deg and dtype.itemsize < 4 and not util.shape_of(z):  # (JAX: a scalar's degrees are f32)
+        re, im = (util.cast(v, np.dtype("float32")) for v in (re, im))
     made = ew.atan2_p.bind(im, re)
-    if deg and util.dtype_of(made).itemsize < 4:
-        made = util.cast(made, np.dtype("float32"))
     return degrees(made) if deg else made
 
 

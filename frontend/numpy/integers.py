@@ -120,7 +120,7 @@ def spacing(x: Any, /) -> Any:
         ew.convert(where(normal | (field == 0), 0, field - 1), kind))
     sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
     made = where(normal, whole, low)
-    if info.bits > 16:  # (NumPy: distances of halves have no sign)
+    if util.dtype_of(x) != np.float16:  # (NumPy: distances of halves have no sign)
         made = ew.or_p.bind(sign, made)
     out = ew.bitcast_convert_type_p.bind(made, new_dtype=util.dtype_of(x))
     return where(field == (1 << info.nexp) - 1, util.dtype_of(x).type(np.nan), out)

@@ -488,6 +488,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     """
     (x,) = util.check_arrays("repeat", a)
     (repeats,) = util.check_arrays("repeat", repeats, start=1)
+    if axis is not None and not util.shape_of(x):  # (JAX: a scalar has any axis)
+        x, axis = sh.reshape(x, (1,)), 0
     own = util.shape_of(x)
     if axis is not None:
         axis = canonical_axis(axis, len(own))

@@ -305,8 +305,18 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     util.refuse_out("mean", out)
     (x,) = util.check_arrays("mean", a)
     working, result = _float_dtypes("mean", x, dtype)
+    if where is None:
+        _check_axis(axis, len(util.shape_of(x)))
     with util.fused("mean"):
         return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
+
+
+def _check_axis(axis: Any, ndim: int) -> None:
+    """mean, var and std ask for the size of an axis first: IndexError, where sum has a ValueError."""
+    for a in axis if isinstance(axis, (tuple, list)) else [] if axis is None else [axis]:
+        if isinstance(a, (int, np.integer)) and not -ndim <= a < ndim:
+            raise IndexError(explain(f"tuple index out of range: axis {a} of an array of dimension "
+                                     f"{ndim}.", fix="give an axis of the array."))
 
 
 def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any) -> Any:
@@ -358,6 +368,8 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
             f"jax.numpy.{name} does not yet support real dtype parameters when computing the "
             "variance of an array of complex values.", fix="leave dtype out."))
     working, result = _float_dtypes(name, x, dtype)
+    if where is None:
+        _check_axis(axis, len(util.shape_of(x)))
     if working.kind == "c" and util.dtype_of(x).kind != "c":
         working = dtypes.real_dtype(working)
     shape = util.shape_of(x)

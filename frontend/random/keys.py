@@ -54,8 +54,10 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
 
 def _seed(seed: Any) -> Any:
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        if not -2**63 <= int(seed) < 2**64:
-            raise OverflowError(f"PRNG key seed {seed} does not fit 64 bits.")
+        if not -2**63 <= int(seed) < (2**64 if isinstance(seed, np.unsignedinteger) else 2**63):
+            raise OverflowError(errors.explain(
+                f"Python int too large to convert to C long: PRNG key seed {seed} does not fit 64 "
+                "bits.", fix="use a seed in [-2**63, 2**63)."))
         bits = int(seed) & (2**64 - 1)
         if config.jax_enable_x64:
             return np.uint64(bits)
@@ -72,17 +74,18 @@ def _seed(seed: Any) -> Any:
 
 def _check_impl(impl: Any) -> None:
     name = getattr(impl, "name", impl)
-    if name not in (None, "threefry2x32", "fry"):
+    if name not in (None, "threefry2x32", "fry", "key<fry>"):
         raise ValueError(errors.explain(
             f"unrecognized PRNG implementation {impl!r}.", fix="use 'threefry2x32'."))
 
 
-def key(seed: Any, *, impl: Any = None) -> Array:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed PRNG key from an integer seed.
 
     Args:
       seed: integer scalar of at most 64 bits (without x64 the low 32 count), also traced.
       impl: 'threefry2x32' or None.
+      dtype: another word for impl: the dtype of keys, or the implementation's name.
 
     Returns:
       A key, shape ().
@@ -90,7 +93,7 @@ def key(seed: Any, *, impl: Any = None) -> Array:
     Raises:
       TypeError: the seed is no integer scalar.
       OverflowError: a Python seed does not fit 64 bits.
-      ValueError: another implementation is asked for.
+      ValueError: another implementation is asked for, or both impl and dtype are given.
 
     Example:
       >>> import calque.random as random
@@ -98,7 +101,10 @@ def key(seed: Any, *, impl: Any = None) -> Array:
       Array((), dtype=key<fry>) overlaying:
       [0 1]
     """
-    _check_impl(impl)
+    if impl is not None and dtype is not None:
+        raise ValueError(errors.explain(
+            "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
+    _check_impl(impl if dtype is None else dtype)
     return prim.random_seed_p.bind(_seed(seed))
 
 

@@ -250,6 +250,9 @@ def test_shape_errors() -> None:
         (lambda: jnp.dot(x, [1]), TypeError, "dot requires ndarray.*position 1"),
         (lambda: jnp.dot(x, x.T, precision="foo"), ValueError, "Precision"),
         (lambda: jnp.repeat(x, jnp.array([1, 2, 3]), axis=0), ValueError, "length 2 or 1"),
+        (lambda: jnp.mean(x, axis=2), IndexError, "tuple index out of range"),
+        (lambda: jnp.var(x[0, 0], axis=-1), IndexError, "tuple index out of range"),
+        (lambda: jnp.std(x, axis=(0, 5)), IndexError, "tuple index out of range"),
         (lambda: jnp.tril(x[0]), ValueError, "at least 2D")]
     for f, kind, text in cases:
         with pytest.raises(kind, match=text) as error:
@@ -265,3 +268,19 @@ def test_eager_functions_are_one_program() -> None:
     before = len(eager._memory)
     jnp.std(x + 0)
     assert len(eager._memory) - before <= 1
+
+
+def test_scalars_repeat_along_any_axis() -> None:
+    for axis in (None, 0, -1, 1):
+        got = jnp.repeat(jnp.float32(2.5), 3, axis=axis)
+        assert got.tolist() == [2.5, 2.5, 2.5]
+
+
+def test_degrees_of_half_precision() -> None:
+    """dtypes and values as jax 0.10.2."""
+    for dtype in (jnp.float16, jnp.bfloat16):
+        assert jnp.angle(jnp.asarray([-1, 2], dtype), deg=True).dtype == dtype
+        one = jnp.angle(jnp.asarray(-1.918, dtype), deg=True)
+        assert one.dtype == jnp.float32 and float(one) == 180.0
+    got = jnp.spacing(jnp.asarray([1.42188, -1.26562], jnp.bfloat16))
+    assert got.tolist() == [0.0078125, -0.0078125]

@@ -203,6 +203,10 @@ BAD: list[tuple[type[Exception], str, Any]] = [
     (TypeError, "Shapes must be 1D sequences", lambda r: r.normal(K, (2.5,))),
     (ValueError, "negative dimensions", lambda r: r.split(K, -1)),
     (TypeError, "unexpected PRNG key type", lambda r: r.gamma(3, 1.0)),
+    (OverflowError, "Python int too large to convert to C long", lambda r: r.PRNGKey(2**63)),
+    (OverflowError, "does not fit 64 bits", lambda r: r.key(-2**63 - 1)),
+    (ValueError, "both `impl` and `dtype`",
+     lambda r: r.key(0, impl="threefry2x32", dtype="threefry2x32")),
     (ValueError, "accepts a single key", lambda r: r.gamma(np.zeros((3, 2), np.uint32), 1.0))]
 
 

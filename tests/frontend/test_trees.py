@@ -97,3 +97,29 @@ def test_a_class_that_refuses_other_leaves() -> None:
     tree_util.register_pytree_node(Strict, lambda s: ((s.x,), None), lambda _, xs: Strict(*xs))
     made = tree_util.tree_map(lambda x: x + "!", Strict({"b": "2", "a": "1"}))
     assert made.x == {"b": "2!", "a": "1!"}
+
+
+def test_prefixes_are_spread() -> None:
+    spread = tree_util.tree_broadcast
+    assert spread(1, {"a": 2, "b": (3, None)}) == {"a": 1, "b": (1, None)}
+    assert calque.tree.broadcast((1, 2), (0, {"a": 0, "b": [0, 0]})) == (1, {"a": 2, "b": [2, 2]})
+    assert spread((None,), (None,)) == (None,)
+    assert spread((1, 2), (3, 4), is_leaf=lambda x: isinstance(x, tuple)) == ((1, 2), (1, 2))
+    for prefix, full in (((1, 2), [3, 4]), ({"a": 1}, {"b": 1}), ((1, 2), (0,))):
+        with pytest.raises(ValueError, match="pytree structure error.*no prefix"):
+            spread(prefix, full)
+
+
+def test_one_level_of_a_tree() -> None:
+    one = tree_util.flatten_one_level
+    pair = collections.namedtuple("pair", "x y")
+    assert one([1, [2]]) == ([1, [2]], None) and one(None) == ((), None)
+    assert one((1, (2, 3))) == ((1, (2, 3)), None)
+    assert one({"b": 1, "a": 2}) == ((2, 1), ("a", "b"))
+    assert one(collections.OrderedDict(b=1, a=2)) == ([1, 2], ("b", "a"))
+    assert one(pair(1, 2)) == ([1, 2], pair)
+    with pytest.raises(ValueError, match="can't tree-flatten type: <class 'int'>"):
+        one(3)
+    nodes = (list, tuple, dict, type(None), pair, collections.OrderedDict)
+    assert all(tree_util.is_tree_node(k) for k in nodes)
+    assert not any(tree_util.is_tree_node(k) for k in (float, str, calque.Array, 3))
