@@ -165,10 +165,6 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
     """
     b, ir = ctx.b, mlir.ir()
     specs = [(v.shape, v.dtype) for v in state]
-    if any(d.kind == "c" for _, d in specs):
-        # IREE's evaluation of constants at compile time fails on complex ones around loops ("jit
-        # global source initialization order invalid"; tests/lowering/test_linalg_needs_cures.py)
-        ctx.options.add("--iree-opt-const-eval=false")
     op = b.op("stablehlo.while", state, specs, regions=2)
     types = [v.ir.type for v in state]
     condition = op.regions[0].blocks.append(*types)

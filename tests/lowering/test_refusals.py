@@ -14,8 +14,10 @@ import pytest
 import calque
 from calque import lax
 from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.module import lower
 from calque.lowering.rules import Context
 from calque.lowering.targets import host_target
+from calque.transforms.stage import stage
 
 A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
 I = np.array([1, 3, 0, 2, 1], np.int32)
@@ -223,3 +225,23 @@ def test_iree_still_merges_wide_fills_across_regions() -> None:
           -> (tensor<7x7xi64>, tensor<7x7xi64>) {{
       %v = stablehlo.constant dense<-9223372036854775808> : tensor<i64>{chains}
       return %f0, %f1 : tensor<7x7xi64>, tensor<7x7xi64> }}""", "explicit captures")
+
+
+# ---- constants that are complex
+def constant_spectrum() -> list[Any]:
+    return [calque.numpy.fft.rfft(lax.tanh(lax.full((1, 7), 0.5, np.float32)))]
+
+
+def test_complex_constants() -> None:
+    """Context.note: they are computed when the program is loaded."""
+    (out,) = calque.jit(constant_spectrum)()
+    want = np.zeros((1, 4), np.complex64)
+    want[0, 0] = 7 * np.tanh(0.5)
+    np.testing.assert_allclose(np.asarray(out), want, atol=2e-6)
+
+
+def test_iree_still_fails_to_evaluate_complex_constants() -> None:
+    made = lower(stage(constant_spectrum, []), host_target())
+    assert made.module is not None and made.options == ("--iree-opt-const-eval=false",)
+    with pytest.raises(CompileError, match="initialization order invalid"):
+        compile_module(made.module, host_target())
