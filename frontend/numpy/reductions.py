@@ -312,7 +312,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
 
 
 def _check_axis(axis: Any, ndim: int) -> None:
-    """mean, var and std ask for the size of an axis first: IndexError, where sum has a ValueError."""
+    """mean, var and std ask for the size of an axis: IndexError, where sum has a ValueError."""
     for a in axis if isinstance(axis, (tuple, list)) else [] if axis is None else [axis]:
         if isinstance(a, (int, np.integer)) and not -ndim <= a < ndim:
             raise IndexError(explain(f"tuple index out of range: axis {a} of an array of dimension "
