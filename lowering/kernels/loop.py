@@ -36,7 +36,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
             _in_lanes(shell, e, loops.elements(shape))
         else:
             _over_memory(shell, e)
-    return shell.dispatch(xs)
+    return shell.dispatch(ctx.entering(xs))
 
 
 class _Shell:

@@ -72,7 +72,7 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
     name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
     specs = [*[(x.shape, x.dtype) for x in operands], *results]
     insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups))
-    return dispatch(ctx.b, name, operands, results)
+    return dispatch(ctx.b, name, ctx.entering(operands), results)
 
 
 def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],

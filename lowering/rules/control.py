@@ -60,7 +60,9 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
     for region, program in zip(op.regions, branches):
         block = region.blocks.append()
         with ir.InsertionPoint(block):
+            ctx.regions += 1
             results = [ctx.opaque(r) for r in ctx.emit_program(program, operands)]
+            ctx.regions -= 1
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         roots = [r | ctx.roots_of(v) for r, v in zip(roots, results)]
     results = [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
@@ -175,6 +177,7 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
     with ir.InsertionPoint(block):
         values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
         ctx.loops += 1
+        ctx.regions += 1
         roots = frozenset[int]().union(*[ctx.roots_of(c) for c in state[carried]])
         for v in values[carried]:
             ctx.roots[v] = roots | {id(v)}
@@ -182,6 +185,7 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
             ctx.carries.update(values[carried])
         results = step(values)
         ctx.loops -= 1
+        ctx.regions -= 1
         roots = roots.union(*[ctx.roots_of(r) for r in results])
         ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
     out = [Value(b, r, *s) for r, s in zip(op.results, specs)]

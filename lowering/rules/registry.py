@@ -58,6 +58,7 @@ class Context:
         self.target = target
         self.in_process = in_process  # the program runs in a process that runs Python
         self.loops = 0  # how many rolled loops the insertion point is in
+        self.regions = 0  # how many rolled loops and branches
         self.cpu = target is not None and target.backend == "llvm-cpu"
         self.roots: dict[Value, frozenset[int]] = {}
         self.parts: dict[Value, frozenset[int]] = {}  # as roots, but also of views of a part
@@ -178,11 +179,15 @@ class Context:
     def opaque(self, x: Value) -> Value:
         """x, if it is a constant as what a dispatch makes.
 
-        A constant that enters a host loop or leaves a branch and is used elsewhere too, IREE makes
+        A constant that enters a host loop or leaves a branch, and is used elsewhere too, IREE makes
         in one place of its choice, which may come later ("circular dependency", "does not dominate
         this use": tests/lowering/test_refusals.py).
         """
         return self._from_zero(x) if x in self.constants else x
+
+    def entering(self, xs: Sequence[Value]) -> list[Value]:
+        """Operands of a kernel of ours: opaque within loops and branches."""
+        return [self.opaque(x) for x in xs] if self.regions else list(xs)
 
     def _from_zero(self, x: Value) -> Value:
         b, made = self.b, x

@@ -178,6 +178,41 @@ def test_iree_still_makes_constants_of_loops_in_the_wrong_place(
         calque.jit(two_loops)(*LOOPED)
 
 
+def counted(y: Any, limit: Any) -> Any:
+    """A loop that is a kernel and starts from a constant."""
+    def step(c: Any) -> Any:
+        return c[0] + 1, lax.dynamic_update_slice(c[1], c[1][:1] + 1, (c[0],))
+    return lax.while_loop(lambda c: c[0] < limit, step, (np.int32(0), y))[1]
+
+
+def test_constants_of_kernels_within_host_loops() -> None:
+    """The kernel's start is a constant outside of the host loop too (Context.entering)."""
+    def f(x: Any, y: Any, limit: Any) -> Any:
+        before = counted(y, limit)
+
+        def row(c: Any, r: Any) -> Any:
+            z = counted(r, limit)
+            return (lax.rev(c[0], (0,)) + z, c[1] + 1), lax.cumsum(lax.sort(z))
+
+        (a, k), rows = lax.scan(row, (x[0], 0), x)
+        return rows, k, counted(before + a, limit)
+
+    def plain(y: Any) -> Any:
+        y = y.copy()
+        for i in range(2):
+            y[i] = y[0] + 1
+        return y
+
+    x = np.arange(600, dtype=np.float32).reshape(200, 3)
+    rows, k, last = calque.jit(f)(x, x[0], np.int32(2))
+    a = x[0]
+    for r in x:
+        a = a[::-1] + plain(r)
+    np.testing.assert_array_equal(np.asarray(rows), [np.cumsum(np.sort(plain(r))) for r in x])
+    assert int(k) == 200
+    np.testing.assert_array_equal(np.asarray(last), plain(plain(x[0]) + a))
+
+
 def test_two_draws_of_one_key() -> None:
     """Their loops are alike, and IREE lost the sizes of what it did not see through."""
     def draws(key: Any) -> Any:
