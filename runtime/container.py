@@ -5,8 +5,9 @@ at multiples of 64 bytes, and the end is an index:
 
     module 0 | padding | module 1 | ... | JSON {"parts": [...]} | its length, 8 bytes | magic
 
-The length is little-endian; a part is {"offset", "size", "sha256"}.  A file of one module has no
-index.  The C++ runtime reads the same form.  Start reading at `split`.
+The length is little-endian; a part is {"offset", "size", "sha256"}.  A file of one module has an
+index, too: IREE's loader crashes on some files with a flipped bit, so the digest is looked at first.
+Modules that something else wrote have none.  Start reading at `split`.
 """
 from __future__ import annotations
 
@@ -19,12 +20,11 @@ from calque.runtime.errors import ArtifactError, explain
 MAGIC = b"CALQPART"
 ALIGNMENT = 64
 _TRAILER = 8 + len(MAGIC)
+_DESCRIBED = b"calque.signature"  # in every artifact (aot.RECORD_KEY)
 
 
 def join(parts: Sequence[bytes]) -> bytes:
     """One file of several modules; the same parts give the same bytes."""
-    if len(parts) == 1:
-        return parts[0]
     made = bytearray()
     index = []
     for part in parts:
@@ -39,6 +39,8 @@ def join(parts: Sequence[bytes]) -> bytes:
 def split(data: bytes, source: str) -> list[bytes]:
     """The modules of a file; ArtifactError where its index or a part is damaged."""
     if data[-len(MAGIC):] != MAGIC:
+        if _DESCRIBED in data:  # one of ours, so it had an index
+            raise _damaged(source, "its end is missing")
         return [data]
     size = int.from_bytes(data[-_TRAILER:-len(MAGIC)], "little")
     end = len(data) - _TRAILER

@@ -1,6 +1,6 @@
 """Makes the artifacts of tests/cpp with the command line's own code: fixture.py FOLDER.
 
-Those that are there and newer than models.py are kept, unless the runtime refuses them.
+Those that are there and newer than their sources are kept, unless the runtime refuses them.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from calque.runtime import ArtifactError
 from calque.runtime.aot import read_records
 
 MODELS = Path(__file__).with_name("models.py")
+EXAMPLES = Path(__file__).parents[2] / "runtime/cpp/examples/models.py"
 LAYERS = '[{"w": f32[64,32], "b": f32[32]}, {"w": f32[32,10], "b": f32[10]}]'
 WIDE = {"bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
         "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "f16",
@@ -37,7 +38,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],
     "huge": ["huge", "--arg", "f32"],
     "slow": ["slow", "--arg", "f32[512,512]"],
-    "predict": ["predict", "--arg", LAYERS, "--arg", "f32[8,64]"],
+    "predict": ["predict", "--arg", LAYERS, "--arg", "f32[64,64]"],
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
                    "--arg", "f32", "--donate", "0"],
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
@@ -48,8 +49,8 @@ ARTIFACTS: dict[str, list[str]] = {
 
 def is_made(path: Path) -> bool:
     """Is the artifact there, newer than its source, and of this version?"""
-    if not path.exists() or path.stat().st_mtime < max(
-            MODELS.stat().st_mtime, Path(__file__).stat().st_mtime):
+    sources = (MODELS, EXAMPLES, Path(__file__))
+    if not path.exists() or path.stat().st_mtime < max(s.stat().st_mtime for s in sources):
         return False
     try:
         return bool(read_records(path))
@@ -64,7 +65,8 @@ def make(folder: Path) -> None:
         path = folder / f"{name}.vmfb"
         if is_made(path):
             continue
-        sys.argv = ["calque", "compile", f"{MODELS}:{function}", *options, "-o", str(path)]
+        source = EXAMPLES if function in ("predict", "train_step", "price") else MODELS
+        sys.argv = ["calque", "compile", f"{source}:{function}", *options, "-o", str(path)]
         try:
             main()
         except SystemExit as end:

@@ -8,6 +8,7 @@ from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError, Buffer, load
 from calque.runtime.aot import check_target, cpu_flags, missing_features, parse_record
+from calque.runtime.container import join
 
 
 def record(name="scale", **changes):
@@ -41,7 +42,7 @@ GROW = record("grow", args=[{"path": "x", "shape": ["n"], "dtype": "uint32"}],
 
 def build(*records):
     texts = [quoted(json.dumps(r)) for r in records]
-    return compile_module(SCALE.format(*texts), parse_target("cpu"))
+    return join([compile_module(SCALE.format(*texts), parse_target("cpu"))])
 
 
 @pytest.fixture(scope="module")
