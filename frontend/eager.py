@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import pathlib
 import re
@@ -250,14 +251,16 @@ def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     """The results without a program of these shapes: by NumPy, a view, a program for any shape."""
     done = host.evaluate(prim, args, params)
     if done is None:
-        shortcut = _SHORTCUTS.get(prim.name)
-        if shortcut is not None:
-            done = shortcut(args, params)
-        if done is None:
-            done = generic.evaluate(prim, args, params)
+        done = _by_view_or_any_shape(prim, args, params)
     if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
         check_floats(done if prim.multiple_results else [done])
     return done
+
+
+def _by_view_or_any_shape(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    shortcut = _SHORTCUTS.get(prim.name)
+    done = None if shortcut is None else shortcut(args, params)
+    return generic.evaluate(prim, args, params) if done is None else done
 
 
 def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
@@ -328,16 +331,20 @@ class LazyTrace(Trace):
             found = self.inputs[id(array)] = (Var(array.aval), array)
         return found[0]
 
+    def _now(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The results of an operation on small, known values; None for what is recorded."""
+        limit = math.inf if prim.name in host.READS_PARTS else host.LIMIT
+        if any(type(a) is Array and host.known(a, limit) is None for a in args):
+            return None
+        with under(bottom):
+            return _at_once(prim, args, params)
+
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.inline is not None:
             with under(self):
                 return prim.inline(*args, **params)
         if not any(isinstance(a, Tracer) for a in args):
-            done = host.evaluate(prim, args, params)
-            if done is None and all(
-                    type(a) is not Array or host.known(a) is not None for a in args):
-                with under(bottom):
-                    done = _at_once(prim, args, params)
+            done = self._now(prim, args, params)
             if done is not None:
                 return done
         with self.lock:

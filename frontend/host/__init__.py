@@ -82,19 +82,26 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     rule = RULES.get(prim.name)
     if rule is None:
         return None
-    values, avals, device = [], [], None
+    values: list[Any] = []
+    avals: list[ShapedArray] = []
+    device = None
     limit: float = math.inf if prim.name in READS_PARTS else LIMIT
     for x in args:
-        value = known(x, limit)
+        if type(x) is Array:
+            value = known(x, limit)
+            avals.append(x.aval)
+        else:
+            aval = aval_of(x)
+            value = np.asarray(x, aval.dtype)
+            avals.append(aval)
+            if value.nbytes > limit:
+                return None
         if value is None:
             return None
+        if device is None and type(x) is Array:
+            device = x._own.device  # type: ignore[union-attr]
         limit = LIMIT
         values.append(value)
-        if type(x) is Array:
-            avals.append(x.aval)
-            device = x._own.device  # type: ignore[union-attr]
-        else:
-            avals.append(aval_of(x))
     out = abstract(prim, avals, params)
     if prim.multiple_results:
         if any(o.nbytes > LIMIT for o in out):
