@@ -43,13 +43,14 @@ def open_device(uri: str) -> tuple[Device, str, str, bool]:
     return device, str(device), device.platform, device.is_host
 
 
-def load_artifact(source: str | bytes, device: Device) -> tuple[Artifact, list[Any]]:
+def load_artifact(source: str | bytes, device: Device, parameters: str = ""
+                  ) -> tuple[Artifact, list[Any]]:
     """An artifact (a path or bytes) and what C++ keeps of each of its functions.
 
     Of a function: name, target, record, whether one of its sizes is known at the call only, and
     (path, position in DTYPES, sizes, donated) of each argument and result.
     """
-    artifact = load(source, device)
+    artifact = load(source, device, parameters=parameters or None)
     return artifact, [_describe(record) for record in artifact.functions.values()]
 
 

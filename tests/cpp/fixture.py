@@ -4,12 +4,16 @@ Those that are there and newer than their sources are kept, unless the runtime r
 """
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from calque.cli import main
+from calque.lowering.compile import compile_module
+from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError
 from calque.runtime.aot import read_records
+from calque.runtime.container import join
 
 MODELS = Path(__file__).with_name("models.py")
 EXAMPLES = Path(__file__).parents[2] / "runtime/cpp/examples/models.py"
@@ -42,9 +46,29 @@ ARTIFACTS: dict[str, list[str]] = {
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
                    "--arg", "f32", "--donate", "0"],
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
+    "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
     "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],
 }
+
+# A size that is known at the call only, shared by two arguments.
+GROW = """func.func @grow(%x: tensor<?x2xui32>, %y: tensor<?xui32>) -> tensor<?x2xui32>
+  attributes {{iree.reflection = {{"calque.signature" = {0}}}}} {{
+  %0 = stablehlo.add %x, %x : tensor<?x2xui32>
+  return %0 : tensor<?x2xui32> }}
+"""
+
+
+def grow() -> bytes:
+    """The artifact of GROW."""
+    record = {
+        "version": 1, "name": "grow",
+        "args": [{"path": "x", "shape": ["n", 2], "dtype": "uint32"},
+                 {"path": "y", "shape": ["n"], "dtype": "uint32"}],
+        "results": [{"path": "", "shape": ["n", 2], "dtype": "uint32"}],
+        "target": parse_target("cpu").record()}
+    text = json.dumps(json.dumps(record))
+    return join([compile_module(GROW.format(text), parse_target("cpu"))])
 
 
 def is_made(path: Path) -> bool:
@@ -72,6 +96,8 @@ def make(folder: Path) -> None:
         except SystemExit as end:
             if end.code:
                 raise
+    if not is_made(folder / "grow.vmfb"):
+        (folder / "grow.vmfb").write_bytes(grow())
 
 
 if __name__ == "__main__":

@@ -3,8 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+import calque
 import calque.numpy as jnp
 from calque import lax
+
+WEIGHTS = calque.device_put(np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096)
 
 
 def add(x: Any, y: Any) -> Any:
@@ -47,3 +52,8 @@ def huge(x: Any) -> Any:
 def slow(x: Any) -> Any:
     """Long enough that a caller sees it pending."""
     return lax.fori_loop(0, 40, lambda _, y: jnp.tanh(y @ x), x)
+
+
+def weighted(x: Any) -> Any:
+    """WEIGHTS are kept in an archive beside the artifact."""
+    return x @ WEIGHTS

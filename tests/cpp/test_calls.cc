@@ -119,6 +119,42 @@ void odd_arguments() {
   CHECK(scalar.shape().empty() && scalar.size() == 1 && scalar.item<double>() == 2.5);
 }
 
+// A size that is known at the call only, and shared by two arguments.
+void dynamic_sizes() {
+  const Function grow = load("grow")["grow"];
+  CHECK(grow.signature().describe() == "grow(x: uint32[n,2], y: uint32[n]) -> uint32[n,2]");
+  CHECK(grow.signature().arguments[0].shape[0].is_dynamic());
+  for (const std::size_t n : {std::size_t{1}, std::size_t{5}, std::size_t{0}}) {
+    const auto rows = static_cast<std::int64_t>(n);
+    const Array x = Array::from_host(std::vector<std::uint32_t>(2 * n, 0x80000001u), {rows, 2});
+    const Array y = Array::from_host(std::vector<std::uint32_t>(n), {rows});
+    const Array twice = grow(x, y)[0];
+    CHECK((twice.shape() == Shape{rows, 2}) && twice.dtype() == DType::uint32);
+    CHECK(twice.to_vector<std::uint32_t>() == std::vector<std::uint32_t>(2 * n, 2));
+    const Array other = Array::from_host(std::vector<std::uint32_t>(n + 1), {rows + 1});
+    CHECK_ERROR(shape, ({"y must be uint32[n] with n = " + std::to_string(n) + ", got shape (" +
+                         std::to_string(n + 1) + ",)."}),
+                grow(x, other));
+  }
+}
+
+// Weights in an archive beside the artifact, or named.
+void parameter_archives() {
+  const std::vector<float> ones(2 * 64, 1.0f);
+  const Array x = Array::from_host(ones, {2, 64});
+  const std::string archive = artifacts() + "/weighted.irpa";
+  const Module named = Module::load(bytes_of("weighted"), Device::open(), archive);
+  for (const Module& module : {load("weighted"), named}) {
+    const Array y = module["weighted"](x)[0];
+    for (int j = 0; j < 64; ++j) {  // sums of (64 i + j) / 4096 over i: exact in f32
+      const float expected = static_cast<float>(64 * (63 * 64 / 2) + 64 * j) / 4096;
+      CHECK(y.view<float>()[static_cast<std::size_t>(j)] == expected);
+    }
+  }
+  CHECK_ERROR(artifact, ({"there is no /nowhere.irpa", "Fix: "}),
+              Module::load(path_of("weighted"), Device::open(), "/nowhere.irpa"));
+}
+
 // Every pattern of 16 bits survives; values between two patterns go to the nearest, even at ties.
 void conversions() {
   for (std::uint32_t i = 0; i < 0x10000; ++i) {
@@ -155,6 +191,8 @@ int main(int, char** words) {
   element_types();
   eight_bit_floats();
   odd_arguments();
+  dynamic_sizes();
+  parameter_archives();
   conversions();
   return 0;
 }

@@ -39,10 +39,17 @@ std::vector<Parameter> parameters_of(PyObject* list) {
   return made;
 }
 
-Module load_source(PyObject* source, const Device& device, const std::string& where) {
-  PyObject* arguments[] = {source, Access::impl(device)->object.get()};
+python::Ref path_text(const std::string& path) {
+  return python::checked(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())), path);
+}
+
+Module load_source(PyObject* source, const Device& device, const std::string& parameters,
+                   const std::string& where) {
+  const python::Ref archive = path_text(parameters);
+  PyObject* arguments[] = {source, Access::impl(device)->object.get(), archive.get()};
   python::Ref loaded = python::checked(
-      PyObject_Vectorcall(python::hosting().load_artifact, arguments, 2, nullptr), where);
+      PyObject_Vectorcall(python::hosting().load_artifact, arguments, 3, nullptr), where);
   auto made = std::make_shared<ModuleImpl>();
   made->device = device;
   made->artifact = python::Ref(Py_NewRef(PyTuple_GET_ITEM(loaded.get(), 0)));
@@ -235,15 +242,15 @@ std::string Signature::describe() const {
   return name + "(" + inside + ") -> " + behind;
 }
 
-Module Module::load(const std::string& path, const Device& device) {
+Module Module::load(const std::string& path, const Device& device, const std::string& parameters) {
   python::hosting();
   python::Lock lock;
-  python::Ref name = python::checked(
-      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())), path);
-  return load_source(name.get(), device, path);
+  const python::Ref name = path_text(path);
+  return load_source(name.get(), device, parameters, path);
 }
 
-Module Module::load(Span<const std::uint8_t> bytes, const Device& device) {
+Module Module::load(Span<const std::uint8_t> bytes, const Device& device,
+                    const std::string& parameters) {
   python::hosting();
   python::Lock lock;
   const std::string where = std::to_string(bytes.size()) + " bytes";
@@ -251,7 +258,7 @@ Module Module::load(Span<const std::uint8_t> bytes, const Device& device) {
       PyBytes_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
                                 static_cast<Py_ssize_t>(bytes.size())),
       where);
-  return load_source(copy.get(), device, where);
+  return load_source(copy.get(), device, parameters, where);
 }
 
 const std::vector<Signature>& Module::functions() const { return impl_->signatures; }
