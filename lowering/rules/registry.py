@@ -76,6 +76,8 @@ class Context:
         self.copying = False  # the equation's update copies its operand (passes/hazards)
         self.elsewhere: set[Value] = set()  # operands of calls that are read outside them too
         self.constants: set[Value] = set()
+        # results that one more operation may undo: the memory that is then the result's
+        self.steps: dict[Value, frozenset[int]] = {}
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.leaves: dict[Value, frozenset[int]] = {}
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
@@ -113,15 +115,19 @@ class Context:
             data = [v for v in inputs if v not in self.constants]
             new = name in COMPUTES or (
                 name in ARITHMETIC and not self._foldable(name, inputs, data))
+            if name in ARITHMETIC and self._is_step(inputs, data):
+                self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:
-                self.parts[out] = frozenset((id(out),)).union(*[self.parts_of(v) for v in data])
+                self.parts[out] = frozenset((id(out),)).union(
+                    *[self.parts_of(v) | self.steps.get(v, frozenset()) for v in data])
             if out in self.roots or out in inputs:
                 continue  # the rule knows better, or passes an operand on
             size = _nbytes(out)
             if new:
                 self.roots[out] = frozenset((id(out),))
                 continue
-            same = [self.roots_of(v) for v in data if _nbytes(v) == size]
+            same = [self.roots_of(v) | self.steps.get(v, frozenset())
+                    for v in data if _nbytes(v) == size]
             self.roots[out] = frozenset((id(out),)).union(*same)
 
     def _foldable(self, name: str, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
@@ -133,7 +139,16 @@ class Context:
         known = [self.literals[v].value for v in inputs if v in self.literals]
         if len(known) < len(inputs) - len(data):
             return True  # a constant array: it may hold identities
-        return any(v in _IDENTITIES or not np.isfinite(v) or v in _extremes(v) for v in known)
+        return data[0] in self.steps or any(
+            v in _IDENTITIES.get(name, ()) or not np.isfinite(v) or v in _extremes(v)
+            for v in known)
+
+    def _is_step(self, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
+        """Whether another such operation may undo this one, and IREE fold both away: integers
+        beside constants, floats beside -1."""
+        known = [self.literals[v].value for v in inputs if v in self.literals]
+        return len(set(data)) == 1 and bool(known) and (
+            data[0].dtype.kind in "iu" or -1 in known)
 
     def owned(self, x: Value) -> Value:
         """x, or a copy when x may be the memory of an argument, or is read elsewhere later."""
@@ -225,7 +240,9 @@ class Context:
         return out
 
 
-_IDENTITIES = (0, 1, -1)
+_IDENTITIES = {"add": (0,), "add_any": (0,), "sub": (0,), "mul": (1,), "div": (1,), "pow": (1,),
+               "and": (-1, True), "or": (0, False), "xor": (0, False), "shift_left": (0,),
+               "shift_right_arithmetic": (0,), "shift_right_logical": (0,)}
 
 
 def _extremes(value: Any) -> tuple[int, ...]:

@@ -1,0 +1,71 @@
+"""Results that are an argument's memory, because IREE folds what computes them away: they are known
+(Lowered.forwards), so that donating one never changes the other."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque.lowering.module import lower
+from calque.lowering.targets import host_target
+
+N = 70_000
+INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "+5-5": lambda x: (x + 5) - 5, "^5^5": lambda x: (x ^ 5) ^ 5,
+    "+5+7-12": lambda x: x + 5 + 7 - 12,
+    "*-1*-1": lambda x: x * -1 * -1, "*3/3 modulo 2**32": lambda x: x * 3 * np.int32(-1431655765),
+    "(+5)*1-5": lambda x: (x + 5) * 1 - 5, "|0": lambda x: x | 0, "&-1": lambda x: x & -1,
+    "~~": lambda x: ~~x, "--": lambda x: jnp.negative(-x), "<<0": lambda x: x << 0, "+0": lambda x: x + 0,
+    "*1": lambda x: x * 1, "max least": lambda x: jnp.maximum(x, -(2**31)),
+    "min(x, x)": lambda x: jnp.minimum(x, x)}
+FLOATS: dict[str, Callable[[Any], Any]] = {
+    "--": lambda x: jnp.negative(-x), "/1": lambda x: x / 1, "*1": lambda x: x * 1, "**1": lambda x: x**1,
+    "*-1*-1": lambda x: x * -1 * -1, "max -inf": lambda x: jnp.maximum(x, -np.inf),
+    "-0": lambda x: x - 0.0, "+(-0)": lambda x: x + np.float32(-0.0)}
+NEW: dict[str, Callable[[Any], Any]] = {
+    "+1": lambda x: x + 1, "*2+1": lambda x: x * 2 + 1, "*-1": lambda x: x * -1,
+    "/2": lambda x: x / 2, "x+x": lambda x: x + x}
+
+
+def shares(f: Callable[[Any], Any], x: Any) -> bool:
+    y = calque.jit(f)(x)
+    return bool(y._buffer.view.get_buffer().ref == x._buffer.view.get_buffer().ref)
+
+
+def forwards(f: Callable[[Any], Any], x: Any) -> tuple[int, ...]:
+    return lower(calque.make_jaxpr(f)(x), host_target()).forwards
+
+
+@pytest.mark.parametrize("cases, x", [(INTEGERS, jnp.arange(N)), (FLOATS, jnp.ones(N))],
+                         ids=["integers", "floats"])
+def test_shared_memory_is_known(cases: Any, x: Any) -> None:
+    found = {name: (shares(f, x), forwards(f, x)) for name, f in cases.items()}
+    assert all(known for shared, known in found.values() if shared), found
+    assert any(shared for shared, _ in found.values())
+
+
+def test_new_memory_is_not_looked_at() -> None:
+    """Each candidate costs a comparison a call."""
+    assert not any(forwards(f, jnp.ones(N)) for f in NEW.values())
+    assert not forwards(lambda x: x + 1, jnp.arange(N))
+
+
+def test_donating_one_leaves_the_other() -> None:
+    x = jnp.arange(N)
+    y = calque.jit(lambda x: (x + 5) - 5)(x)
+    calque.jit(lambda y: y.at[0].set(77), donate_argnums=0)(y).block_until_ready()
+    assert int(x[0]) == 0 and int(x[1]) == 1
+    y = calque.jit(lambda x: (x ^ 5) ^ 5)(x)
+    calque.jit(lambda x: x.at[0].set(78), donate_argnums=0)(x).block_until_ready()
+    assert int(y[0]) == 0
+
+
+def test_updates_that_read_what_they_write() -> None:
+    """scatter of values that fold to a view of the operand."""
+    x = jnp.arange(N)
+    got = calque.jit(lambda x: x.at[jnp.arange(N)[::-1]].set((x + 5) - 5))(x)
+    np.testing.assert_array_equal(np.asarray(got), np.arange(N)[::-1])
