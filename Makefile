@@ -8,10 +8,11 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FLAGS lowering/native/LEVELS)
 
-.PHONY: demo test test-slow lint bench docs system clean
+.PHONY: demo test test-slow lint bench docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
-# of linear algebra; without one the package takes slower forms.
+# of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
+# g++ and libpython; without them they are skipped.
 system:
 	@if ! command -v cc >/dev/null 2>&1; then \
 	  echo "== installing system packages: gcc libc6-dev (apt-get)"; \
@@ -21,6 +22,13 @@ system:
 	  echo "== installing system packages: python3 python3-venv (apt-get)"; \
 	  apt-get update -q && apt-get install -y -q python3 python3-venv; \
 	else echo "== system packages: nothing to install"; fi
+
+system-cpp:
+	@if ! { command -v cmake && command -v g++; } >/dev/null 2>&1 || ! $(PYTHON) -c \
+	  'import os, sysconfig as s; assert os.path.exists(s.get_path("include") + "/Python.h")' 2>/dev/null; then \
+	  echo "== installing system packages: cmake g++ python3-dev (apt-get)"; \
+	  apt-get update -q && apt-get install -y -q cmake make g++ python3-dev; fi || \
+	  echo "== the tests of the C++ library are skipped"
 
 $(VENV)/.made: | system
 	@echo "== making the virtual environment $(VENV)"
@@ -40,11 +48,11 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml $(KERNELS)
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.test
+test: system-cpp $(VENV)/.test
 	$(MAKE) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
 
-test-slow: $(VENV)/.test
+test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # mypy does not follow the mapping of our three folders to one package: give it the package as links
