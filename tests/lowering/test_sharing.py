@@ -19,11 +19,13 @@ INTEGERS: dict[str, Callable[[Any], Any]] = {
     "+5+7-12": lambda x: x + 5 + 7 - 12,
     "*-1*-1": lambda x: x * -1 * -1, "*3/3 modulo 2**32": lambda x: x * 3 * np.int32(-1431655765),
     "(+5)*1-5": lambda x: (x + 5) * 1 - 5, "|0": lambda x: x | 0, "&-1": lambda x: x & -1,
-    "~~": lambda x: ~~x, "--": lambda x: jnp.negative(-x), "<<0": lambda x: x << 0, "+0": lambda x: x + 0,
+    "~~": lambda x: ~~x, "--": lambda x: jnp.negative(-x), "<<0": lambda x: x << 0,
+    "+0": lambda x: x + 0,
     "*1": lambda x: x * 1, "max least": lambda x: jnp.maximum(x, -(2**31)),
     "min(x, x)": lambda x: jnp.minimum(x, x)}
 FLOATS: dict[str, Callable[[Any], Any]] = {
-    "--": lambda x: jnp.negative(-x), "/1": lambda x: x / 1, "*1": lambda x: x * 1, "**1": lambda x: x**1,
+    "--": lambda x: jnp.negative(-x), "/1": lambda x: x / 1, "*1": lambda x: x * 1,
+    "**1": lambda x: x**1,
     "*-1*-1": lambda x: x * -1 * -1, "max -inf": lambda x: jnp.maximum(x, -np.inf),
     "-0": lambda x: x - 0.0, "+(-0)": lambda x: x + np.float32(-0.0)}
 NEW: dict[str, Callable[[Any], Any]] = {
