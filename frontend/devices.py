@@ -236,7 +236,8 @@ def device_get(x: Any) -> Any:
       x: a tree; leaves that are no arrays stay as they are.
 
     Returns:
-      The tree, with NumPy arrays in place of Arrays; waits for their values.
+      The tree, with NumPy arrays in place of Arrays; waits for their values.  Arrays of typed keys
+      stay as they are.
 
     Raises:
       JaxRuntimeError: the computation of an array failed.
@@ -248,7 +249,8 @@ def device_get(x: Any) -> Any:
       (3, array([1., 2.], dtype=float32))
     """
     return tree_util.tree_map(
-        lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray)) else v, x)
+        lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray))
+        and not dtypes.is_key(v.dtype) else v, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -22,6 +22,7 @@ from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.random import random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -394,6 +395,10 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
     (value,) = util.check_arrays(name, value, start=1)
+    if dtypes.is_key(a.dtype if dtype is None else dtype):  # both words are the value
+        words = _full(value, (*sizes, 2), name, np.uint32, (np.dtype(np.uint32), False), device,
+                      sharding)
+        return random_wrap_p.bind(words)
     return _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
 
 

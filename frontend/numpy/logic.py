@@ -141,6 +141,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
             equal_nan: bool = False) -> Any:
     x, y = util.promote("isclose", a, b)
     dtype = util.dtype_of(x)
+    if dtypes.is_key(dtype):  # keys are equal or not
+        return ew.eq_p.bind(*util.broadcast_all("isclose", x, y))
     if dtype == dtypes.bool_:
         x, y = util.promote_numeric("isclose", x, y)
         dtype = util.dtype_of(x)

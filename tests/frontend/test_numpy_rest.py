@@ -294,3 +294,14 @@ def test_repeat_by_counts() -> None:
         jnp.repeat(I, counts)
     with pytest.raises(ConcretizationTypeError):
         calque.jit(lambda c: jnp.repeat(R, c, axis=1))(counts)
+
+
+def test_arrays_of_keys() -> None:
+    """Both words take the value, as in jax 0.10.2."""
+    keys = calque.random.split(calque.random.key(1), 3)
+    for made, word in ((jnp.zeros_like(keys), 0), (jnp.ones_like(keys), 1),
+                       (calque.jit(lambda k: jnp.full_like(k, 100))(keys), 100)):
+        assert made.dtype == keys.dtype and made.shape == (3,)
+        assert np.asarray(calque.random.key_data(made)).tolist() == [[word, word]] * 3
+    assert jnp.isclose(keys, keys[:1]).tolist() == [True, False, False]
+    assert calque.device_get(keys) is keys
