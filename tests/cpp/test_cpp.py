@@ -112,3 +112,47 @@ def test_under_sanitizers(built: Path, program: str) -> None:
         "ASAN_OPTIONS": "detect_leaks=1:fast_unwind_on_malloc=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "halt_on_error=1",
         "PYTHONMALLOC": "malloc"})
+
+
+def files_of(page: str) -> dict[str, str]:
+    """The files that a page shows: blocks that begin ```language name."""
+    return {name: body for name, body in
+            re.findall(r"^```\w+ (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)}
+
+
+def commands_of(page: str) -> list[tuple[str, str]]:
+    """(command, what the page says it prints) of its ```console blocks."""
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        for part in ("\n" + block).split("\n$ ")[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+def test_the_page(built: Path, tmp_path: Path) -> None:
+    """docs/cpp.md: its files and commands do what it says, with the library installed elsewhere."""
+    page = (ROOT / "docs" / "cpp.md").read_text()
+    prefix, work = tmp_path / "prefix", tmp_path / "work"
+    run("cmake", "--install", built, "--prefix", prefix)
+    work.mkdir()
+    for name, body in files_of(page).items():
+        (work / name).write_text(body)
+    paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, expected in commands_of(page):
+        said = run("sh", "-c", command, cwd=work,
+                   env={"PATH": paths, "CALQUE_PREFIX": str(prefix), "CALQUE_WARMUP": "0"})
+        if expected != "...\n":
+            sizes = re.compile(r"\([\d.]+ [KM]?i?B\)")
+            assert sizes.sub("()", said) == sizes.sub("()", expected), command
+
+
+def test_the_library_shows_its_own_names_only(built: Path) -> None:
+    """Public headers know no Python, and the library exports nothing but calque's."""
+    for header in (ROOT / "runtime/cpp/include/calque").glob("*.hpp"):
+        assert not re.search(r"Python\.h|PyObject|iree/", header.read_text()), header
+    if shutil.which("nm"):
+        names = run("nm", "-DC", "--defined-only", built / "libcalque_runtime.so").splitlines()
+        foreign = [n for n in names if "calque" not in n and " std::" not in n and " W " not in n
+                   and " V " not in n and " w " not in n and " u " not in n]
+        assert not foreign, foreign

@@ -98,6 +98,24 @@ const ArrayImpl& made(const std::shared_ptr<ArrayImpl>& impl, const char* where)
               "assign an array to it first.");
 }
 
+// What a method of a Buffer without arguments says: yes or no.  Under the lock.
+bool ask(const ArrayImpl& array, const char* method) {
+  const python::Ref answer =
+      python::checked(PyObject_CallMethod(array.buffer.get(), method, nullptr), method);
+  return answer.get() == Py_True;
+}
+
+// Is the value known to be there?  Under the lock.  (Cheaper than asking the Buffer.)
+bool has_no_fence(const ArrayImpl& array) {
+  static PyObject* name = PyUnicode_InternFromString("fence");
+  return python::checked(PyObject_GetAttr(array.buffer.get(), name), "fence").get() == Py_None;
+}
+
+bool note_ready(ArrayImpl& array, bool ready) {
+  if (ready) array.ready.store(true, std::memory_order_release);
+  return ready;
+}
+
 // A buffer of Python's, given back under the lock.
 struct Held {
   Py_buffer view{};
@@ -147,12 +165,7 @@ bool Array::is_ready() const {
   if (impl_->ready.load(std::memory_order_acquire)) return true;
   python::hosting();
   python::Lock lock;
-  static PyObject* name = PyUnicode_InternFromString("is_ready");
-  const python::Ref answer = python::checked(
-      PyObject_CallMethodNoArgs(impl_->buffer.get(), name), "Array::is_ready");
-  if (answer.get() != Py_True) return false;
-  impl_->ready.store(true, std::memory_order_release);
-  return true;
+  return note_ready(*impl_, ask(*impl_, "is_ready"));
 }
 
 bool Array::wait_seconds(double seconds) const {
@@ -160,15 +173,14 @@ bool Array::wait_seconds(double seconds) const {
   if (impl_->ready.load(std::memory_order_acquire)) return true;
   const python::Hosting& hosting = python::hosting();
   python::Lock lock;
+  if (has_no_fence(*impl_)) return note_ready(*impl_, true);
   // Of Python, a negative time means for ever: 0 looks only.
   const double limit = std::isnan(seconds) || seconds < 0 ? 0 : seconds;
   python::Ref time = python::checked(PyFloat_FromDouble(limit), "Array::wait_for");
   PyObject* arguments[] = {impl_->buffer.get(), time.get()};
   const python::Ref answer = python::checked(
       PyObject_Vectorcall(hosting.wait, arguments, 2, nullptr), "Array::wait_for");
-  if (answer.get() != Py_True) return false;
-  impl_->ready.store(true, std::memory_order_release);
-  return true;
+  return note_ready(*impl_, answer.get() == Py_True);
 }
 
 void Array::block_until_ready() const {
@@ -209,16 +221,7 @@ void Array::require_size(std::size_t size) const {
                 "reading an Array", "give memory for all of them.");
 }
 
-bool Array::is_deleted() const {
-  const ArrayImpl& array = made(impl_, "Array::is_deleted");
-  if (array.claim.is_taken()) return true;
-  python::hosting();
-  python::Lock lock;  // a call that failed may have given it up
-  static PyObject* name = PyUnicode_InternFromString("is_deleted");
-  const python::Ref answer = python::checked(
-      PyObject_CallMethodNoArgs(array.buffer.get(), name), "Array::is_deleted");
-  return answer.get() == Py_True;
-}
+bool Array::is_deleted() const { return made(impl_, "Array::is_deleted").claim.is_taken(); }
 
 void Array::release() {
   if (impl_ == nullptr || !impl_->claim.take()) return;

@@ -1,5 +1,6 @@
 #include "calque/module.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "impl.hpp"
@@ -148,24 +149,41 @@ class Claims {
   Claims& operator=(const Claims&) = delete;
   ~Claims() { release(done_); }
 
+  // The call was made: what it took over is gone.
   void done() noexcept { done_ = true; }
+
+  // It failed, maybe after it had given arguments up: what is gone stays taken.  Under the lock.
+  void failed() noexcept {
+    for (auto i = taken_.begin(); i != taken_.end();) {
+      python::Ref gone(PyObject_CallMethod(impl(*i).buffer.get(), "is_deleted", nullptr));
+      PyErr_Clear();
+      i = gone && gone.get() == Py_False ? i + 1 : forget(i);
+    }
+  }
 
  private:
   ArrayImpl& impl(std::size_t i) const { return *Access::impl(arguments_[i]); }
 
   bool is_taken(std::size_t i) const {
-    for (const std::size_t k : taken_)
-      if (&impl(k) == &impl(i)) return true;
-    return false;
+    const auto same = [&](std::size_t k) { return &impl(k) == &impl(i); };
+    return std::any_of(taken_.begin(), taken_.end(), same) ||
+           std::any_of(gone_.begin(), gone_.end(), same);
   }
 
   void take() {
     taken_.reserve(arguments_.size());
+    gone_.reserve(arguments_.size());
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       if (!function_.signature.arguments[i].donated || is_taken(i)) continue;
       if (!impl(i).claim.take()) raise_deleted(i);
       taken_.push_back(i);
     }
+  }
+
+  // Leaves an argument taken when this ends.
+  std::vector<std::size_t>::iterator forget(std::vector<std::size_t>::iterator i) noexcept {
+    gone_.push_back(*i);  // reserved in take()
+    return taken_.erase(i);
   }
 
   void release(bool consumed) noexcept {
@@ -185,7 +203,7 @@ class Claims {
 
   const FunctionImpl& function_;
   Span<const Array> arguments_;
-  std::vector<std::size_t> taken_;
+  std::vector<std::size_t> taken_, gone_;
   std::size_t shared_ = 0;
   bool done_ = false;
 };
@@ -304,8 +322,14 @@ std::vector<Array> Function::call(Span<const Array> arguments) const {
   for (std::size_t i = 0; i < arguments.size(); ++i)
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
                      Py_NewRef(Access::impl(arguments[i])->buffer.get()));
-  python::Ref results = python::checked(
-      PyObject_CallOneArg(function.target.get(), tuple.get()), function.signature.name);
+  python::Ref results(PyObject_CallOneArg(function.target.get(), tuple.get()));
+  if (!results) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    claims.failed();
+    PyErr_Restore(type, value, trace);
+    python::raise_pending(function.signature.name);
+  }
   claims.done();
   return arrays_of(function, results.get());
 }
