@@ -132,7 +132,7 @@ class Context:
 
     def _foldable(self, name: str, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
         """Whether x op y may be rewritten to x: y is an identity, or equal to x."""
-        if len(set(data)) > 1:
+        if len(set(data)) != 1:  # none: the operands are constants
             return False
         if len(data) == len(inputs):
             return name in ("max", "min", "and", "or")
