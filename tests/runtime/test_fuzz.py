@@ -1,0 +1,96 @@
+"""Damaged artifacts are refused in words, whatever is wrong with them; none of them crashes.
+
+The mutations are drawn from a seed.  They run in a process of their own, so that a crash is a
+failed test.  A corpus of the kinds is in the code: flipped bits, cut ends, foreign files, spliced
+and repeated parts, indices that lie.  C++ has the same test in tests/cpp/test_errors.cc.
+"""
+from __future__ import annotations
+
+import pytest
+
+import calque.aot
+import calque.numpy as jnp
+
+FUZZ = """
+import json, random, sys
+from calque import runtime
+from calque.runtime import hosting
+from calque.runtime.container import MAGIC, join
+
+whole = open(sys.argv[1], "rb").read()
+draw = random.Random(int(sys.argv[2]))
+device = runtime.default_device()
+
+
+def flipped():
+    data = bytearray(whole)
+    for _ in range(draw.choice([1, 1, 2, 16])):
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    return bytes(data)
+
+
+def cut():
+    data = flipped() if draw.random() < 0.5 else whole
+    return data[:draw.randrange(len(data))]
+
+
+def foreign():
+    start = draw.choice([b"", b"\\x7fELF", b"PK\\x03\\x04", b"{}", b"ML\\xefR", whole[:draw.randrange(200)]])
+    return start + draw.randbytes(draw.randrange(3000))
+
+
+def spliced():
+    a, b = sorted(draw.randrange(len(whole)) for _ in range(2))
+    return draw.choice([whole[:a] + whole[b:], whole[:b] + whole[a:], whole[a:], whole + whole[:a]])
+
+
+def lying():
+    size = int.from_bytes(whole[-16:-8], "little")
+    text = whole[-16 - size:-16].decode()
+    part = json.loads(text)["parts"][0]
+    part[draw.choice(list(part))] = draw.choice([None, -1, 0, 7, 2**63, "x", [], 1.5, True])
+    odd = draw.choice([{"parts": [part]}, {"parts": part}, [part], {"parts": [part] * 3}, {}, 7, None])
+    text = json.dumps(odd).encode() if draw.random() < 0.8 else b"[" * draw.randrange(100000)
+    length = draw.choice([len(text), len(text), 0, len(text) + 1, 2**64 - 1])
+    return whole[:-16 - size] + text + length.to_bytes(8, "little") + MAGIC
+
+
+kinds = {"flipped": flipped, "cut": cut, "foreign": foreign, "spliced": spliced, "lying": lying}
+refused = 0
+for round in range(int(sys.argv[3])):
+    kind = draw.choice(list(kinds))
+    data = kinds[kind]()
+    try:
+        artifact, rows = hosting.load_artifact(data, device)
+        for row in rows:
+            artifact[row[0]]._executable.load()
+    except runtime.ArtifactError as error:
+        assert "Fix: " in str(error), (kind, str(error))
+        refused += 1
+    except Exception as error:
+        sys.exit(f"{kind}, round {round}: {error!r}")
+print(refused)
+"""
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("fuzz") / "layer.vmfb"
+    calque.aot.compile(lambda x, w: jnp.tanh(x @ w), "f32[2,3]", "f32[3,4]", name="layer").save(path)
+    return str(path)
+
+
+def fuzz(run_python, artifact: str, seed: int, rounds: int) -> None:
+    done = run_python(f"import sys\nsys.argv = ['', {artifact!r}, {seed}, {rounds}]\n" + FUZZ)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert int(done.stdout) > 0.95 * rounds  # the others differ where nothing is read
+
+
+def test_damaged_artifacts_are_refused(run_python, artifact: str) -> None:
+    fuzz(run_python, artifact, seed=1, rounds=1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_many_damaged_artifacts_are_refused(run_python, artifact: str, seed: int) -> None:
+    fuzz(run_python, artifact, seed, rounds=20_000)
