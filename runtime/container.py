@@ -6,8 +6,8 @@ at multiples of 64 bytes, and the end is an index:
     module 0 | padding | module 1 | ... | JSON {"parts": [...]} | its length, 8 bytes | magic
 
 The length is little-endian; a part is {"offset", "size", "sha256"}.  A file of one module has an
-index, too: IREE's loader crashes on some files with a flipped bit, so the digest is looked at first.
-Modules that something else wrote have none.  Start reading at `split`.
+index, too: IREE's loader crashes on some files with a flipped bit, so the digest is looked at
+first.  Modules that something else wrote have none.  Start reading at `split`.
 """
 from __future__ import annotations
 

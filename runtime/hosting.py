@@ -1,7 +1,7 @@
 """What the C++ library (runtime/cpp) calls in the interpreter that it hosts.
 
-Everything crosses as numbers, strings, tuples and Buffers.  Checks of arguments are C++'s, before it
-takes the interpreter's lock, so that a call of a plain function is one Executable called from C.
+Everything crosses as numbers, strings, tuples and Buffers.  Checks of arguments are C++'s, before
+it takes the interpreter's lock, so that a call of a plain function is one Executable called from C.
 Start reading at `bind`.
 """
 from __future__ import annotations
@@ -50,7 +50,14 @@ def load_artifact(source: str | bytes, device: Device, parameters: str = ""
     Of a function: name, target, record, whether one of its sizes is known at the call only, and
     (path, position in DTYPES, sizes, donated) of each argument and result.
     """
-    artifact = load(source, device, parameters=parameters or None)
+    try:
+        artifact = load(source, device, parameters=parameters or None)
+    except (ArtifactError, MemoryError):
+        raise
+    except Exception as error:  # names that are no text, records of another make
+        name = source if isinstance(source, str) else f"{len(source)} bytes"
+        raise ArtifactError(explain(f"the artifact cannot be read: {error!r}.", name,
+                                    "copy it again, or compile it again.")) from error
     return artifact, [_describe(record) for record in artifact.functions.values()]
 
 
@@ -117,7 +124,8 @@ def wait(buffer: Buffer, seconds: float) -> bool:
     return True
 
 
-_PARTS = re.compile(r"(?P<what>.*?)(?:\n  In (?P<where>.*?)\.?)?(?:\n  Fix: (?P<fix>.*))?\Z", re.DOTALL)
+_PARTS = re.compile(r"(?P<what>.*?)(?:\n  In (?P<where>.*?)\.?)?(?:\n  Fix: (?P<fix>.*))?\Z",
+                    re.DOTALL)
 
 
 def report(error: BaseException) -> tuple[str, str, str, str]:

@@ -57,8 +57,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if found.exists():
             (site / "iree" / part).symlink_to(found)
     for distribution in ("iree-base-runtime", "numpy", "ml_dtypes"):
-        info = Path(str(importlib.metadata.distribution(distribution).locate_file(""))).glob("*-info")
-        for path in info:
+        found = Path(str(importlib.metadata.distribution(distribution).locate_file("")))
+        for path in found.glob("*-info"):
             if path.name.lower().replace("-", "_").startswith(distribution.replace("-", "_")):
                 (site / path.name).symlink_to(path)
     return folder / "venv" / "bin" / "python"
@@ -74,7 +74,8 @@ def run(python: Path, code: str, *words: str) -> str:
 
 def test_an_artifact_runs_without_a_compiler(python: Path, tmp_path: Path) -> None:
     path = tmp_path / "layer.vmfb"
-    calque.aot.compile(lambda x, w: jnp.tanh(x @ w), "f32[2,3]", "f32[3,4]", name="layer").save(path)
+    made = calque.aot.compile(lambda x, w: jnp.tanh(x @ w), "f32[2,3]", "f32[3,4]", name="layer")
+    made.save(path)
     said = json.loads(run(python, """
 import importlib.util, json, sys
 import numpy as np

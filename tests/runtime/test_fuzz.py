@@ -35,7 +35,8 @@ def cut():
 
 
 def foreign():
-    start = draw.choice([b"", b"\\x7fELF", b"PK\\x03\\x04", b"{}", b"ML\\xefR", whole[:draw.randrange(200)]])
+    start = draw.choice([b"", b"\\x7fELF", b"PK\\x03\\x04", b"{}", b"ML\\xefR",
+                         whole[:draw.randrange(200)]])
     return start + draw.randbytes(draw.randrange(3000))
 
 
@@ -49,7 +50,8 @@ def lying():
     text = whole[-16 - size:-16].decode()
     part = json.loads(text)["parts"][0]
     part[draw.choice(list(part))] = draw.choice([None, -1, 0, 7, 2**63, "x", [], 1.5, True])
-    odd = draw.choice([{"parts": [part]}, {"parts": part}, [part], {"parts": [part] * 3}, {}, 7, None])
+    odd = draw.choice([{"parts": [part]}, {"parts": part}, [part], {"parts": [part] * 3}, {}, 7,
+                       None])
     text = json.dumps(odd).encode() if draw.random() < 0.8 else b"[" * draw.randrange(100000)
     length = draw.choice([len(text), len(text), 0, len(text) + 1, 2**64 - 1])
     return whole[:-16 - size] + text + length.to_bytes(8, "little") + MAGIC
@@ -76,7 +78,8 @@ print(refused)
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("fuzz") / "layer.vmfb"
-    calque.aot.compile(lambda x, w: jnp.tanh(x @ w), "f32[2,3]", "f32[3,4]", name="layer").save(path)
+    made = calque.aot.compile(lambda x, w: jnp.tanh(x @ w), "f32[2,3]", "f32[3,4]", name="layer")
+    made.save(path)
     return str(path)
 
 
