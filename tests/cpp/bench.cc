@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <thread>
 
 #include "check.hpp"
 
@@ -60,6 +61,17 @@ int main(int count, char** words) {
   const float four[4] = {1, 2, 3, 4};
   report("Array::from_host of 4 floats", 50, calls,
          [&] { Array::from_host(Span<const float>(four, 4), {4}); });
+  for (const int threads : {2, 8})
+    report(("a call of add, from " + std::to_string(threads) + " threads").c_str(), 10,
+           threads * calls / 8, [&, left = 0]() mutable {
+             if (left++ % (threads * calls / 8) != 0) return;  // all of them in one go
+             std::vector<std::thread> running;
+             for (int t = 0; t < threads; ++t)
+               running.emplace_back([&] {
+                 for (int i = 0; i < calls / 8; ++i) add(small[0], small[1]);
+               });
+             for (std::thread& thread : running) thread.join();
+           });
   const Function matmul = load("matmul")["matmul"];
   const std::vector<Array> large = zeros(matmul);
   report("matmul of 1024: until it returns", 10, 1, [&] { matmul(large[0], large[1]); });
