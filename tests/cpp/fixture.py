@@ -48,6 +48,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
     "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
+    "for_vulkan": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],
 }
 

@@ -94,6 +94,11 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     assert found and float(found[1]) < 20, said
 
 
+@pytest.mark.vulkan
+def test_a_gpu(built: Path) -> None:
+    run(built / "tests" / "test_vulkan", built / "artifacts")
+
+
 @pytest.mark.slow
 def test_a_million_calls_leave_memory_as_it_is(built: Path) -> None:
     run(built / "tests" / "test_errors", built / "artifacts", 500_000)
