@@ -74,6 +74,72 @@ for round in range(int(sys.argv[3])):
 print(refused)
 """
 
+# A file that is whole, but what it says of its function is not true: the JSON is changed in a place
+# or two and the digest made anew.  Loading refuses it or not; a call runs or raises.
+LIES = """
+import collections, copy, json, random, sys
+import numpy as np
+from calque import runtime
+from calque.runtime import hosting
+from calque.runtime.container import join, split
+
+whole = open(sys.argv[1], "rb").read()
+draw = random.Random(int(sys.argv[2]))
+device = runtime.default_device()
+(part,) = split(whole, "")
+text = next(iter(runtime.load(whole).functions.values())).text.encode()
+ODD = [None, True, -1, 0, 1, 3, 5, 2**40, 1.5, "", "x", "n", "float64", "int8", "O", "V8", ",", [],
+       {}, [[]], [0], [1, 0], ["computed", 1], ["argument", 0], ["argument", 7], ["empty"]]
+
+
+def places(v, path=()):
+    yield path
+    for k in v if isinstance(v, dict) else range(len(v)) if isinstance(v, list) else ():
+        yield from places(v[k], (*path, k))
+
+
+def lie():
+    raw = json.loads(text)
+    raw["target"].pop("features", None)  # makes room
+    for _ in range(draw.choice([1, 1, 2])):
+        *path, last = draw.choice([p for p in places(raw) if p])
+        at = raw
+        for key in path:
+            at = at[key]
+        if draw.random() < 0.2:
+            del at[last]
+        else:
+            at[last] = copy.deepcopy(draw.choice(ODD))
+    return json.dumps(raw, separators=(",", ":")).encode()
+
+
+def filled(sizes, dtype):
+    known = [4 if isinstance(d, str) else min(d, 100) for d in sizes]
+    return runtime.Buffer.from_numpy(np.ones(known, hosting.DTYPES[dtype]), device)
+
+
+seen = collections.Counter()
+for round in range(int(sys.argv[3])):
+    made = lie().ljust(len(text))
+    if len(made) > len(text):
+        continue
+    try:
+        artifact, rows = hosting.load_artifact(join([part.replace(text, made)]), device)
+    except runtime.ArtifactError as error:
+        assert "Fix: " in str(error), str(error)
+        seen["refused"] += 1
+        continue
+    for name, *_, args, results in rows:
+        try:
+            call = hosting.bind(artifact, name)
+            for result in call(tuple(filled(sizes, dtype) for _, dtype, sizes, _ in args)):
+                result.numpy()
+            seen["ran"] += 1
+        except Exception as error:
+            seen["raised"] += 1
+print(sum(seen.values()) if len(seen) == 3 else seen)
+"""
+
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -83,17 +149,22 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def fuzz(run_python, artifact: str, seed: int, rounds: int) -> None:
-    done = run_python(f"import sys\nsys.argv = ['', {artifact!r}, {seed}, {rounds}]\n" + FUZZ)
+def fuzz(run_python, artifact: str, seed: int, rounds: int, code: str = FUZZ) -> None:
+    done = run_python(f"import sys\nsys.argv = ['', {artifact!r}, {seed}, {rounds}]\n" + code)
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
-    assert int(done.stdout) > 0.95 * rounds  # the others differ where nothing is read
+    assert int(done.stdout) > 0.9 * rounds, done.stdout  # the others differ where nothing is read
 
 
 def test_damaged_artifacts_are_refused(run_python, artifact: str) -> None:
     fuzz(run_python, artifact, seed=1, rounds=1500)
 
 
+def test_records_that_lie_do_no_harm(run_python, artifact: str) -> None:
+    fuzz(run_python, artifact, seed=1, rounds=1000, code=LIES)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_many_damaged_artifacts_are_refused(run_python, artifact: str, seed: int) -> None:
     fuzz(run_python, artifact, seed, rounds=20_000)
+    fuzz(run_python, artifact, seed, rounds=5_000, code=LIES)

@@ -208,6 +208,11 @@ const void* Array::read(DType wanted, std::shared_ptr<void>& hold) const {
   if (held->object.get() == Py_None) return nullptr;
   if (PyObject_GetBuffer(held->object.get(), &held->view, PyBUF_SIMPLE) != 0)
     python::raise_pending("Array::view");
+  if (static_cast<std::size_t>(held->view.len) != nbytes())
+    throw Error(Code::artifact,
+                describe() + " has " + std::to_string(nbytes()) + " bytes, its memory " +
+                    std::to_string(held->view.len) + ".",
+                "Array::view", "compile the artifact again; its description is wrong.");
   const void* data = held->view.buf;
   hold = std::move(held);
   return data;
