@@ -21,7 +21,8 @@ int main(int, char** words) {
   static const Device device = Device::open("cpu");
   const std::vector<float> zeros(512 * 512);
   kept = slow(Array::from_host(zeros, {512, 512}))[0];
-  leaked = new std::vector<Array>{slow(kept)[0]};
+  leaked = new std::vector<Array>{kept};
+  for (int i = 0; i < 20; ++i) leaked->push_back(slow(leaked->back())[0]);
   static const View<float> view = Array::scalar(1.0f).view<float>();
   of_thread = Array::scalar(2.0f);
   std::thread([] { of_thread = Array::scalar(3.0f); }).join();
