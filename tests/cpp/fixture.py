@@ -40,7 +40,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "bits": ["bits", "--arg", tree({k: k for k in EIGHT}, "4")],
     "mixed": ["mixed", "--arg", "f32[3]", "--arg", "i32[2]", "--arg", "f32[0,5]", "--arg", "f32"],
     "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],
-    "huge": ["huge", "--arg", "f32"],
+    "huge": ["huge", "--arg", "f32", "--donate", "0"],
     "slow": ["slow", "--arg", "f32[512,512]"],
     "predict": ["predict", "--arg", LAYERS, "--arg", "f32[64,64]"],
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",

@@ -85,6 +85,8 @@ void of_devices() {
     const std::vector<Array> results = load("huge")["huge"](one);
     results[0].block_until_ready();
   });
+  CHECK(one.is_deleted());  // the call took it over before it failed
+  CHECK_ERROR(deleted, ({"argument 0 is x"}), load("huge")["huge"](one));
 }
 
 void of_files() {
