@@ -92,7 +92,8 @@ SIZES = [(1, 67), (20, 67), (2, 1009), (3, 256), (1, 2100), (40, 90), (2, 4096),
 BOUND = 5.0
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("dtype", [
+    "complex64", pytest.param("complex128", marks=pytest.mark.slow)])
 def test_both_forms_are_accurate(dtype: str, x64: None, monkeypatch: pytest.MonkeyPatch,
                                  tmp_path: Path) -> None:
     assert not [e for e in errors(SIZES, np.dtype(dtype)) if e[2] > BOUND]

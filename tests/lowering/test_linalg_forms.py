@@ -44,6 +44,14 @@ def _cases(name: str, dtypes: tuple[Any, ...], every: bool) -> list[Case]:
 @pytest.mark.usefixtures("without_objects")
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_c_compiler(name: str) -> None:
+    """The first sample of f32."""
+    run(_cases(name, (F32,), False), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_objects")
+@pytest.mark.parametrize("name", NAMES)
+def test_all_samples_without_a_c_compiler(name: str) -> None:
     """All samples of f32, the first of f64."""
     run([*_cases(name, (F32,), True), *_cases(name, (F64,), False)], 20)
 
