@@ -43,9 +43,10 @@ def table(build: Path) -> str:
                           capture_output=True, text=True).stdout
     rows = ["| | time | thread |", "|---|---|---|"]
     for line in said.splitlines():
-        found = re.match(r"(.*?)  +([\d.]+) us  \(thread +([\d.]+) us\)", line)
+        found = re.match(r"(.*?)  +([\d.]+) us(?:  \(thread +([\d.]+) us\))?", line)
         if found:
-            rows.append(f"| {found[1]} | {_time(float(found[2]))} | {_time(float(found[3]))} |")
+            own = _time(float(found[3])) if found[3] else ""
+            rows.append(f"| {found[1]} | {_time(float(found[2]))} | {own} |")
     device = {"add": "local-sync", "matmul": "local-task"}
     for name, shape in (("add", "4xf32=1"), ("matmul", "1024x1024xf32=1")):
         real, cpu = _iree(build / "artifacts" / f"{name}.vmfb", device[name], shape)
