@@ -109,8 +109,8 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             raise ArtifactError(explain(
                 f"the artifact describes itself in format {version}; this runtime reads format "
                 f"{RECORD_VERSION}.", "", "use the calque that wrote it, or compile again."))
-        return FunctionRecord(
-            raw["name"], _arguments(raw["args"]), _results(raw["results"]),
+        record = FunctionRecord(
+            str(raw["name"]), _arguments(raw["args"]), _results(raw["results"]),
             tuple(int(i) for i in raw.get("donated", ())),
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
@@ -120,13 +120,25 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
                             tuple(int(d) for d in p["shape"]))
                   for p in raw.get("parameters", ())),
-            entry or raw["name"], text)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+            entry or str(raw["name"]), text)
+        _check_positions(record)
+        return record
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError,
+            OverflowError, RecursionError) as error:
         if isinstance(error, ArtifactError):
             raise
         raise ArtifactError(explain(
             f"the artifact's description of a function cannot be read: {error!r}.", "",
             "compile it again; the file was written by something else or is damaged.")) from error
+
+
+def _check_positions(record: FunctionRecord) -> None:
+    """IndexError where the record points to an argument that it has not."""
+    count = len(record.args)
+    used = [*record.passed, *record.donated,
+            *[r.origin[1] for r in record.results if r.origin and r.origin[0] == "argument"]]
+    if any(not 0 <= i < count for i in used):
+        raise IndexError(f"an argument beyond the {count} that there are")
 
 
 def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
@@ -369,12 +381,14 @@ def _read_part(vmfb: bytes, source: str) -> list[FunctionRecord]:
         module = rt.VmModule.copy_buffer(vm_instance(), vmfb)
     except Exception as error:  # IREE maps its status codes to many classes
         raise load_error(error) from error
-    records = []
-    for name in module.function_names:
-        function = module.lookup_function(name)
-        text = None if function is None else function.reflection.get(RECORD_KEY)
-        if text:
-            records.append(parse_record(text, name))
+    texts = {}
+    try:
+        for name in module.function_names:
+            function = module.lookup_function(name)
+            texts[name] = None if function is None else function.reflection.get(RECORD_KEY)
+    except RuntimeError as error:
+        raise load_error(error) from error
+    records = [parse_record(text, name) for name, text in texts.items() if text]
     if not records:
         raise ArtifactError(explain(
             "the .vmfb does not describe itself (no function has a calque.signature).", source,

@@ -141,6 +141,21 @@ def test_broken_records(text):
         parse_record(text)
 
 
+@pytest.mark.parametrize("lie", [
+    {"args": 3}, {"passed": [7]}, {"donated": [-1]}, {"donated": [1e400]}, {"target": 5},
+    {"results": [{"path": "", "shape": [2], "dtype": "float32", "from": ["argument", 9]}]},
+    {"args": [{"path": "x", "shape": [2], "dtype": "f(("}]}, {"parameters": [{"name": "w"}]}],
+    ids=str)
+def test_records_that_lie(lie):
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        parse_record(json.dumps(record(**lie)))
+
+
+def test_records_nested_too_deeply():
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        parse_record('{"version": 1, "name": "f", "in_tree": ' + "[" * 100_000)
+
+
 def test_records_of_another_format():
     with pytest.raises(ArtifactError, match="format 7"):
         parse_record(json.dumps(record(version=7)))
