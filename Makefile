@@ -50,7 +50,7 @@ demo: $(VENV)/.demo
 
 test: system-cpp $(VENV)/.test
 	$(MAKE) lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
