@@ -2,7 +2,7 @@
 
     python benchmarks/run.py                  # all cases, prints a table
     python benchmarks/run.py --only matmul    # cases whose name contains a word
-    python benchmarks/run.py --write          # also writes docs/benchmarks.md
+    python benchmarks/run.py --write          # also writes docs/benchmarks.md (those cases of it)
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from arrays import rows as array_rows
 from eager import rows as eager_rows
 from fourier import rows as fourier_rows
 from linalg import rows as linalg_rows
@@ -144,6 +145,12 @@ def random_bits() -> list[Row]:
 
 
 @case
+def arrays() -> list[Row]:
+    """Sorting, gather, reductions, convolutions (benchmarks/arrays.py)."""
+    return array_rows()
+
+
+@case
 def eager() -> list[Row]:
     """Code outside jit (benchmarks/eager.py)."""
     return eager_rows()
@@ -240,27 +247,37 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    lines = [HEADER]
+    made: dict[str, str] = {}
     print(HEADER, flush=True)
     for name, f in cases.items():
         if options.only in name:
+            lines = [HEADER]
             for row in f():
                 lines.append(row.markdown())
                 print(row.markdown(), flush=True)
-    text = "\n".join(lines)
+            made[name] = "\n".join(lines)
     if options.only in "start_up":
-        table = start_up()
-        print(table)
-        text += "\n\n" + table
+        made["start_up"] = start_up()
+        print(made["start_up"])
     if options.write:
-        head = (f"# Benchmarks\n\nMade by `python benchmarks/run.py --write` on "
-                f"{time.strftime('%Y-%m-%d')}: {platform.processor() or platform.machine()}, "
-                f"{os.cpu_count()} cores, Python {platform.python_version()}, jax "
-                f"{jax.__version__}, iree 3.13. Medians of interleaved pairs in one process; "
-                "ratios calque / jax, below 1 is faster; a bar holds if it lies above the median "
-                "or inside the quartiles.\n\n")
-        path = pathlib.Path(__file__).parent.parent / "docs" / "benchmarks.md"
-        path.write_text(head + text + "\n")
+        write(made)
+
+
+def write(made: dict[str, str]) -> None:
+    """Put tables into docs/benchmarks.md, each under its case's name; the others stay."""
+    head = (f"# Benchmarks\n\nMade by `python benchmarks/run.py --write`: "
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
+            f"{platform.python_version()}, jax {jax.__version__}, iree 3.13. Medians of "
+            "interleaved pairs in one process; ratios calque / jax, below 1 is faster; a bar holds "
+            "if it lies above the median or inside the quartiles.\n")
+    path = pathlib.Path(__file__).parent.parent / "docs" / "benchmarks.md"
+    old = path.read_text().split("\n## ")[1:] if path.exists() else []
+    sections = {text.split(" (")[0]: text.partition("\n")[0] + "\n" + text.partition("\n")[2]
+                for text in old}
+    sections.update({name: f"{name} ({time.strftime('%Y-%m-%d')})\n\n{table}\n"
+                     for name, table in made.items()})
+    order = [n for n in (*cases, "start_up") if n in sections]
+    path.write_text("\n## ".join([head, *[sections[n] for n in order]]))
 
 
 if __name__ == "__main__":
