@@ -4,24 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from loops import F, both
 from pairs import Row, compare
-
-import calque
-import calque.numpy as cnp
-
-F = np.float32
-
-
-def both(fun: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
-    """Thunks of fun(package, its numpy, *arrays), jitted in calque and in jax, that wait."""
-    ours = calque.jit(lambda *xs: fun(calque, cnp, *xs))
-    theirs = jax.jit(lambda *xs: fun(jax, jnp, *xs))
-    a, b = [calque.device_put(x) for x in args], [jnp.asarray(x) for x in args]
-    return (lambda: calque.block_until_ready(ours(*a)),
-            lambda: jax.block_until_ready(theirs(*b)))
 
 
 def convolution(layout: tuple[str, str, str]) -> Callable[..., Any]:

@@ -264,7 +264,7 @@ class Executable:
         try:
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
-            raise self._explain(_first_failure(waits) or error, ()) from error
+            raise self._explain(first_failure(waits) or error, ()) from error
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, specs, done)
@@ -385,7 +385,7 @@ def join_fences(semaphores: list[Any]) -> Any:
     return fence
 
 
-def _first_failure(semaphores: list[Any]) -> Exception | None:
+def first_failure(semaphores: list[Any]) -> Exception | None:
     """What a failed semaphore says: a queue refuses such waits at once, in words of its own."""
     for semaphore in semaphores:
         try:

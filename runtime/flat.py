@@ -16,7 +16,7 @@ from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape
 from calque.runtime.device import Device, check_not_forked, vm_instance
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import device_error
-from calque.runtime.executable import NO_FENCE, Module, join_fences
+from calque.runtime.executable import NO_FENCE, Module, first_failure, join_fences
 
 _List = rt.VmVariantList
 _View = rt.HalBufferView
@@ -91,7 +91,8 @@ class FlatExecutable:
         try:
             invoke(function, variants, _List(len(outputs)))
         except Exception as error:  # IREE maps its status codes to many classes
-            raise device_error(error, f"{self.entry} on {device}") from error
+            raise device_error(first_failure(waits) or error, f"{self.entry} on {device}"
+                               ) from error
         if done is not None:
             for arg in args:
                 arg.note_reader(done)

@@ -10,6 +10,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque import lax
 from calque.lowering.module import lower
 from calque.lowering.targets import host_target
 
@@ -71,3 +72,14 @@ def test_updates_that_read_what_they_write() -> None:
     x = jnp.arange(N)
     got = calque.jit(lambda x: x.at[jnp.arange(N)[::-1]].set((x + 5) - 5))(x)
     np.testing.assert_array_equal(np.asarray(got), np.arange(N)[::-1])
+
+
+def test_arithmetic_on_constants_alone() -> None:
+    """It has no operand whose memory it could be."""
+    def f(x: Any) -> Any:
+        two = lax.mul(lax.add(np.float32(1), np.float32(0)), np.float32(2))
+        return x + two, lax.sub(lax.add(lax.full((3,), 5), 5), 5)
+
+    x = jnp.ones(3)
+    got, five = calque.jit(f)(x)
+    assert got.tolist() == [3.0, 3.0, 3.0] and five.tolist() == [5, 5, 5]
