@@ -22,6 +22,7 @@ from calque import runtime, tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import SymbolicScope
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
@@ -158,20 +159,22 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
 def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
             targets: str | Target | Sequence[str | Target] = ("cpu",),
             static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
-            name: str | None = None, parameters: bool = False, **kwspecs: Any) -> Artifact:
+            name: str | None = None, parameters: bool = False, constraints: Sequence[str] = (),
+            **kwspecs: Any) -> Artifact:
     """Compile a function ahead of time, for arguments of these types.
 
     Args:
       fun: a pure function of arrays and trees of them (jitted or not), or what jit(f).lower(...)
         gave; that one takes no further types.
-      *specs: the type of each positional argument: text such as 'f32[8,128]', a ShapeDtypeStruct,
-        an array, or a tree of these.
+      *specs: the type of each positional argument: text such as 'f32[8,128]' or 'f32[b,128]' (b is
+        known at the call only), a ShapeDtypeStruct, an array, or a tree of these.
       targets: what to compile for: 'cpu' (this machine), 'cpu:x86-64-v3', 'cuda:sm_80', ...
       static: values of parameters that are not arrays, by name; compiled in.
       donate_argnums: positions of arguments (static ones counted) whose memory results may take.
       name: the function's name in the artifact; by default its own.
       parameters: captured arrays of 1 KiB and more go not into the file but into an archive beside
         it (`save`), which artifacts may share; they are named by their contents.
+      constraints: of dimensions that are known at the call only, such as 'b >= 8'.
       **kwspecs: types of arguments passed by keyword.
 
     Returns:
@@ -203,7 +206,7 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
         traced = _of_lowered(fun, name)
     else:
         traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
-                       **kwspecs)
+                       constraints=constraints, **kwspecs)
     return build_all(traced, chosen, parameters)
 
 
@@ -216,9 +219,10 @@ def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
 # ---- tracing
 def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None = None,
           donate_argnums: int | Sequence[int] = (), name: str | None = None,
-          **kwspecs: Any) -> Traced:
+          constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
     """Trace a function for export; the arguments are those of `compile`."""
-    args, kwargs = as_specs(specs), as_specs(kwspecs)
+    scope = SymbolicScope(constraints)
+    args, kwargs = as_specs(specs, scope), as_specs(kwspecs, scope)
     slots, rest = _place(fun, args, dict(static or {}))
     _check_call(fun, slots, kwargs, rest)
 

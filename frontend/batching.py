@@ -13,6 +13,7 @@ from calque import tree_util
 from calque.array import as_values
 from calque.core import errors
 from calque.core.avals import aval_of
+from calque.core.dims import as_size
 from calque.eager import fused
 from calque.mismatch import argument_names, sizes_error
 from calque.tracing import check_arguments, check_outputs, name_of, wrapped
@@ -143,7 +144,7 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
     if len(set(sizes)) > 1:
         raise sizes_error(argument_names(fun, args, kwargs), [aval_of(x) for x in leaves], axes,
                           given)
-    return int(sizes[0])
+    return as_size(sizes[0])
 
 
 def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:

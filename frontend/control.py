@@ -16,6 +16,7 @@ from calque.batching import vmap
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.dims import as_size
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.eager import fused
@@ -256,7 +257,7 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
             raise ValueError(errors.explain(
                 f"scan got `length` argument of {length} which disagrees with leading axis sizes "
                 f"{sorted(sizes)}.", fix="leave length out, or give xs that many rows."))
-        return int(length)
+        return as_size(length)
     if len(sizes) > 1:
         raise ValueError(errors.explain(
             "scan got values with different leading axis sizes: "
@@ -265,7 +266,7 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
     if not sizes:
         raise ValueError(errors.explain("scan got no values to scan over and `length` not "
                                         "provided.", fix="pass length=."))
-    return int(sizes.pop())
+    return as_size(sizes.pop())
 
 
 def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:

@@ -15,6 +15,7 @@ from calque.control import as_aval, matched, promoted, scan, with_consts
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.dims import as_size, max_dim
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.eager import fused
@@ -136,8 +137,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
                 "Can only use `unroll` in `fori_loop` if the loop bounds are statically known.",
                 fix="leave unroll out, or make the bounds static arguments."))
         return _traced_bounds(lower, upper, body_fun, init_val, dtype, weak)
-    start, stop = int(lower), int(upper)
-    n = max(0, stop - start)
+    start, stop = as_size(lower), as_size(upper)
+    n = max_dim(0, stop - start)
     first = ew.const(np.zeros((), dtype), start) if not weak else start
 
     def step(loop_carry: Any, _: Any) -> Any:

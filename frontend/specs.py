@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from calque import tree_util
 from calque.core import dtypes
+from calque.core.avals import aval_of
+from calque.core.dims import SymbolicScope, parse_dims, symbolic_shape
+from calque.core.errors import explain
 from calque.tracing import ShapeDtypeStruct
 
 _SPEC = re.compile(r"([A-Za-z]\w*)(?:<fry>)?\s*(?:\[([^\[\]]*)\])?")
 _TOKEN = re.compile(r"""\s*(?:(?P<string>"[^"]*"|'[^']*')|(?P<mark>[{}()\[\]:,])
-                        |(?P<word>[A-Za-z]\w*(?:<fry>)?(?:\s*\[\s*[\d\s,?*-]*\])?)
+                        |(?P<word>[A-Za-z]\w*(?:<fry>)?(?:\s*\[[^\[\]{}:"']*\])?)
                         |(?P<number>\d+)|(?P<other>\S))""", re.VERBOSE)
 
 
@@ -50,8 +53,9 @@ def parse_dtype(name: str) -> Any:
                     f"use one of {shorts}, or NumPy's name (float32, ...).") from None
 
 
-def parse_spec(text: str) -> ShapeDtypeStruct:
-    """Shape and dtype of a text such as 'f32[8,128]'; without brackets, a scalar.
+def parse_spec(text: str, scope: SymbolicScope | None = None) -> ShapeDtypeStruct:
+    """Shape and dtype of a text such as 'f32[8,128]'; without brackets, a scalar.  With a scope, sizes
+    may be dimensions that are known at the call only: 'f32[b,2*n]'.
 
     Raises:
       SpecError: the text is not a dtype with sizes.
@@ -66,6 +70,8 @@ def parse_spec(text: str) -> ShapeDtypeStruct:
     if found is None:
         raise _fail(f"{text!r} is not a type: a dtype and, in brackets, the sizes are expected.",
                     "write it like f32[8,128], or f32 for a scalar.")
+    if scope is not None and found[2] and not re.fullmatch(r"[\d\s,?*-]*", found[2]):
+        return ShapeDtypeStruct(_symbolic(text, found[2], scope), parse_dtype(found[1]))
     sizes = [s.strip() for s in (found[2] or "").split(",")]
     if sizes == [""]:
         sizes = []
@@ -76,15 +82,24 @@ def parse_spec(text: str) -> ShapeDtypeStruct:
     return ShapeDtypeStruct([int(s) for s in sizes], parse_dtype(found[1]))
 
 
+def _symbolic(text: str, sizes: str, scope: SymbolicScope) -> tuple[Any, ...]:
+    try:
+        return parse_dims(sizes, scope)
+    except ValueError as error:
+        what = str(error).split("\n", 1)[0].removeprefix("syntax error in symbolic shape ")
+        raise _fail(f"{text!r}: {what}", "write sizes as numbers and names, like f32[b,128], "
+                    "f32[2*b], f32[b + 1].") from None
+
+
 # ---- trees of types
-def parse_tree(text: str) -> Any:
+def parse_tree(text: str, scope: SymbolicScope | None = None) -> Any:
     """A tree of ShapeDtypeStructs: types in dictionaries, lists, tuples; None is an empty tree.
 
     Example:
       >>> parse_tree('{"w": f32[3,2], "b": [f32[2]]}')["b"]
       [ShapeDtypeStruct(shape=(2,), dtype=float32)]
     """
-    parser = _TreeParser(text)
+    parser = _TreeParser(text, scope)
     tree = parser.tree()
     parser.end()
     return tree
@@ -93,8 +108,8 @@ def parse_tree(text: str) -> Any:
 class _TreeParser:
     """Recursive descent over the tokens of a text."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, scope: SymbolicScope | None) -> None:
+        self.text, self.scope = text, scope
         self.tokens = [(str(m.lastgroup), m[m.lastgroup or 0])
                        for m in self._matches(text.strip())]
         self.at = 0
@@ -137,7 +152,7 @@ class _TreeParser:
         if token in ("None", "null"):
             return None
         if kind == "word":
-            return parse_spec(token)
+            return parse_spec(token, self.scope)
         raise self.fail(token, "a type")
 
     def pair(self) -> tuple[Any, Any]:
@@ -158,9 +173,52 @@ class _TreeParser:
         return found
 
 
-def as_specs(tree: Any) -> Any:
+def as_specs(tree: Any, scope: SymbolicScope | None = None) -> Any:
     """A tree whose leaves are types as text, ShapeDtypeStructs or arrays; texts are parsed."""
-    return tree_util.tree_map(lambda x: parse_tree(x) if isinstance(x, str) else x, tree)
+    return tree_util.tree_map(lambda x: parse_tree(x, scope) if isinstance(x, str) else x, tree)
+
+
+def symbolic_args_specs(args: Any, shapes_specs: Any, *, constraints: Sequence[str] = (),
+                        scope: SymbolicScope | None = None) -> Any:
+    """The types of arguments, with dimensions that are known at the call only.
+
+    Args:
+      args: a tree of arrays or ShapeDtypeStructs.
+      shapes_specs: a text as for symbolic_shape, or a tree of texts that `args` extends (None: the
+        sizes of the argument).
+      constraints: as for symbolic_shape.
+      scope: the scope of dimensions made before.
+
+    Returns:
+      A tree like args, of ShapeDtypeStructs.
+
+    Raises:
+      ValueError: a text cannot be read or does not go with its argument, or a scope is given
+        together with constraints.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import export
+      >>> export.symbolic_args_specs((jnp.ones((2, 3)), jnp.ones(3)), "b, ...")
+      (ShapeDtypeStruct(shape=(b, 3), dtype=float32), ShapeDtypeStruct(shape=(b,), dtype=float32))
+    """
+    if scope is not None and constraints:
+        raise ValueError(explain("constraints belong to a scope, and a scope is given.",
+                                 fix="give the constraints to SymbolicScope(...)."))
+    made = SymbolicScope(constraints) if scope is None else scope
+    if isinstance(args, tuple) and isinstance(shapes_specs, list):
+        shapes_specs = tuple(shapes_specs)
+    leaves, tree = tree_util.tree_flatten(args)
+    texts: list[Any] = []
+    tree_util.tree_map(lambda text, part: texts.extend([text] * len(tree_util.tree_leaves(part))),
+                       shapes_specs, args, is_leaf=lambda x: x is None or isinstance(x, str))
+
+    def spec(x: Any, text: Any) -> ShapeDtypeStruct:
+        a = aval_of(x) if not hasattr(x, "shape") else x
+        return ShapeDtypeStruct(symbolic_shape(text, scope=made, like=tuple(a.shape)), a.dtype,
+                                weak_type=getattr(a, "weak_type", False))
+
+    return tree.unflatten([spec(x, text) for x, text in zip(leaves, texts, strict=True)])
 
 
 def has_64_bits(tree: Any) -> bool:

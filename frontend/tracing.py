@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ class ShapeDtypeStruct:
           >>> calque.ShapeDtypeStruct((2, 3), "float32").size
           6
         """
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:

@@ -1,7 +1,8 @@
-"""Abstract values: what is known of an array while tracing (shape, dtype, weak type).
+"""Abstract values: what is known of an array while tracing (shape, dtype, weak type).  Sizes are ints,
+or core.dims where they are known at the call only.
 
 ShapedArrays are interned, so that equality is identity and cache keys hash fast.  `aval_of` gives
-the abstract value of anything array-like.  Imports core.dtypes.
+the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.dims import as_size
 from calque.core.errors import explain
 
 
@@ -29,7 +31,7 @@ class ShapedArray:
             return cls._all[shape, dtype, weak_type]
         except (KeyError, TypeError):
             pass
-        shape = tuple(int(d) for d in shape)
+        shape = tuple(as_size(d) for d in shape)
         dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
         self = object.__new__(cls)
         object.__setattr__(self, "shape", shape)
@@ -50,7 +52,7 @@ class ShapedArray:
 
     @property
     def nbytes(self) -> int:
-        return int(self.size * self.dtype.itemsize)
+        return self.size * int(self.dtype.itemsize)
 
     def __str__(self) -> str:
         """float32[2,3], as JAX prints avals."""

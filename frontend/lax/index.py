@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of
+from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
@@ -42,7 +43,7 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
 def wrap_negative(index: Any, size: int) -> Any:
     """A traced index, counted from the end where it is negative."""
     dtype = aval_of(index).dtype
-    zero, shift = dtype.type(0), dtype.type(min(size, np.iinfo(dtype).max))
+    zero, shift = dtype.type(0), number(min_dim(size, int(np.iinfo(dtype).max)), dtype)
     return ew.select_n(ew.lt_p.bind(index, zero), index, ew.add_p.bind(index, shift))
 
 

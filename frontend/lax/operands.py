@@ -13,6 +13,7 @@ import numpy as np
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 
@@ -82,7 +83,7 @@ def as_sizes(name: str, shape: Any) -> tuple[int, ...]:
     """A shape as a tuple of Python ints; traced sizes raise ConcretizationTypeError."""
     if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool):
         return (int(shape),)
-    if isinstance(shape, Tracer) and not shape.shape:
+    if isinstance(shape, Dim) or isinstance(shape, Tracer) and not shape.shape:
         shape = (shape,)
     if isinstance(shape, (np.ndarray, Array)) and shape.ndim == 0:
         return (as_size(name, shape),)
@@ -98,8 +99,8 @@ def as_sizes(name: str, shape: Any) -> tuple[int, ...]:
 
 def as_size(name: str, d: Any) -> int:
     """One size as a Python int."""
-    if type(d) is int:
-        return d
+    if type(d) is int or isinstance(d, Dim):
+        return d  # type: ignore[return-value]
     if isinstance(d, Tracer):
         from calque.core.errors import ConcretizationTypeError
         from calque.core.trace import concretization_error

@@ -15,6 +15,7 @@ from calque import tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
@@ -248,8 +249,8 @@ def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any,
             fix="use one of these, or (low, high) pairs."))
     pads = []
     for n, k, s in zip(in_shape, window_shape, window_strides):
-        n, k, s = int(n), int(k), int(s)
-        total = max((-(-n // s) - 1) * s + k - n, 0) if s else 0
+        n, k, s = as_size(n), as_size(k), as_size(s)
+        total = max_dim((-(-n // s) - 1) * s + k - n, 0) if s else 0
         low = total // 2 if kind == "SAME" else total - total // 2
         pads.append((low, total - low))
     return pads

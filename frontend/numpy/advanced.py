@@ -16,6 +16,7 @@ import numpy as np
 from calque.array import Array, from_numpy
 from calque.core import dtypes
 from calque.core.avals import aval_of
+from calque.core.dims import is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
@@ -23,6 +24,7 @@ from calque.eager import fused
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.scatter import scatter_apply
+from calque.lax.shape import broadcast_sizes
 from calque.numpy import indexing as ix
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
@@ -210,6 +212,8 @@ def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple
 
 def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     try:
+        if not all(map(is_static, shapes)):
+            return broadcast_sizes(shapes)
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ValueError(explain(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.array import Array
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
@@ -113,6 +113,8 @@ def integer(item: Any) -> Any:
         return None
     if isinstance(item, (int, np.integer)):
         return int(item)
+    if isinstance(item, dims.Dim):
+        return item
     if isinstance(item, np.ndarray):
         return int(item) if not item.ndim and item.dtype.kind in "iu" else None
     if type(item) is Array or isinstance(item, Tracer):
@@ -130,8 +132,8 @@ def integer(item: Any) -> Any:
 
 
 def _bound(value: Any, whole: Any, position: int) -> int | None:
-    if value is None:
-        return None
+    if value is None or isinstance(value, dims.Dim):
+        return value
     if isinstance(value, Tracer) and value.concrete() is None:
         raise IndexError(explain(
             f"Slice entries must be static integers. Got {whole} at position {position}",
@@ -179,8 +181,7 @@ def run_of(item: slice, size: int, position: int) -> Run:
     bounds = [_bound(b, item, position) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
         raise ValueError(explain("slice step cannot be zero"))
-    first, stop, step = slice(*bounds).indices(size)
-    return Run(first, len(range(first, stop, step)), step)
+    return Run(*dims.slice_of(slice(*bounds), size))
 
 
 def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
@@ -190,10 +191,23 @@ def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
         raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0"))
     i = integer(item)
     if not isinstance(i, int):
-        return Traced(i, size)
+        return _known(i, size) if isinstance(i, dims.Dim) else Traced(i, size)
+    if isinstance(size, dims.Dim):
+        return _known(i, size)
     wrapped = i + size if i < 0 else i
     clamped = min(max(wrapped, 0), size - 1)
     return Run(clamped, 1, 1, True, clamped != wrapped)
+
+
+def _known(i: Any, size: Any) -> Run | Traced:
+    """A position of an axis, one of them a dimension: static where it is surely in bounds."""
+    try:
+        wrapped = i + size if dims.is_nonnegative(i) is False else i
+        if dims.is_nonnegative(wrapped) and dims.is_nonnegative(size - 1 - wrapped):
+            return Run(wrapped, 1, 1, True)
+    except dims.InconclusiveDimensionOperation:
+        pass
+    return Traced(dims.number(i, np.int32), size)
 
 
 # ---- reading
@@ -236,7 +250,7 @@ def _read_window(x: Any, plan: Plan) -> Any:
     x = _cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
     full = [(0, n) for n in aval_of(x).shape]
-    strides = [abs(a.step) if a.count > 1 else 1 for a in axes]
+    strides = [abs(a.step) if isinstance(a.count, dims.Dim) or a.count > 1 else 1 for a in axes]
     bounds = [(a.low, a.low + t * (a.count - 1) + 1) if a.count else (0, 0)
               for a, t in zip(axes, strides)]
     flips = tuple(i for i in plan.reversed if strides[i] > 1)

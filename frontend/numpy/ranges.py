@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.array import Array, from_numpy
 from calque.core import dtypes
+from calque.core.dims import Dim, max_dim, number
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.eager import fused
@@ -35,6 +36,8 @@ def _concrete(name: str, x: Any) -> Any:
         x = known
     if not util.is_arraylike(x):
         raise TypeError(explain(f"arange: {name} must be real number, not {type(x).__name__}"))
+    if isinstance(x, Dim):
+        return x
     if np.ndim(x) if not hasattr(x, "aval") else x.ndim:
         raise ValueError(explain(f"jax.numpy.arange: arguments must be scalars; got {name}={x}"))
     value = x._numpy()[()] if type(x) is Array else x[()] if isinstance(x, np.ndarray) else x
@@ -94,6 +97,15 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if step == 0:
         raise ZeroDivisionError(explain("arange: division by zero: step is 0."))
+    if any(isinstance(v, Dim) for v in (start, stop, step)):
+        span, step = (stop - start, step) if not isinstance(step, int) or step > 0 else (
+            start - stop, step)
+        line = sh.iota(dtype, (max_dim(-(-span // (abs(step) if isinstance(step, int) else step)),
+                                       0),))
+        if isinstance(step, Dim) or step != 1:
+            line = ew.mul_p.bind(line, number(step, dtype))
+        return line if not isinstance(start, Dim) and start == 0 else ew.add_p.bind(
+            number(start, dtype), line)
     span = (np.float64(stop) - np.float64(start)) if any(
         isinstance(v, (float, np.floating)) for v in (start, stop)) else int(stop) - int(start)
     size = max(0, math.ceil(span / step)) if not isinstance(span, int) or not isinstance(
@@ -157,6 +169,8 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
 
 
 def _count(name: str, num: Any) -> int:
+    if isinstance(num, Dim):
+        return num
     if isinstance(num, Tracer):
         _ = as_size(name, num)
     count = operator.index(num)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.lax.operands import canonical_axis
@@ -123,7 +123,8 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
             raise ValueError(explain(
                 f"initial value must be a scalar. Got array of shape {util.shape_of(initial)}"))
         initial = util.cast(initial, working)
-    if builtins.any(shape[a] == 0 for a in axes) and prim in (rd.reduce_max_p, rd.reduce_min_p):
+    if prim in (rd.reduce_max_p, rd.reduce_min_p) and builtins.any(
+            shape[a] == 0 if initial is not None else shape[a] < 1 for a in axes):
         if initial is None:
             raise ValueError(explain(
                 f"zero-size array to reduction operation {name} which has no identity",
@@ -286,7 +287,7 @@ def _count(name: str, shape: tuple[int, ...], axes: tuple[int, ...], where: Any,
            keepdims: bool) -> Any:
     """How many elements each result is made of: a scalar, or an array when there is a mask."""
     if where is None:
-        return dtype.type(math.prod(shape[a] for a in axes))
+        return dims.number(math.prod(shape[a] for a in axes), dtype)
     (mask,) = util.check_arrays(name, where)
     mask = util.spread(as_truth(mask), shape)
     return sum(util.cast(mask, dtype), axes, dtype=dtype, keepdims=keepdims)
@@ -433,8 +434,8 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         axes = util.axis_tuple(axis, len(shape))
         if weights is None:
             made = mean(x, axes, keepdims=keepdims)
-            total = util.spread(util.cast(np.int32(math.prod(shape[i] for i in axes)),
-                                          util.dtype_of(made)), util.shape_of(made))
+            total = util.spread(dims.number(math.prod(shape[i] for i in axes),
+                                            util.dtype_of(made)), util.shape_of(made))
             return (made, util.array(total)) if returned else made
         x, w = util.promote_inexact("average", x, weights)
         x, w = util.array(x), util.array(w)

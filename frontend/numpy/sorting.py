@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of
+from calque.core.dims import is_larger
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
@@ -308,7 +309,7 @@ def places(x: Any, v: Any, side: str) -> Any:
     if not n or not m:
         return sh.broadcast_in_dim(kind.type(0), shape, ())
     flat = sh.reshape(v, (m,))
-    if n * m <= COMPARED and aval_of(x).dtype.kind != "c":
+    if not is_larger(n * m, COMPARED) and aval_of(x).dtype.kind != "c":
         pairs = (m, n)
         found = before(sh.broadcast_in_dim(x, pairs, (1,)), sh.broadcast_in_dim(flat, pairs, (0,)),
                        side == "right")

@@ -4,6 +4,7 @@ Start reading at `_quantile`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of
+from calque.core.dims import number
 from calque.core.errors import explain
 from calque.numpy import arithmetic as ar
 from calque.numpy import reductions as rd
@@ -91,7 +93,7 @@ def _rows(x: Any, axis: Any, keepdims: bool) -> tuple[Any, tuple[int, ...]]:
     shape = aval_of(x).shape
     axes = util.axis_tuple(axis, len(shape))
     kept = [i for i in range(len(shape)) if i not in axes]
-    size = int(np.prod([shape[i] for i in axes], dtype=np.int64))
+    size = math.prod(shape[i] for i in axes)
     rows = sh.reshape(sh.transpose(x, (*kept, *sorted(axes))), (*[shape[i] for i in kept], size))
     full = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return rows, full if keepdims else tuple(shape[i] for i in kept)
@@ -122,7 +124,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         count = rd.sum(ew.not_p.bind(nan), -1, dtype=working, keepdims=True)
     else:
         rows = choose(rd.any(nan, -1, keepdims=True), dtype.type(np.nan), rows)
-        count = sh.broadcast_in_dim(working.type(n), (*lead, 1), ())
+        count = sh.broadcast_in_dim(number(n, working), (*lead, 1), ())
     grid = (*lead, aval_of(q).size)
     each = sh.broadcast_in_dim(q, grid, (len(lead),))
     if weights is not None:

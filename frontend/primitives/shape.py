@@ -1,6 +1,6 @@
 """Shape primitives: they move elements and compute nothing.
 
-reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota.
+reshape, transpose, broadcast_in_dim, concatenate, slice, pad, rev, squeeze, iota, dim_as_value.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.zeros import Zero, instantiate, is_zero
@@ -268,12 +269,12 @@ pad_p = Primitive("pad")
 
 
 def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    config = tuple(tuple(int(v) for v in p) for p in padding_config)
+    config = tuple(tuple(as_size(v) for v in p) for p in padding_config)
     return pad_p.bind(x, value, padding_config=config)
 
 
 def padded_size(n: int, low: int, high: int, interior: int) -> int:
-    return low + high + n + interior * max(0, n - 1)
+    return low + high + n + (interior * max_dim(0, n - 1) if interior else 0)
 
 
 def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Any) -> ShapedArray:
@@ -417,3 +418,8 @@ def _no_operands(size: int, args: Sequence[Any], dims: Sequence[Any], **params: 
 
 iota_p.abstract = _iota_abstract
 iota_p.batch = _no_operands
+
+# ---- dim_as_value: a dimension that is known at the call only, as an integer
+dim_as_value_p = Primitive("dim_as_value", differentiable=False)
+dim_as_value_p.abstract = lambda *, dim: dim.aval
+dim_as_value_p.batch = _no_operands

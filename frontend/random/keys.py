@@ -15,6 +15,7 @@ from calque.array import Array
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
+from calque.core.dims import Dim
 from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.primitives import elementwise as ew
@@ -319,7 +320,8 @@ def subkeys(key: Any, num: int = 2) -> list[Any]:
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     """A shape argument as a tuple; an integer is a vector's length."""
     try:
-        sizes = tuple(operator.index(d) for d in (shape if np.iterable(shape) else (shape,)))
+        sizes = tuple(d if isinstance(d, Dim) else operator.index(d)
+                      for d in (shape if np.iterable(shape) else (shape,)))
     except TypeError:
         raise TypeError(errors.explain(
             f"{name}: Shapes must be 1D sequences of concrete values of integer type, got "

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import checker
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import Dim
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import here, replaying
@@ -56,6 +57,9 @@ class StageTrace(Trace):
             return Literal(x, aval_of(x))
         if isinstance(x, np.ndarray) and x.ndim == 0:
             return Literal(x[()], aval_of(x))
+        if isinstance(x, Dim):
+            with under(self):
+                return self.atom(x.dimension_as_value())
         if isinstance(x, Tracer) and not x._trace.open:
             raise leaked(x, prim)
         found = self.captured.get(id(x))

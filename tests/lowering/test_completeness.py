@@ -14,6 +14,7 @@ LINEAR = [n for n, r in samples.ROWS.items() if r.linear] + [
 
 
 ELSEWHERE = {  # what they do is no function of arrays
+    "dim_as_value": "tests/lowering/test_dynamic.py",
     "pure_callback": "tests/frontend/test_callbacks.py",
     "io_callback": "tests/frontend/test_callbacks.py",
     "debug_callback": "tests/frontend/test_callbacks.py",
