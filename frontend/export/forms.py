@@ -1,0 +1,351 @@
+"""The portable forms of primitives: elementwise, shapes, reductions, random numbers.
+
+Most are one operation of StableHLO.  Functions that it lacks are lowering's decompositions.
+forms_structured.py has the others.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.export.build import ints
+from calque.export.hlo import Number
+from calque.export.write import Writer, rule
+from calque.lowering import math
+from calque.lowering.builder import Value
+from calque.lowering.rules.random import threefry  # noqa: F401  (registers lowering's rules)
+from calque.lowering.rules.registry import rules as lowering_rules
+
+BOOL, I32 = np.dtype(bool), np.dtype("i4")
+Outs = list[ShapedArray]
+
+# ---- elementwise: primitive -> StableHLO
+PLAIN = {
+    "sub": "subtract", "mul": "multiply", "neg": "negate", "div": "divide", "rem": "remainder",
+    "exp": "exponential", "expm1": "exponential_minus_one", "log": "log", "log1p": "log_plus_one",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt", "sin": "sine", "cos": "cosine", "tan": "tan",
+    "tanh": "tanh", "logistic": "logistic", "atan2": "atan2", "floor": "floor", "ceil": "ceil",
+    "and": "and", "or": "or", "xor": "xor", "not": "not", "shift_left": "shift_left",
+    "shift_right_arithmetic": "shift_right_arithmetic",
+    "shift_right_logical": "shift_right_logical", "population_count": "popcnt",
+    "clz": "count_leading_zeros", "is_finite": "is_finite", "real": "real", "imag": "imag",
+    "complex": "complex", "clamp": "clamp"}
+DECOMPOSED = (
+    "exp2", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc",
+    "erf_inv", "nextafter", "lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac",
+    "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
+    "bessel_i1e")
+
+
+def spread(w: Writer, xs: list[Value], outs: Outs) -> list[Value]:
+    return [x if x.shape == outs[0].shape else w.b.broadcast(x, outs[0].shape, ()) for x in xs]
+
+
+def _plain(name: str, op: str) -> None:
+    @rule(name)
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+        values = xs if name == "clamp" else spread(w, xs, outs)
+        return w.b.one(op, values, outs[0].shape, outs[0].dtype)
+
+
+def _decomposed(name: str, form: Callable[..., Value]) -> None:
+    @rule(name)
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+        return form(w.b, *spread(w, xs, outs), **params)
+
+
+for _name, _op in PLAIN.items():
+    _plain(_name, _op)
+for _name in DECOMPOSED:
+    _decomposed(_name, lambda b, *xs, _f=math.TABLE[_name]: _f(b, *xs))
+_decomposed("square", lambda b, x: x * x)
+_decomposed("integer_pow", lambda b, x, *, y: math.integer_pow(b, x, y))
+_decomposed("mulhi", lambda b, x, y: lowering_mulhi(b, x, y))
+_decomposed("conj", lambda b, x: b.complex(b.real(x), -b.imag(x)) if x.dtype.kind == "c"
+            else b.complex(x, b.like(x, 0)))
+_decomposed("abs", lambda b, x: abs(x))
+_decomposed("copy", lambda b, x: x)
+_decomposed("stop_gradient", lambda b, x: x)
+_decomposed("name", lambda b, x, *, name: x)
+
+
+def lowering_mulhi(b: Any, x: Value, y: Value) -> Value:
+    from calque.lowering.rules.special import _mulhi
+    return _mulhi(b, x, y)
+
+
+@rule("add", "add_any")
+def _add(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    x, y = spread(w, xs, outs)
+    return x | y if x.dtype == BOOL else x + y
+
+
+@rule("sign")
+def _sign(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    (x,) = xs
+    if x.dtype.kind == "u":
+        return w.b.select(x.eq(0), w.b.like(x, 0), w.b.like(x, 1))
+    return w.b.unary("sign", x)
+
+
+def extremum(w: Writer, name: str, x: Value, y: Value) -> Value:
+    """max or min; of complex numbers by real part, then imaginary; of booleans or and and."""
+    if x.dtype.kind == "c":
+        return math.TABLE[name](w.b, x, y)
+    if x.dtype == BOOL:
+        return x | y if name == "max" else x & y
+    return w.b.binary(f"{name}imum", x, y)
+
+
+for _name in ("max", "min"):
+    rule(_name)(lambda w, xs, params, outs, _n=_name: extremum(w, _n, *spread(w, xs, outs)))
+
+
+@rule("pow")
+def _pow(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    x, y = spread(w, xs, outs)
+    if x.dtype.kind in "iub":
+        return math.TABLE["pow"](w.b, x, y)
+    return w.b.binary("power", x, y if y.dtype == x.dtype else y.astype(x.dtype))
+
+
+@rule("round")
+def _round(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    away = int(params["rounding_method"]) == 0
+    return w.b.unary("round_nearest_afz" if away else "round_nearest_even", xs[0])
+
+
+def _comparison(name: str) -> None:
+    direction = name.upper()
+
+    @rule(name)
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+        b, (x, y) = w.b, spread(w, xs, outs)
+        if x.dtype.kind != "c" or direction in ("EQ", "NE"):
+            return b.compare(direction, x, y)
+        same = b.compare("EQ", b.real(x), b.real(y))
+        return b.compare(direction[0] + "T", b.real(x), b.real(y)) | (
+            same & b.compare(direction, b.imag(x), b.imag(y)))
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _comparison(_name)
+
+
+@rule("convert_element_type")
+def _convert(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    (x,), to = xs, outs[0].dtype
+    if x.dtype.kind == "c" and to.kind != "c":
+        x = w.b.real(x) if to != BOOL else x
+    if to == BOOL and x.dtype != BOOL:
+        return x.ne(0)
+    return x.astype(to)
+
+
+@rule("bitcast_convert_type")
+def _bitcast(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    same = xs[0].dtype == outs[0].dtype
+    return xs[0] if same else w.b.one("bitcast_convert", xs, outs[0].shape, outs[0].dtype)
+
+
+@rule("select_n")
+def _select_n(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    b, (which, *cases) = w.b, xs
+    if len(cases) == 1:
+        return cases[0]
+    shape = cases[0].shape
+    if which.shape and len(which.shape) < len(shape):  # the mask of an array of keys
+        which = b.broadcast(which, shape, range(len(which.shape)))
+    if which.dtype == BOOL:
+        return b.select(which, cases[1], cases[0])
+    result = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        result = b.select(which < 1 if i == 0 else which.eq(i), cases[i], result)
+    return result
+
+
+@rule("reduce_precision")
+def _reduce_precision(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    sizes = {k: Number(params[k], I32) for k in ("exponent_bits", "mantissa_bits")}
+    return w.b.one("reduce_precision", xs, outs[0].shape, outs[0].dtype, **sizes)
+
+
+# ---- shapes
+@rule("reshape", "squeeze")
+def _reshape(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.reshape(xs[0], outs[0].shape)
+
+
+@rule("transpose")
+def _transpose(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.transpose(xs[0], params["permutation"])
+
+
+@rule("broadcast_in_dim")
+def _broadcast(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
+
+
+@rule("concatenate")
+def _concatenate(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.concatenate(xs, params["dimension"])
+
+
+@rule("slice")
+def _slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+
+
+@rule("pad")
+def _pad(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.pad(xs[0], xs[1], params["padding_config"])
+
+
+@rule("rev")
+def _rev(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.reverse(xs[0], params["dimensions"])
+
+
+@rule("iota")
+def _iota(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    dtype = outs[0].dtype
+    if dtype == BOOL:
+        return w.b.iota(outs[0].shape, I32, params["dimension"]).ne(0)
+    return w.b.iota(outs[0].shape, dtype, params["dimension"])
+
+
+# ---- reductions
+_FOLD = {"reduce_sum": ("add", 0), "reduce_prod": ("multiply", 1), "reduce_and": ("and", -1),
+         "reduce_or": ("or", 0), "reduce_xor": ("xor", 0)}
+
+
+def start_of(dtype: Any, largest: bool) -> Any:
+    """The identity of min (the largest value) or of max."""
+    dtype = np.dtype(dtype)
+    if dtype == BOOL:
+        return largest
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.max if largest else info.min
+    bound = np.inf if largest else -np.inf
+    return complex(bound, bound) if dtype.kind == "c" else bound
+
+
+def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
+            body: Callable[..., Any]) -> list[Value]:
+    """stablehlo.reduce of operands of one shape; body(*accumulated, *elements)."""
+    b = w.b
+    gone = set(axes)
+    shape = tuple(n for i, n in enumerate(xs[0].shape) if i not in gone)
+    scalars = [((), x.dtype) for x in xs]
+    first = [b.splat(s, (), x.dtype) for s, x in zip(starts, xs)]
+    return b.make("reduce", [*xs, *first], [(shape, x.dtype) for x in xs],
+                  [b.region([*scalars, *scalars], body)], dimensions=ints(sorted(gone)))
+
+
+@rule(*_FOLD)
+def _fold(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    op, start = _FOLD[w.equation.primitive.name]
+    (x,), axes = xs, params["axes"]
+    start = True if x.dtype == BOOL and start == -1 else start
+    if not axes:
+        return x
+    return reduced(w, [x], [start], axes, lambda p, q: w.b.binary(op, p, q))[0]
+
+
+def _extreme(name: str) -> None:
+    @rule(f"reduce_{name}")
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+        start = start_of(xs[0].dtype, largest=name == "min")
+        return reduced(w, xs, [start], params["axes"], lambda p, q: extremum(w, name, p, q))[0]
+
+
+_extreme("max")
+_extreme("min")
+
+
+@rule("argmax", "argmin")
+def _arg(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    b, (x,) = w.b, xs
+    direction = "GT" if w.equation.primitive.name == "argmax" else "LT"
+    (axis,), dtype = params["axes"], outs[0].dtype
+    positions = b.iota(x.shape, I32, axis)
+
+    def body(p: Value, i: Value, q: Value, j: Value) -> list[Value]:
+        if x.dtype.kind in "fV":
+            nan_p, nan_q = b.isnan(p), b.isnan(q)
+            better = b.compare(direction, p, q) | (nan_p & ~nan_q)
+            same = b.compare("EQ", p, q) | (nan_p & nan_q)
+            better = better & ~(nan_q & ~nan_p)
+        else:
+            better, same = b.compare(direction, p, q), b.compare("EQ", p, q)
+        first = better | (same & (i < j))
+        return [b.select(first, p, q), b.select(first, i, j)]
+
+    worst = start_of(x.dtype, largest=direction == "LT")
+    # no position comes before the first: an array of the worst value has its first position
+    found = reduced(w, [x, positions], [worst, np.iinfo(I32).max], [axis], body)[1]
+    return found.astype(dtype)
+
+
+# ---- cumulative: log n steps of shifted operands
+@rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    b, (x,), name = w.b, xs, w.equation.primitive.name
+    axis, reverse = params["axis"], params["reverse"]
+    n, step = x.shape[axis], 1
+    start: Any
+    if name in ("cummax", "cummin"):
+        start = start_of(x.dtype, largest=name == "cummin")
+    else:  # -0 keeps the sign of zeros
+        start = {"cumsum": -0.0 if x.dtype.kind in "fV" else 0, "cumprod": 1}.get(name, -np.inf)
+    while step < n:
+        low, high = [0] * len(x.shape), list(x.shape)
+        config = [(0, 0, 0)] * len(x.shape)
+        if reverse:
+            low[axis], config[axis] = step, (0, step, 0)
+        else:
+            high[axis], config[axis] = n - step, (step, 0, 0)
+        moved = b.pad(b.slice(x, low, high), start, config)
+        x = _joined(w, name, x, moved)
+        step *= 2
+    return x
+
+
+def _joined(w: Writer, name: str, x: Value, y: Value) -> Value:
+    if name in ("cummax", "cummin"):
+        return extremum(w, name[3:], x, y)
+    if name != "cumlogsumexp":
+        return w.b.binary("add" if name == "cumsum" else "multiply", x, y)
+    b = w.b
+    if x.dtype.kind == "c":
+        larger = b.compare("GE", b.real(x), b.real(y))
+        high, low = b.select(larger, x, y), b.select(larger, y, x)
+        grown = high + b.unary("log_plus_one", b.unary("exponential", low - high))
+        return b.select(b.real(high).eq(-np.inf), high, grown)
+    high, low = b.maximum(x, y), b.minimum(x, y)
+    grown = high + b.unary("log_plus_one", b.unary("exponential", low - high))
+    return b.select(b.isinf(high), high, grown)
+
+
+# ---- random keys and bits: lowering's threefry, in StableHLO
+class _Context:
+    """What the rules of lowering/rules/random.py ask of their context."""
+
+    def __init__(self, w: Writer) -> None:
+        self.b, self.equation = w.b, w.equation
+
+
+def _from_lowering(name: str) -> None:
+    @rule(name)
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Any:
+        context: Any = _Context(w)
+        return lowering_rules[name](context, xs, params, outs)
+
+
+for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",
+              "random_bits", "rng_bit_generator"):
+    _from_lowering(_name)

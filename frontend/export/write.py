@@ -1,0 +1,166 @@
+"""Program -> StableHLO that any reader of it runs: one function per Program, the rules of `forms`.
+
+What lowering/ writes is for IREE alone; here every primitive becomes operations of StableHLO, or is
+an error that names it.  Start reading at `module_of`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.export.build import PortableBuilder
+from calque.export.errors import UnsupportedOperationError
+from calque.export.hlo import Block, Func, Module, Op, Tensor
+from calque.lowering.builder import Value
+from calque.lowering.passes import keys
+from calque.lowering.passes.hoist import CALLS
+from calque.lowering.rules.registry import physical
+
+Rule = Callable[["Writer", list[Value], dict[str, Any], list[ShapedArray]], Any]
+rules: dict[str, Rule] = {}
+PLATFORM_INDEX = {"jax.global_constant": "_platform_index"}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register the portable form of primitives."""
+    def register(f: Rule) -> Rule:
+        for name in names:
+            assert name not in rules, name
+            rules[name] = f
+        return f
+    return register
+
+
+def kept_inputs(p: Program) -> tuple[int, ...]:
+    """Positions of the inputs that the results need."""
+    live = eliminate_dead_code(p)
+    used = {a for e in live.equations for a in e.inputs} | set(live.outputs)
+    return tuple(i for i, v in enumerate(p.inputs) if v in used)
+
+
+def module_of(p: Program, name: str, kept: Sequence[int], platform_index: bool = False) -> Module:
+    """The module whose `main` takes the kept inputs and gives the outputs.
+
+    Args:
+      p: captured arrays are NumPy arrays; they are written into the module.
+      platform_index: whether a first argument says which of several platforms runs it.
+
+    Raises:
+      UnsupportedOperationError: a primitive has no portable form.
+    """
+    p = eliminate_dead_code(p)
+    w = Writer(name)
+    with w.b.inside(Block()) as block:
+        if platform_index:
+            w.b.arguments(block, [((), np.dtype("i4"))])
+        specs = [physical(p.inputs[i].aval) for i in kept]
+        values = w.b.arguments(block, [(a.shape, a.dtype) for a in specs])
+        env = dict(zip([p.inputs[i] for i in kept], values))
+        for v, c in zip(p.const_vars, p.consts):
+            env[v] = w.b._dense(np.asarray(c))
+        outs = w.outputs(p, env)
+        block.ops.append(Op("return", [v.ir for v in outs]))
+    attributes = ({}, ) * len(block.arguments)
+    if platform_index:
+        attributes = (PLATFORM_INDEX, *attributes[1:])
+    main = Func("main", block, tuple(v.ir.type for v in outs), True, attributes)
+    return Module(f"jit_{name}", [main, *w.functions])
+
+
+class Writer:
+    """Writes the equations of Programs into the builder's block."""
+
+    def __init__(self, name: str) -> None:
+        self.b = PortableBuilder()
+        self.functions: list[Func] = []
+        self.names = {"main"}
+        self.called: dict[Any, str] = {}
+        self.equation: Equation
+
+    def outputs(self, p: Program, env: dict[Var, Value]) -> list[Value]:
+        for e in p.equations:
+            env.update(zip(e.outputs, self._equation(e, env)))
+        return [self.read(o, env) for o in p.outputs]
+
+    def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
+        """The results of a Program without consts, written out here."""
+        return self.outputs(p, dict(zip(p.inputs, args)))
+
+    def call(self, p: Program, args: Sequence[Value], name: str) -> list[Value]:
+        """The results of a Program as a function of its own; equal ones are written once."""
+        key = p.key()
+        if key not in self.called:
+            own = base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
+            count = 0
+            while own in self.names:
+                count += 1
+                own = f"{base}_{count}"
+            self.names.add(own)
+            self.called[key] = own
+            with self.b.inside(Block()) as block:
+                specs = [physical(a) for a in p.in_avals]
+                outs = self.program(
+                    p, self.b.arguments(block, [(a.shape, a.dtype) for a in specs]))
+                block.ops.append(Op("return", [v.ir for v in outs]))
+            self.functions.append(Func(own, block, tuple(v.ir.type for v in outs)))
+        results = [physical(a) for a in p.out_avals]
+        return self.b.make("call", args, [(a.shape, a.dtype) for a in results],
+                           callee=self.called[key])
+
+    def read(self, atom: Atom, env: dict[Var, Value]) -> Value:
+        if isinstance(atom, Literal):
+            return self.b.splat(atom.value, (), atom.aval.dtype)
+        return env[atom]
+
+    def _equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
+        name, params = e.primitive.name, e.params
+        ins, made = [a.aval for a in e.inputs], [v.aval for v in e.outputs]
+        if keys.has_keys([*ins, *made]):
+            params = keys.physical_params(name, params, ins, made)
+        values = [self.read(a, env) for a in e.inputs]
+        avals = [physical(a) for a in made]
+        self.equation = e
+        outs = self._apply(name, values, params, avals)
+        for v, a in zip(outs, avals, strict=True):
+            assert (v.shape, v.dtype) == (a.shape, a.dtype), (name, v, a)
+        return outs
+
+    def _apply(self, name: str, values: list[Value], params: dict[str, Any],
+               avals: list[ShapedArray]) -> list[Value]:
+        e = self.equation
+        if name in CALLS:
+            return self.call(params[CALLS[name]], values, name)
+        form = rules.get(name)
+        if form is None and e.primitive.program is not None:
+            made = e.primitive.program(*[a.aval for a in e.inputs], **params)
+            return self.call(made, values, name)
+        if form is None:
+            raise UnsupportedOperationError(explain(
+                f"{name}: this primitive has no portable form in StableHLO.", where=str(e.source),
+                fix=REASONS.get(name, "compile the function with calque.aot instead.")))
+        out = form(self, values, params, avals)
+        return out if isinstance(out, list) else [out]
+
+
+REASONS = {
+    "eig": "StableHLO has no general eigenvalues: export what comes before and after, or compile "
+           "the function with calque.aot.",
+    "schur": "StableHLO has no Schur decomposition: export what comes before and after, or compile "
+             "the function with calque.aot.",
+}
+
+
+def tensor(a: ShapedArray) -> Tensor:
+    """The type of an aval as it is in memory."""
+    a = physical(a)
+    return Tensor(a.shape, a.dtype)
+
+
+def is_key(a: ShapedArray) -> bool:
+    return dtypes.is_key(a.dtype)
