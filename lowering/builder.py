@@ -334,6 +334,15 @@ class Builder:
         """broadcast_in_dim: operand axis i becomes result axis dims[i]."""
         if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
             return x
+        owner = x.ir.owner
+        if shape and not x.shape and getattr(owner, "name", "") == "stablehlo.reshape":
+            # of a scalar that is broadcast twice and then changed, IREE moves both changes to the
+            # scalar and fails where that is a reshape (tests/lowering/test_refusals.py)
+            whole = tuple(owner.operands[0].type.shape)
+            source = Value(self, owner.operands[0], whole, x.dtype)
+            if whole != (1,):
+                source = self.emit("reshape", [source], (1,), x.dtype)
+            x, dims = source, [len(shape) - 1]
         return self.emit("broadcast_in_dim", [x], shape, x.dtype,
                          {"broadcast_dimensions": int_array(dims)})
 

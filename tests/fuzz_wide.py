@@ -326,7 +326,7 @@ def _fft(p: Pool) -> Value | None:
         if count > len(v.shape) or p.number(0, 4) == 0:
             lengths = (*v.shape[len(v.shape) - count:-1], max(0, 2 * v.shape[-1] - 2))
             return Value(bind("fft", v.x, fft_type=FftType.IRFFT, fft_lengths=lengths), False)
-        x = v.x
+        x = bind("complex", _finite(bind("real", v.x)), _finite(bind("imag", v.x)))
     else:
         x = _finite(v.x)
     return Value(bind("fft", x, fft_type=FftType[kind], fft_lengths=v.shape[-count:]), False)

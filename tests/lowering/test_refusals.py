@@ -280,3 +280,69 @@ def test_iree_still_fails_to_evaluate_complex_constants() -> None:
     assert made.module is not None and made.options == ("--iree-opt-const-eval=false",)
     with pytest.raises(CompileError, match="initialization order invalid"):
         compile_module(made.module, host_target())
+
+
+# ---- gathers of one place
+def test_positions_that_can_only_be_zero() -> None:
+    """_gather in lowering/rules/gather.py."""
+    def f(x: Any, i: Any) -> Any:
+        numbers = lax.GatherDimensionNumbers((2,), (1, 2), (0, 2))
+        found = lax.gather(x, i.reshape(2, 8, 2), numbers, (1, 1, 1), mode="clip")
+        flat = lax.GatherDimensionNumbers((1,), (1, 2), (0, 2))
+        return lax.rev(found, (0,)), lax.gather(x, i, flat, (1, 1, 1), mode="fill", fill_value=9)
+
+    x = np.array([[[4.0], [5.0]]], np.float32)
+    i = (np.arange(32).reshape(16, 2) // 8).astype(np.int8)
+    clipped, filled = calque.jit(f)(x, i)
+    np.testing.assert_array_equal(np.asarray(clipped), np.full((2, 8, 1), 4))
+    np.testing.assert_array_equal(np.asarray(filled)[:, 0], np.where(i.max(1) > 0, 9, 4))
+
+
+def test_iree_still_refuses_positions_that_fold_to_zero() -> None:
+    refused("""func.func @main(%x: tensor<2x1xf64>, %a: tensor<4x8xi8>) -> tensor<2x8x1xf64> {
+      %b = stablehlo.reshape %a : (tensor<4x8xi8>) -> tensor<2x8x2xi8>
+      %d = stablehlo.slice %b [0:2, 0:8, 0:1] : (tensor<2x8x2xi8>) -> tensor<2x8x1xi8>
+      %u = stablehlo.reshape %d : (tensor<2x8x1xi8>) -> tensor<2x8xi8>
+      %c = stablehlo.constant dense<0> : tensor<2x8xi8>
+      %l = stablehlo.maximum %u, %c : tensor<2x8xi8>
+      %i = stablehlo.minimum %l, %c : tensor<2x8xi8>
+      %w = stablehlo.convert %i : (tensor<2x8xi8>) -> tensor<2x8xi32>
+      %f = stablehlo.reshape %w : (tensor<2x8xi32>) -> tensor<16xi32>
+      %e = tensor.empty() : tensor<16x1xf64>
+      %g = linalg.generic {
+        indexing_maps = [affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m, n)>],
+        iterator_types = ["parallel", "parallel"]}
+        ins(%f : tensor<16xi32>) outs(%e : tensor<16x1xf64>) {
+      ^bb0(%in: i32, %out: f64):
+        %r = arith.index_cast %in : i32 to index
+        %k = linalg.index 1 : index
+        %v = tensor.extract %x[%r, %k] : tensor<2x1xf64>
+        linalg.yield %v : f64
+      } -> tensor<16x1xf64>
+      %s = stablehlo.reshape %g : (tensor<16x1xf64>) -> tensor<2x8x1xf64>
+      %p = stablehlo.reverse %s, dims = [0] : tensor<2x8x1xf64>
+      return %p : tensor<2x8x1xf64> }""", "unrealized_conversion_cast")
+
+
+# ---- scalars broadcast more than once
+def test_changes_of_a_scalar_broadcast_twice() -> None:
+    """Builder.broadcast."""
+    def f(np: Any, a: Any, i: Any) -> Any:
+        wide, square = np.broadcast_to(a[3, 4], (4, 1)), np.broadcast_to(a[3, 4], (2, 2))
+        one, two = np.broadcast_to(i[2:3], (4, 1)), np.broadcast_to(i[2], (2, 2))
+        return [-wide, -square, wide.astype("float16"), square.astype("float16"),
+                one.astype("float32"), two.astype("float32"), abs(one), abs(two)]
+
+    both(f, A, I)
+    both(lambda np, x: [-np.broadcast_to(x.reshape(()), (4, 1)),
+                        -np.broadcast_to(x.reshape(()), (2, 2))], A[0, :1])
+
+
+def test_iree_still_refuses_changes_of_a_scalar_broadcast_twice() -> None:
+    refused("""func.func @main(%x: tensor<1xf32>) -> (tensor<4x1xf32>, tensor<2x2xf32>) {
+      %s = stablehlo.reshape %x : (tensor<1xf32>) -> tensor<f32>
+      %a = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4x1xf32>
+      %b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<2x2xf32>
+      %m = stablehlo.negate %a : tensor<4x1xf32>
+      %n = stablehlo.negate %b : tensor<2x2xf32>
+      return %m, %n : tensor<4x1xf32>, tensor<2x2xf32> }""", "unresolved materialization")
