@@ -250,15 +250,17 @@ class _Reader:
         count, isolated = s.flagged()
         if count > s.left:
             raise damaged("regions too many")
+        inner = s
+        if isolated:  # all of them in one section, their values counted from 0
+            number, inner = _section(s)
+            if number != IR:
+                raise damaged("a region without operations")
         for _ in range(count):
             if isolated:
-                number, inner = _section(s)
-                if number != IR:
-                    raise damaged("a region without operations")
                 op.regions.append(self._region(inner, [], depth))
             else:
                 start = len(values)
-                op.regions.append(self._region(s, values, depth))
+                op.regions.append(self._region(inner, values, depth))
                 del values[start:]
 
     def _region(self, s: Stream, values: list[Value | None], depth: int) -> Block:

@@ -275,19 +275,13 @@ def _arg(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Valu
     positions = b.iota(x.shape, I32, axis)
 
     def body(p: Value, i: Value, q: Value, j: Value) -> list[Value]:
-        if x.dtype.kind in "fV":
-            nan_p, nan_q = b.isnan(p), b.isnan(q)
-            better = b.compare(direction, p, q) | (nan_p & ~nan_q)
-            same = b.compare("EQ", p, q) | (nan_p & nan_q)
-            better = better & ~(nan_q & ~nan_p)
-        else:
-            better, same = b.compare(direction, p, q), b.compare("EQ", p, q)
-        first = better | (same & (i < j))
-        return [b.select(first, p, q), b.select(first, i, j)]
+        """As JAX writes it, so that readers know it: NaN wins, then the first position."""
+        better = b.compare(direction, p, q) | b.compare("NE", p, p)
+        first = better | (b.compare("EQ", p, q) & (i < j))
+        return [b.select(better, p, q), b.select(first, i, j)]
 
     worst = start_of(x.dtype, largest=direction == "LT")
-    # no position comes before the first: an array of the worst value has its first position
-    found = reduced(w, [x, positions], [worst, np.iinfo(I32).max], [axis], body)[1]
+    found = reduced(w, [x, positions], [worst, 0], [axis], body)[1]
     return found.astype(dtype)
 
 

@@ -14,7 +14,7 @@ from calque.core.program import Program
 from calque.export import hlo
 from calque.export.build import ints, number
 from calque.export.errors import UnsupportedOperationError
-from calque.export.forms import BOOL, I32, Outs, extremum, start_of
+from calque.export.forms import BOOL, I32, Outs, extremum, reduced, start_of
 from calque.export.hlo import Enum
 from calque.export.write import Writer, rule
 from calque.lowering.builder import Value
@@ -33,6 +33,8 @@ def _scalars(w: Writer, indices: Sequence[Value]) -> list[Value]:
 @rule("dynamic_slice")
 def _dynamic_slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     x, *starts = xs
+    if not x.shape:
+        return x
     starts, sizes = _scalars(w, starts), outs[0].shape
     starts += [w.b.splat(0, (), starts[0].dtype if starts else I32)] * (len(sizes) - len(starts))
     return w.b.one("dynamic_slice", [x, *starts], sizes, x.dtype, slice_sizes=ints(sizes))
@@ -41,6 +43,8 @@ def _dynamic_slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Out
 @rule("dynamic_update_slice")
 def _dynamic_update(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     x, update, *starts = xs
+    if not x.shape:
+        return update
     starts = _scalars(w, starts)
     starts += [w.b.splat(0, (), starts[0].dtype if starts else I32)] * (
         len(x.shape) - len(starts))
@@ -267,27 +271,31 @@ def _sorting_keys(w: Writer, x: Value) -> Value:
     return b.select(b.isnan(x), b.like(x, np.nan), x)
 
 
-def _before(w: Writer, x: Value, y: Value, direction: str = "LT") -> tuple[Value, Value]:
-    """x before y, x the same as y: floats in total order, NaN last."""
+def _before(w: Writer, x: Value, y: Value, descending: bool = False) -> tuple[Value, Value]:
+    """x before y, x the same as y.
+
+    Ascending floats have one zero and one NaN, which is last; descending ones (of top_k) are in
+    total order, NaN by its sign.
+    """
     b = w.b
     if x.dtype.kind == "c":
-        less, same = _before(w, b.real(x), b.real(y), direction)
-        less_im, same_im = _before(w, b.imag(x), b.imag(y), direction)
+        less, same = _before(w, b.real(x), b.real(y), descending)
+        less_im, same_im = _before(w, b.imag(x), b.imag(y), descending)
         return less | (same & less_im), same & same_im
-    kind = ""
-    if x.dtype.kind in "fV":
-        x, y, kind = _sorting_keys(w, x), _sorting_keys(w, y), "TOTALORDER"
-    return b.compare(direction, x, y, kind), b.compare("EQ", x, y, kind)
+    kind = "TOTALORDER" if x.dtype.kind in "fV" else ""
+    if kind and not descending:
+        x, y = _sorting_keys(w, x), _sorting_keys(w, y)
+    return b.compare("GT" if descending else "LT", x, y, kind), b.compare("EQ", x, y, kind)
 
 
-def _sorted(w: Writer, xs: Sequence[Value], axis: int, keys: int, direction: str = "LT"
-            ) -> list[Value]:
+def _sorted(w: Writer, xs: Sequence[Value], axis: int, keys: int,
+            descending: bool = False) -> list[Value]:
     b = w.b
 
     def body(*pairs: Value) -> Value:
         result = None
         for i in reversed(range(keys)):
-            less, same = _before(w, pairs[2 * i], pairs[2 * i + 1], direction)
+            less, same = _before(w, pairs[2 * i], pairs[2 * i + 1], descending)
             result = less if result is None else less | (same & result)
         assert result is not None
         return result
@@ -305,7 +313,7 @@ def _sort(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
 @rule("top_k")
 def _top_k(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
     b, (x,), axis = w.b, xs, params["axis"]
-    made = _sorted(w, [x, b.iota(x.shape, I32, axis)], axis, 1, "GT")
+    made = _sorted(w, [x, b.iota(x.shape, I32, axis)], axis, 1, descending=True)
     return [b.slice(v, [0] * len(x.shape), outs[0].shape) for v in made]
 
 
@@ -386,9 +394,23 @@ def _cond(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
 def _while(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
     k, n = params["cond_nconsts"], params["body_nconsts"]
     before, inside, state = xs[:k], xs[k:k + n], xs[k + n:]
-    return _looped(
-        w, state, lambda vs: w.program(params["cond_jaxpr"], [*before, *vs])[0],
-        lambda vs: w.program(params["body_jaxpr"], [*inside, *vs]))
+    each = bool(params["cond_jaxpr"].out_avals[0].shape)  # one predicate per element of a batch
+
+    def go(vs: list[Value]) -> Value:
+        (pred,) = w.program(params["cond_jaxpr"], [*before, *vs])
+        if not each:
+            return pred
+        return reduced(w, [pred], [False], range(len(pred.shape)), lambda p, q: p | q)[0]
+
+    def step(vs: list[Value]) -> list[Value]:
+        new = w.program(params["body_jaxpr"], [*inside, *vs])
+        if not each:
+            return new
+        (pred,) = w.program(params["cond_jaxpr"], [*before, *vs])
+        return [w.b.select(w.b.broadcast(pred, o.shape, range(len(pred.shape))), v, o)
+                for v, o in zip(new, vs)]
+
+    return _looped(w, state, go, step)
 
 
 def _looped(w: Writer, state: list[Value], go: Any, step: Any) -> list[Value]:

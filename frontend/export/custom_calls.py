@@ -1,0 +1,224 @@
+"""Operations that JAX exports by name: LAPACK's routines, whose targets it promises to keep, functions
+of chlo that carry a decomposition, marks of shardings.
+
+Start reading at `CALLS`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque import lax
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.core.primitive import registry
+from calque.export.errors import UnsupportedOperationError
+from calque.export.hlo import Op
+from calque.export.read import Reader, bind, handles, known, used
+from calque.export.stream import damaged
+
+Call = Callable[[Op, dict[str, Any], list[Any]], Any]
+CALLS: dict[str, Call] = {}
+INT = np.dtype("i4")
+
+
+def target(*names: str) -> Callable[[Call], Call]:
+    """Register what a custom call's target computes."""
+    def register(f: Call) -> Call:
+        CALLS.update(dict.fromkeys(names, f))
+        return f
+    return register
+
+
+def lapack(real: str, hermitian: str = "") -> Callable[[Call], Call]:
+    """The targets of a routine for four dtypes."""
+    other = hermitian or real
+    return target(*[f"lapack_{t}{n}_ffi" for t, n in (
+        ("s", real), ("d", real), ("c", other), ("z", other))])
+
+
+@handles("custom_call")
+def _custom_call(r: Reader, op: Op, xs: list[Any]) -> Any:
+    name = op.attributes["call_target_name"]
+    call = CALLS.get(name)
+    if call is None:
+        raise UnsupportedOperationError(explain(
+            f"custom_call @{name}: this target is not known here; known are "
+            f"{', '.join(sorted(CALLS))}.", where="deserialize",
+            fix="export the function without it."))
+    config = op.attributes.get("mhlo.backend_config") or op.attributes.get("backend_config")
+    return call(op, config if isinstance(config, dict) else {}, [used(x) for x in xs])
+
+
+_COMPOSITES = {"chlo.erf_inv": "erf_inv", "chlo.next_after": "nextafter",
+               "chlo.lgamma": "lgamma", "chlo.digamma": "digamma", "chlo.zeta": "zeta",
+               "chlo.polygamma": "polygamma", "chlo.bessel_i1e": "bessel_i1e", **{
+                   f"chlo.{n}": n for n in (
+                       "erf", "erfc", "sinh", "cosh", "tan", "asin", "acos", "atan", "asinh",
+                       "acosh", "atanh")}}
+
+
+@handles("composite")
+def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
+    """A function with a name: ours of that name, else its decomposition."""
+    name = op.attributes["name"]
+    primitive = registry.get(_COMPOSITES.get(name, ""))
+    if primitive is not None:
+        return bind(primitive.name, *xs)
+    if name == "chlo.top_k":
+        k = int(op.attributes["composite_attributes"]["k"].value)
+        return list(bind("top_k", *xs, k=k, axis=aval_of(xs[0]).ndim - 1))
+    return r.call(r.named(op.attributes["decomposition"]), xs)
+
+
+for _name, _primitive in _COMPOSITES.items():  # how older versions wrote them
+    target(_name.replace("chlo.", "mhlo."))(
+        lambda op, config, xs, _p=_primitive: bind(_p, *xs))
+
+
+@target("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
+        "xla.sdy.FuncResultSharding")
+def _same(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    return xs
+
+
+@handles("sdy.sharding_constraint", "sdy.reshard")
+def _sharded(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return xs
+
+
+@handles("sdy.mesh")
+def _mesh(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return []
+
+
+@target("shape_assertion")
+def _assertion(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    """A condition on sizes, which are known when the module is called."""
+    holds = known(xs[0])
+    if holds is None:
+        raise damaged("a condition on sizes that is none")
+    if not bool(holds):
+        message = str(op.attributes.get("error_message", "the arguments' shapes do not fit"))
+        values = [known(x) for x in xs[1:]]
+        for i, v in enumerate(values):
+            message = message.replace(f"{{{i}}}", str(v))
+        raise ValueError(explain(message, fix="call the function with shapes as exported."))
+    return []
+
+
+# ---- LAPACK: characters as numbers
+def _flag(config: dict[str, Any], name: str) -> str:
+    value = config.get(name)
+    if value is None or not 0 < int(value.value) < 128:
+        raise damaged(f"a call of LAPACK without {name}")
+    return chr(int(value.value))
+
+
+def _info(x: Any, core: int = 2) -> Any:
+    """LAPACK's 0 for every matrix of a batch."""
+    shape = aval_of(x).shape
+    return lax.full(shape[:len(shape) - core], 0, INT)
+
+
+@lapack("potrf")
+def _potrf(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    (x,) = xs
+    lower = _flag(config, "uplo") == "L"
+    n = aval_of(x).ndim
+    order = [*range(n - 2), n - 1, n - 2]
+    made = lax.linalg.cholesky(x if lower else lax.conj(lax.transpose(x, order)) if aval_of(
+        x).dtype.kind == "c" else lax.transpose(x, order), symmetrize_input=False)
+    failed = lax.reduce_or(lax.ne(made, made), (n - 2, n - 1))
+    if not lower:
+        made = lax.transpose(made, order)
+        made = lax.conj(made) if aval_of(made).dtype.kind == "c" else made
+    return [made, lax.convert_element_type(failed, INT)]
+
+
+@lapack("getrf")
+def _getrf(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    packed, pivots, _ = lax.linalg.lu(xs[0])
+    return [packed, lax.add(pivots, lax.full_like(pivots, 1)), _info(xs[0])]
+
+
+@lapack("trsm")
+def _trsm(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    transpose = _flag(config, "trans_x")
+    return lax.linalg.triangular_solve(
+        *xs, left_side=_flag(config, "side") == "L", lower=_flag(config, "uplo") == "L",
+        transpose_a=transpose in "TC", conjugate_a=transpose == "C",
+        unit_diagonal=_flag(config, "diag") == "U")
+
+
+@lapack("geqrf")
+def _geqrf(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    return [*bind("geqrf", xs[0]), _info(xs[0])][:len(op.results)]
+
+
+@lapack("orgqr", "ungqr")
+def _orgqr(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    return [lax.linalg.householder_product(*xs), _info(xs[0])][:len(op.results)]
+
+
+@lapack("gesdd")
+def _gesdd(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    mode = _flag(config, "mode")
+    if mode == "N":
+        s = lax.linalg.svd(xs[0], compute_uv=False)
+        return [xs[0], s if not isinstance(s, tuple | list) else s[0], None, None, _info(xs[0])]
+    u, s, vh = lax.linalg.svd(xs[0], full_matrices=mode == "A")
+    return [xs[0], s, u, vh, _info(xs[0])]
+
+
+@lapack("syevd", "heevd")
+def _syevd(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    v, w = lax.linalg.eigh(xs[0], lower=_flag(config, "uplo") == "L", symmetrize_input=False)
+    return [v, w, _info(xs[0])]
+
+
+@lapack("geev")
+def _geev(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    w, left, right = lax.linalg.eig(xs[0])
+    parts = [w] if aval_of(xs[0]).dtype.kind == "c" else [lax.real(w), lax.imag(w)]
+    return [*parts, left, right, _info(xs[0])]
+
+
+@lapack("gees")
+def _gees(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    """The eigenvalues beside the form are no result of ours: whoever reads them is told."""
+    if _flag(config, "sort") != "N":
+        raise UnsupportedOperationError("lapack gees: sorted Schur forms are not supported.")
+    form, vectors = lax.linalg.schur(xs[0])
+    values = [None] * (1 if aval_of(xs[0]).dtype.kind == "c" else 2)
+    return [form, vectors, *values, _info(xs[0]), _info(xs[0])]
+
+
+@lapack("gehrd")
+def _gehrd(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    packed, taus = lax.linalg.hessenberg(xs[0])
+    return [packed, taus, _info(xs[0])]
+
+
+@lapack("sytrd", "hetrd")
+def _sytrd(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    made = lax.linalg.tridiagonal(xs[0], lower=_flag(config, "uplo") == "L")
+    return [*made, _info(xs[0])]
+
+
+@lapack("gtsv")
+def _gtsv(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    dl, d, du, b = xs
+    return [dl, d, du, lax.linalg.tridiagonal_solve(dl, d, du, b), _info(b)]
+
+
+@target("ApproxTopK")
+def _approximate(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+    """The largest (smallest) elements, exactly."""
+    x, axis = xs[0], int(config["reduction_dim"].value)
+    k, comparator = int(config["top_k"].value), op.attributes["called_computations"]
+    smallest = bool(comparator) and "_lt_" in str(comparator[0])
+    values, at = bind("top_k", lax.neg(x) if smallest else x, k=k, axis=axis)
+    return [lax.neg(values) if smallest else values, at]

@@ -1,0 +1,342 @@
+"""How operations of StableHLO are read: elementwise, shapes, constants, calls, dynamic shapes.
+
+ops_structured.py has the others.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calque import lax
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.export.errors import UnsupportedOperationError
+from calque.export.hlo import Op
+from calque.export.read import (
+    LARGE,
+    Reader,
+    bind,
+    case,
+    handles,
+    integer,
+    ints,
+    known,
+    static_shape,
+    used,
+)
+from calque.export.stream import damaged
+
+BOOL = np.dtype(bool)
+
+# ---- elementwise: StableHLO -> primitive
+UNARY = {
+    "negate": "neg", "sine": "sin", "cosine": "cos", "tan": "tan", "tanh": "tanh",
+    "exponential": "exp", "exponential_minus_one": "expm1", "log": "log", "log_plus_one": "log1p",
+    "logistic": "logistic", "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt", "ceil": "ceil",
+    "floor": "floor", "abs": "abs", "is_finite": "is_finite", "not": "not",
+    "popcnt": "population_count", "count_leading_zeros": "clz"}
+BINARY = {
+    "subtract": "sub", "divide": "div", "remainder": "rem", "maximum": "max", "minimum": "min",
+    "and": "and", "or": "or", "xor": "xor", "atan2": "atan2", "complex": "complex",
+    "shift_left": "shift_left", "shift_right_arithmetic": "shift_right_arithmetic",
+    "shift_right_logical": "shift_right_logical"}
+_ON_BOOLEANS = {"maximum": "or", "minimum": "and", "add": "or", "multiply": "and"}
+
+
+def _truncated(x: Any, y: Any) -> Any:
+    quotient = np.abs(x) // np.abs(y)
+    return np.where((x < 0) != (y < 0), -quotient, quotient).astype(x.dtype)
+
+
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum,
+    "minimum": np.minimum, "negate": np.negative, "sign": np.sign, "abs": np.abs,
+    "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert, "select": np.where,
+    "divide": _truncated, "remainder": lambda x, y: (x - _truncated(x, y) * y).astype(x.dtype)}
+
+
+def folded(op: Op, xs: list[Any], f: Callable[..., Any] | None = None) -> Any:
+    """The result where all operands are known small integers; None otherwise."""
+    f = f or _FOLDED.get(op.name)
+    if f is None or not xs or any(known(x) is None or x.dtype.kind not in "biu" or x.size > LARGE
+                                  for x in xs):
+        return None
+    if op.name in ("divide", "remainder") and (not np.all(xs[1]) or xs[0].dtype.kind == "b"):
+        return None
+    if any(x.shape != xs[-1].shape and x.shape for x in xs):
+        raise damaged(f"{op.name} has operands of different shapes")
+    with np.errstate(all="ignore"):
+        return np.asarray(f(*xs))
+
+
+def _same_shapes(op: Op, xs: list[Any]) -> None:
+    if len({aval_of(x).shape for x in xs}) > 1 or len({aval_of(x).dtype for x in xs}) > 1:
+        raise damaged(f"{op.name} has operands of different types")
+
+
+def _elementwise(name: str, primitive: str, arity: int) -> None:
+    @handles(name)
+    def read(r: Reader, op: Op, xs: list[Any]) -> Any:
+        if len(xs) != arity:
+            raise damaged(f"{name} takes {arity} operands")
+        made = folded(op, xs)
+        if made is not None:
+            return made
+        _same_shapes(op, xs)
+        if name in _ON_BOOLEANS and aval_of(xs[0]).dtype == BOOL:
+            return bind(_ON_BOOLEANS[name], *xs)
+        if name == "abs" and aval_of(xs[0]).dtype.kind == "u":
+            return xs[0]
+        return bind(primitive, *xs)
+
+
+for _op, _primitive in UNARY.items():
+    _elementwise(_op, _primitive, 1)
+for _op, _primitive in {**BINARY, "add": "add", "multiply": "mul"}.items():
+    _elementwise(_op, _primitive, 2)
+
+
+@handles("real", "imag")
+def _part(r: Reader, op: Op, xs: list[Any]) -> Any:
+    if aval_of(xs[0]).dtype.kind == "c":
+        return bind(op.name, xs[0])
+    return xs[0] if op.name == "real" else lax.full_like(xs[0], 0)
+
+
+@handles("sign")
+def _sign(r: Reader, op: Op, xs: list[Any]) -> Any:
+    made = folded(op, xs)
+    return bind("sign", *xs) if made is None else made
+
+
+@handles("power")
+def _power(r: Reader, op: Op, xs: list[Any]) -> Any:
+    _same_shapes(op, xs)
+    return bind("pow", *xs)
+
+
+@handles("round_nearest_even", "round_nearest_afz")
+def _round(r: Reader, op: Op, xs: list[Any]) -> Any:
+    method = lax.RoundingMethod.AWAY_FROM_ZERO if op.name.endswith("afz") \
+        else lax.RoundingMethod.TO_NEAREST_EVEN
+    return bind("round", *xs, rounding_method=method)
+
+
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
+    "GE": np.greater_equal}
+
+
+@handles("compare")
+def _compare(r: Reader, op: Op, xs: list[Any]) -> Any:
+    direction = case(op, "comparison_direction")
+    made = folded(op, xs, _COMPARE[direction])
+    if made is not None:
+        return made
+    _same_shapes(op, xs)
+    if case(op, "compare_type") == "TOTALORDER" and aval_of(xs[0]).dtype.kind in "fV":
+        xs = [_total_order(x) for x in xs]
+    return bind(direction.lower(), *xs)
+
+
+def _total_order(x: Any) -> Any:
+    """Integers in the order -NaN < -inf < ... < -0 < 0 < ... < NaN."""
+    bits = np.dtype(f"i{aval_of(x).dtype.itemsize}")
+    i = bind("bitcast_convert_type", x, new_dtype=bits)
+    flipped = bind("xor", i, np.asarray(np.iinfo(bits).max, bits))
+    return bind("select_n", bind("lt", i, np.asarray(0, bits)), i, flipped)
+
+
+@handles("select")
+def _select(r: Reader, op: Op, xs: list[Any]) -> Any:
+    made = folded(op, xs)
+    if made is not None:
+        return made
+    which, on_true, on_false = xs
+    return bind("select_n", which, on_false, on_true)
+
+
+@handles("clamp")
+def _clamp(r: Reader, op: Op, xs: list[Any]) -> Any:
+    made = folded(op, xs, lambda low, x, high: np.minimum(np.maximum(x, low), high))
+    return bind("clamp", *xs) if made is None else made
+
+
+@handles("convert", "builtin.unrealized_conversion_cast", "uniform_quantize",
+         "uniform_dequantize")
+def _convert(r: Reader, op: Op, xs: list[Any]) -> Any:
+    if op.name.startswith("uniform"):
+        raise UnsupportedOperationError(f"{op.name}: quantized types are not supported.")
+    (x,), to = xs, op.results[0].dtype
+    if known(x) is not None and x.dtype.kind in "biu" and to.kind in "iu" and x.size <= LARGE:
+        return x.astype(to)
+    return lax.convert_element_type(used(x), to) if aval_of(x).dtype != to else x
+
+
+@handles("bitcast_convert")
+def _bitcast(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("bitcast_convert_type", xs[0], new_dtype=op.results[0].dtype)
+
+
+@handles("reduce_precision")
+def _reduce_precision(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("reduce_precision", xs[0], exponent_bits=integer(op, "exponent_bits"),
+                mantissa_bits=integer(op, "mantissa_bits"))
+
+
+# ---- constants and shapes
+@handles("constant")
+def _constant(r: Reader, op: Op, xs: list[Any]) -> Any:
+    value = op.attributes["value"]
+    if not isinstance(value, np.ndarray):
+        raise damaged("a constant without value")
+    return value
+
+
+@handles("iota")
+def _iota(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("iota", dtype=op.results[0].dtype, shape=static_shape(op),
+                dimension=integer(op, "iota_dimension"), sharding=None)
+
+
+@handles("reshape")
+def _reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return _reshaped(xs[0], static_shape(op))
+
+
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    if known(x) is not None and x.size <= LARGE and x.size == int(np.prod(shape)):
+        return x.reshape(shape)
+    return bind("reshape", x, new_sizes=shape, dimensions=None, sharding=None)
+
+
+@handles("transpose")
+def _transpose(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("transpose", xs[0], permutation=ints(op, "permutation"))
+
+
+@handles("broadcast_in_dim")
+def _broadcast(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return spread(xs[0], static_shape(op), ints(op, "broadcast_dimensions"))
+
+
+def spread(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    """x with its axes at dims of the shape; axes of one element are repeated."""
+    a = aval_of(x)
+    if len(dims) != a.ndim or any(not 0 <= d < len(shape) for d in dims) or any(
+            n not in (1, shape[d]) for n, d in zip(a.shape, dims)):
+        raise damaged("a broadcast whose axes do not fit")
+    if (known(x) is not None and list(dims) == sorted(set(dims))):
+        wide = [1] * len(shape)
+        for n, d in zip(a.shape, dims):
+            wide[d] = n
+        return np.broadcast_to(x.reshape(wide), shape)
+    return lax.broadcast_in_dim(used(x), shape, dims)
+
+
+@handles("broadcast")
+def _prefix(r: Reader, op: Op, xs: list[Any]) -> Any:
+    n = len(ints(op, "broadcast_sizes"))
+    return spread(xs[0], static_shape(op), tuple(range(n, n + aval_of(xs[0]).ndim)))
+
+
+@handles("concatenate")
+def _concatenate(r: Reader, op: Op, xs: list[Any]) -> Any:
+    axis = integer(op, "dimension")
+    if all(known(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE for x in xs):
+        return np.concatenate(xs, axis)
+    return bind("concatenate", *xs, dimension=axis)
+
+
+@handles("slice")
+def _slice(r: Reader, op: Op, xs: list[Any]) -> Any:
+    start, limit, strides = (ints(op, n) for n in ("start_indices", "limit_indices", "strides"))
+    (x,) = xs
+    if known(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE and len(start) == x.ndim:
+        return x[tuple(slice(*bounds) for bounds in zip(start, limit, strides))]
+    return bind("slice", x, start_indices=start, limit_indices=limit,
+                strides=None if set(strides) <= {1} else strides)
+
+
+@handles("pad")
+def _pad(r: Reader, op: Op, xs: list[Any]) -> Any:
+    config = zip(*(ints(op, n) for n in ("edge_padding_low", "edge_padding_high",
+                                         "interior_padding")), strict=True)
+    return bind("pad", *xs, padding_config=tuple(config))
+
+
+@handles("reverse")
+def _reverse(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("rev", xs[0], dimensions=ints(op, "dimensions"))
+
+
+@handles("optimization_barrier")
+def _barrier(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return list(bind("optimization_barrier", *xs)) if xs else []
+
+
+@handles("create_token", "after_all")
+def _token(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return [None]
+
+
+# ---- calls
+@handles("call")
+def _call(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return r.call(r.named(op.attributes["callee"]), xs)
+
+
+# ---- shapes that are known when the module is called
+@handles("get_dimension_size")
+def _size(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return np.asarray(aval_of(xs[0]).shape[integer(op, "dimension")], np.int32)
+
+
+def _sizes(op: Op, x: Any) -> tuple[int, ...]:
+    value = known(x)
+    if value is None or value.ndim != 1 or value.dtype.kind not in "iu":
+        raise UnsupportedOperationError(explain(
+            f"{op.name}: a shape that depends on the values of arrays cannot be read.",
+            where="deserialize", fix="export the function with shapes of its arguments only."))
+    return tuple(int(n) for n in value)
+
+
+@handles("dynamic_reshape")
+def _dynamic_reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return _reshaped(xs[0], _sizes(op, xs[1]))
+
+
+@handles("dynamic_broadcast_in_dim")
+def _dynamic_broadcast(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return spread(xs[0], _sizes(op, xs[1]), ints(op, "broadcast_dimensions"))
+
+
+@handles("dynamic_iota")
+def _dynamic_iota(r: Reader, op: Op, xs: list[Any]) -> Any:
+    return bind("iota", dtype=op.results[0].dtype, shape=_sizes(op, xs[0]),
+                dimension=integer(op, "iota_dimension"), sharding=None)
+
+
+@handles("dynamic_pad")
+def _dynamic_pad(r: Reader, op: Op, xs: list[Any]) -> Any:
+    x, value, *config = xs
+    return bind("pad", x, value, padding_config=tuple(zip(*(_sizes(op, c) for c in config),
+                                                          strict=True)))
+
+
+@handles("real_dynamic_slice")
+def _real_dynamic_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
+    start, limit, strides = (_sizes(op, x) for x in xs[1:])
+    return bind("slice", xs[0], start_indices=start, limit_indices=limit,
+                strides=None if set(strides) <= {1} else strides)
+
+
+@handles("set_dimension_size")
+def _set_size(r: Reader, op: Op, xs: list[Any]) -> Any:
+    size, axis = known(xs[1]), integer(op, "dimension")
+    if size is None or int(size) != aval_of(xs[0]).shape[axis]:
+        raise UnsupportedOperationError("set_dimension_size: arrays of bounded size are not "
+                                        "supported.\n  Fix: export with other shapes.")
+    return xs[0]
