@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
-from calque import tree_util
+from calque import signatures, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
@@ -38,8 +37,7 @@ from calque.tracing import (
 )
 from calque.transforms.stage import replay
 
-_NAMESPACE = tree_util.NAMESPACE
-_flatten = optree.tree_flatten
+_READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _current = current.get
 _local_key = config._local_key.get
 
@@ -91,6 +89,8 @@ class JitFunction:
         self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
         self._inline, self._keep_unused = inline, keep_unused
         self._plain = not (static_argnums or static_argnames)
+        self._reader: signatures.Reader | None = None
+        self._unread = 0  # calls that the reader did not know
         self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
                                           donate_argnames))
         functools.update_wrapper(self, fun, updated=())
@@ -106,29 +106,20 @@ class JitFunction:
         # written flat on purpose: each helper call costs 0.1 us of 5
         if not self._plain or _current() is not bottom:
             return self._general(args, kwargs)
-        leaves: Any
-        if not kwargs and all([type(x) in _LEAVES for x in args]):
-            leaves, tree = args, len(args)
-        elif kwargs:
-            leaves, whole = _flatten((args, kwargs), None, namespace=_NAMESPACE)
-            tree = (whole,)
-        else:  # half a microsecond less than with the empty dictionary
-            leaves, tree = _flatten(args, None, namespace=_NAMESPACE)
-        signature = [tree, config._key if _local_key() is None else config.key()]
-        buffers = []
-        for x in leaves:  # one loop: three comprehensions took three times as long
-            if type(x) is not Array:
-                check_arguments(self._name, leaves, _whole_tree(tree))
-                x = to_array(x)
-            signature.append(x.aval)
-            buffers.append(x._own or x._buffer)  # a pending array owns none yet
-        key = tuple(signature)
+        now = config._key if _local_key() is None else config.key()
+        read = None if kwargs or self._reader is None else self._reader(args, now)
+        if read is None:
+            read = signatures.read(self._name, args, kwargs, now)
+            self._unread += 1
+            if self._unread in _READER_AT and not kwargs:
+                self._reader = signatures.reader(args, read[0][0])
+        key, buffers, leaves = read
         entry = self._cache.get(key)
         if entry is None:
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
             try:
-                entry = self._trace(key, self._fun, _whole_tree(tree), key[2:])
+                entry = self._trace(key, self._fun, signatures.whole_tree(key[0]), key[2:])
             except Exception as error:
                 raise shorten(error) from error.__cause__
         if entry.careful or (buffers and buffers[0].device is not entry.device):
@@ -174,8 +165,8 @@ class JitFunction:
         if not self._cache:
             why = "first call"
         else:
-            seen = min(self._cache, key=lambda k: _distance(k, key))
-            why = "; ".join(_differences(seen, key)) or "static values are new"
+            seen = min(self._cache, key=lambda k: signatures.distance(k, key))
+            why = "; ".join(signatures.differences(seen, key)) or "static values are new"
         print(f"calque: trace {self._name}: {why}", file=sys.stderr)
 
     def _donated_leaves(self, tree: Any) -> tuple[int, ...]:
@@ -241,7 +232,7 @@ class JitFunction:
                       if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
-        short = _short_tree(tree, bool(rest))
+        short = signatures.short_tree(tree, bool(rest))
         key = (short, config.key(), *avals) if static is None else (
             short, config.key(), static, *avals)
         entry = self._cache.get(key)
@@ -322,38 +313,6 @@ def clear_caches() -> None:
     clear_memory_cache()
 
 
-_LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, np.float64, np.int32,
-                     np.int64))
-_FLAT_TREES: dict[int, Any] = {}
-
-
-def _flat_tree(count: int) -> Any:
-    found = _FLAT_TREES.get(count)
-    if found is None:
-        found = _FLAT_TREES[count] = tree_util.tree_structure(((0,) * count, {}))
-    return found
-
-
-_NO_KEYWORDS = tree_util.tree_structure({})
-
-
-def _whole_tree(tree: Any) -> Any:
-    """The structure of (args, kwargs) from its short form in signatures: flat positional arguments
-    are their number, other positional arguments their structure, keywords come in a 1-tuple."""
-    if isinstance(tree, int):
-        return _flat_tree(tree)
-    if isinstance(tree, tuple):
-        return tree[0]
-    return tree_util.treedef_tuple([tree, _NO_KEYWORDS])
-
-
-def _short_tree(tree: Any, keywords: bool) -> Any:
-    """The short form of a structure of (args, kwargs)."""
-    if keywords:
-        return (tree,)
-    return tree.num_leaves if tree == _flat_tree(tree.num_leaves) else tree.children()[0]
-
-
 def _check_hashable(name: str, where: Any, value: Any) -> None:
     if isinstance(value, Tracer):
         raise trace.concretization_error(
@@ -367,30 +326,6 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
             f"argument {where!r} of type {type(value)}.",
             fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
         ) from None
-
-
-def _distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-    return abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b))
-
-
-def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
-    """In words, what of a new signature was not seen before."""
-    found = []
-    if old[0] != new[0]:
-        return [f"the structure of the arguments is new: {_whole_tree(new[0])}"]
-    if old[1] != new[1]:
-        found.append("the configuration changed")
-    for i, (a, b) in enumerate(zip(old[2:], new[2:])):
-        if a is b or a == b:
-            continue
-        if isinstance(b, ShapedArray):
-            where = argument_path(_whole_tree(new[0]), i - sum(
-                not isinstance(v, ShapedArray) for v in new[2:2 + i]))
-            found.append(f"{where} was {getattr(a, 'short', lambda a=a: a)()}, is {b.short()}"
-                         + (" (weak)" if b.weak_type else ""))
-        else:
-            found.append(f"static values {b} are new")
-    return found
 
 
 def _out_info(entry: _Entry) -> Any:

@@ -24,6 +24,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
+from calque.lowering.rules.control import emit_at_once
 from calque.lowering.targets import Target
 
 ENTRY = "main"
@@ -167,8 +168,11 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 if const.aval.size:
                     key = archived(c)
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
-            emitter.equations(p, env)
-            results = [emitter.read(o, env) for o in outputs]
+            results = emit_at_once(emitter.ctx, Program(tuple(env), p.equations, tuple(outputs)),
+                                   list(env.values()))
+            if results is None:
+                emitter.equations(p, env)
+                results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         forwards = _shared(emitter.ctx, values, results)
         stored = tuple(i for i, r in enumerate(results) if storage and i not in forwards

@@ -91,7 +91,7 @@ class Buffer:
 
     view: Any  # HalBufferView; None once deleted; unset until somebody asks
     _host: Array | None  # the value, where NumPy computed it
-    _later: tuple[Callable[..., Any], int] | None  # what gives the view, until somebody asks
+    _later: tuple[Callable[..., Any], int, list[int]] | None  # what gives the view, until somebody asks
     fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
     owned: bool
     _sharing: _Sharing | None
@@ -119,6 +119,7 @@ class Buffer:
                 assert self._host is not None
                 self.view = _copied(self._host, self.device)
             else:
+                later[2][1] += 1
                 self.view, self._later = later[0](later[1], rt.HalBufferView), None
             return self.view
         if name == "owned":
@@ -144,10 +145,13 @@ class Buffer:
 
     @staticmethod
     def later(get: Callable[..., Any], index: int, shape: Shape, dtype: np.dtype[Any],
-              device: Device) -> Buffer:
-        """A ready buffer whose view is get(index, HalBufferView), called when it is needed."""
+              device: Device, asked: list[int]) -> Buffer:
+        """A ready buffer whose view is get(index, HalBufferView), called when it is needed.
+
+        `asked[1]` counts the calls.
+        """
         made = Buffer.__new__(Buffer)
-        made._later = get, index
+        made._later = get, index, asked
         made.shape, made.dtype, made.device, made.fence = shape, dtype, device, None
         return made
 

@@ -46,6 +46,9 @@ _create_fence = rt.HalFence.create_at
 NO_FENCE = rt.HalFence(0)
 
 
+UNDECIDED = 64  # results after which an executable looks whether their views were needed
+
+
 class Module:
     """A compiled module, loaded once per IREE device and shared by all its entry points.
 
@@ -127,7 +130,7 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_donated", "_few", "_forwards", "_general", "_inline", "_lock", "_module",
+    __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock", "_module",
                  "_queued", "_always", "_small", "_storage", "device", "entry", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
@@ -147,6 +150,7 @@ class Executable:
         self._general = bool(donated) or not self._small
         self._few = self.result_specs is not None and forwards == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
+        self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._forwards = forwards
         self._storage = storage
         self._inline: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
@@ -184,8 +188,12 @@ class Executable:
             device = self.device
             outputs = []
             if self._few:
+                asked = self._asked
                 for index, (shape, dtype) in enumerate(specs):
-                    outputs.append(later(get, index, shape, dtype, device))
+                    outputs.append(later(get, index, shape, dtype, device, asked))
+                asked[0] += len(outputs)
+                if asked[0] > UNDECIDED:  # views at once, if half of them are needed anyway
+                    self._few, self._asked = 2 * asked[1] < asked[0], [0, 0]
             else:
                 for index, (shape, dtype) in enumerate(specs):
                     outputs.append(Buffer(get(index, _View), shape, dtype, device))

@@ -6,6 +6,7 @@ indices are frequent.  Arguments lie against inaccessible pages (guard.py), with
 Everything follows from the seed.  A module holds 25 programs and runs in a worker process; when
 that dies, halves are run in new ones until the program is alone.
 `--log FILE` writes a line per module, `--resume` goes on behind the seeds that are in it.
+`--whole` draws programs that become one kernel of ours each, and compiles each alone.
 Start reading at `make`, then `search`.
 """
 from __future__ import annotations
@@ -39,12 +40,21 @@ import calque
 from calque.array import from_numpy
 from calque.core.avals import ShapedArray
 from calque.core.program import Program, eliminate_dead_code
+from calque.lowering.passes import cost, loops
+from calque.lowering.passes.hoist import hoist
 from calque.transforms.stage import replay, stage
 
 GROUP = 25
 LIFETIME = 40  # modules per worker: compiled programs stay in its memory
 PATIENCE = 300.0  # seconds for a module, after which its worker is ended
 STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
+WHOLE = os.environ.get("CALQUE_FUZZ") == "whole"  # set by --whole, for the workers too
+if WHOLE:
+    UNKNOWN = ("_argmax", "_gather", "_scatter", "_sort", "_top_k", "_cumulative", "_reduce_window",
+               "_conv", "_bits", "_linear", "_fft", "_complex")
+    STEPS = [s for s in STEPS if s.__name__ not in UNKNOWN]
+    DTYPES = [d for d in DTYPES if d in loops.DTYPES]
+    SHAPES = [s for s in SHAPES if 0 not in s]
 FACTOR = 30.0  # rounding errors pass through up to 12 operations
 
 
@@ -146,12 +156,14 @@ def sensitivity(program: Any, args: Sequence[Any], wants: Sequence[Any]) -> list
     return spread
 
 
-def failures(seeds: Sequence[int], group: int = GROUP) -> list[str]:
+def failures(seeds: Sequence[int], group: int = 1 if WHOLE else GROUP) -> list[str]:
     """What goes wrong with the programs of these seeds, in this process."""
     wrong = []
     with calque.enable_x64(True):
         for i in range(0, len(seeds), group):
-            cases = [make(s) for s in seeds[i:i + group]]
+            cases = [make(s) for s in seeds[i:i + group] if not WHOLE or _is_whole(s)]
+            if not cases:
+                continue
             guards: list[Guarded] = []
 
             def put(x: Any, guards: list[Guarded] = guards) -> Any:
@@ -165,6 +177,12 @@ def failures(seeds: Sequence[int], group: int = GROUP) -> list[str]:
             if any(g.changed() for g in guards):
                 wrong.append(f"seeds {seeds[i:i + group]}: bytes of or beside an argument changed")
     return wrong
+
+
+def _is_whole(seed: int) -> bool:
+    program = hoist(eliminate_dead_code(draw(seed)[0]))
+    return cost.is_whole(program) and all(v.aval.size and v.aval.dtype in loops.DTYPES
+                                          for v in (*program.inputs, *program.outputs))
 
 
 def explain(seed: int) -> str:
@@ -285,11 +303,16 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--explain", type=int, metavar="SEED",
                         help="print the first wrong value of a failing program")
+    parser.add_argument("--whole", action="store_true",
+                        help="programs that become one kernel each")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work()
         return 0
+    if options.whole and not WHOLE:
+        os.environ["CALQUE_FUZZ"] = "whole"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     if options.explain is not None:
         with calque.enable_x64(True):
             print(explain(options.explain))

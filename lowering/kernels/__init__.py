@@ -6,3 +6,4 @@
   loop     scan and while as one dispatch; passes/loops says which loops
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel
+from calque.lowering.kernels.loop import emit_whole as emit_whole

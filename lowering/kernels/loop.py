@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Equation, Program
+from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import lanes, memory
@@ -37,6 +37,23 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
         else:
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
+
+
+def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray]
+               ) -> list[Value]:
+    """The outputs of a small Program (cost.is_whole) as one dispatch."""
+    shell = _Shell(ctx, xs, outs)
+    with shell.inside():
+        emitter = Emitter(shell.allocate, emit_loop)
+        entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
+        wanted: dict[Any, list[Memory]] = {}
+        for o, m in zip(p.outputs, shell.results):
+            if m.shape and o not in p.inputs and not isinstance(o, Literal):
+                wanted.setdefault(o, []).append(m)
+        for o, out, m in zip(p.outputs, emitter.run(p, entries, wanted), shell.results):
+            if o not in wanted:
+                emitter.copy(out, m)
+    return shell.dispatch(xs)
 
 
 class _Shell:

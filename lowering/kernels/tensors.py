@@ -282,6 +282,25 @@ class _Run:
             at += a.aval.shape[axis]
         return [made]
 
+    def _pad(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        x, value = args
+        if isinstance(x, Value):
+            return [x]
+        out = e.outputs[0].aval
+        made = self.emitter.allocate(out.shape, out.dtype)
+        self.emitter.copy(self.scalar_of(value), made)
+        source, target = x, made
+        for axis, (low, _, interior) in enumerate(e.params["padding_config"]):
+            step = interior + 1
+            first = max(0, -(low // step))  # of the elements that are not cut off
+            last = min(x.shape[axis], (out.shape[axis] - 1 - low) // step + 1)
+            if last <= first:
+                return [made]
+            source = source.cut(axis, first, last - first, 1)
+            target = target.cut(axis, low + first * step, last - first, step)
+        self.emitter.copy(source, target)
+        return [made]
+
     def _iota(self, e: Equation, args: list[Entry]) -> list[Entry]:
         axis, out = e.params["dimension"], e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.lowering.passes import hazards, loops
 
@@ -17,6 +18,9 @@ SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints 
 CHEAP_WORK = 16_384
 KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
+WHOLE_WORK = 30_000  # the same for a whole program
+WHOLE_EQUATIONS = 300
+MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
@@ -41,6 +45,12 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
     if e.primitive.program is not None:
         return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
+
+
+def is_dynamic(e: Equation) -> bool:
+    """Whether a size of an equation is known at the call only."""
+    return isinstance(e.params.get("length"), Dim) or not all(
+        is_static(a.aval.shape) for a in (*e.inputs, *e.outputs))
 
 
 def weight(primitive: str) -> int:
@@ -107,6 +117,15 @@ def is_kernel(e: Equation) -> bool:
         return True
     limit = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK
     return work(body) <= limit and loops.is_known(e)
+
+
+def is_whole(p: Program) -> bool:
+    """Whether a Program becomes one kernel of ours on CPU targets: IREE would make a dispatch of
+    each of its sums, products and joins, which costs more than what a few hundred elements do."""
+    if not loops.enabled or any(map(is_dynamic, p.equations)):
+        return False
+    return loops.passes(p) > 1 and len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
+        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p))
 
 
 def loop_steps(p: Program) -> int:

@@ -26,7 +26,7 @@ FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "red
                    "reduce_or"))
 LOOPS = frozenset(("scan", "while"))
 OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
-                    "jit", "cond"))
+                    "pad", "jit", "cond"))
 enabled = True  # tests switch kernels off to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f4", "f8"))
@@ -60,6 +60,12 @@ def is_known(e: Equation) -> bool:
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and np.dtype(bool) not in dtypes
     return all(known(q) for q in inner(e))
+
+
+def passes(p: Program) -> int:
+    """How many equations begin a loop nest of their own, at least."""
+    return sum(sum(map(passes, inner(e))) if e.primitive.name == "jit" else
+               e.primitive.name in OTHERS for e in p.equations)
 
 
 def lanes(e: Equation) -> tuple[int, ...] | None:

@@ -16,8 +16,15 @@ from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.forms import form_of
-from calque.lowering.kernels import emit_kernel
-from calque.lowering.passes.cost import is_cheap, is_kernel, is_unrolled, writes_in_place
+from calque.lowering.kernels import emit_kernel, emit_whole
+from calque.lowering.passes.cost import (
+    is_cheap,
+    is_kernel,
+    is_unrolled,
+    is_whole,
+    writes_in_place,
+)
+from calque.lowering.passes.loops import DTYPES
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Context, physical, rule
@@ -245,6 +252,15 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
 
     out = emit_while(ctx, [*first, *carry], slice(heads, None), lambda v: v[0], step, in_place)
     return out[heads:]
+
+
+def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] | None:
+    """The outputs of a whole program as one kernel of ours; None where it is not one."""
+    values = (*p.inputs, *p.outputs)
+    if form_of("scan", ctx.target, np.dtype(np.float32)) != "kernel" or not is_whole(p) or any(
+            v.aval.dtype not in DTYPES or not v.aval.size for v in values):
+        return None
+    return emit_whole(ctx, p, xs, [physical(o.aval) for o in p.outputs])
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -338,3 +339,46 @@ def test_programs_can_be_dumped(monkeypatch, tmp_path) -> None:
     calque.jit(dumped)(jnp.ones(11))
     names = sorted(p.name.split("-", 1)[1] for p in tmp_path.iterdir())
     assert {"dumped.stablehlo.mlir", "dumped.traced.txt", "dumped.vmfb"} <= set(names)
+
+
+# ---- arguments of structures that come again (signatures.reader)
+def test_structures_that_take_turns() -> None:
+    seen: list[Any] = []
+
+    @calque.jit
+    def f(*args: Any) -> Any:
+        seen.append(args)
+        return calque.tree.map(lambda x: x + 1, args)
+
+    a, b = jnp.ones(3), jnp.zeros((2, 2))
+    key = object()  # keys need not be strings
+    calls = [({"w": a, "b": [b, None, (a,)]}, a), ({"w": a, "c": [b, None, (a,)]}, a),
+             ({"w": a, "b": [b, b, (a,)]}, a), ({"w": a, "b": [b, None, [a]]}, a), (a, b), (b, a),
+             ({"w": 2.0, "b": [b, None, (a,)]}, a), ([], a), ((), {}), ({key: a}, b), (a,),
+             ({"w": [a], "b": [b, None, (a,)]}, a), ({"w": a, "b": [b, None, (a,)], "x": a}, a)]
+    for turn in range(40):
+        for args in (calls[0], calls[0], calls[0], calls[turn % len(calls)]):
+            out = f(*args)
+            assert calque.tree.structure(out) == calque.tree.structure(args)
+            for o, x in zip(calque.tree.leaves(out), calque.tree.leaves(args)):
+                np.testing.assert_array_equal(np.asarray(o), np.asarray(x) + 1)
+    assert len(seen) == len(calls)  # one trace for each signature
+
+
+def test_a_reader_sees_types_deletion_and_configuration() -> None:
+    f = calque.jit(lambda p: p["x"] * 2)
+    for _ in range(5):
+        f({"x": jnp.ones(2)})
+    assert f({"x": jnp.ones(2, jnp.int32)}).dtype == jnp.int32
+    assert float(f({"x": jnp.float32(2)})) == 4
+    with calque.enable_x64(True):
+        assert f({"x": np.float64(0.5)}).dtype == np.float64
+    gone = jnp.ones(2)
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        f({"x": gone})
+    with pytest.raises(TypeError):
+        f({"x": "text"})
+    np.testing.assert_array_equal(np.asarray(calque.vmap(f)({"x": jnp.ones((3, 2))})), [[2, 2]] * 3)
+    pending = calque.grad(lambda x: (x ** 2).sum())(jnp.ones(2))
+    np.testing.assert_array_equal(np.asarray(f({"x": pending})), [4, 4])

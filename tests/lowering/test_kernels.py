@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 STEPS = 201  # a body of one equation is unrolled up to 200
 KNOWN = [n for n in ROWS if n in loops.ELEMENTWISE | loops.VIEWS | loops.FOLDS | {
-    "dot_general", "dynamic_update_slice", "concatenate", "jit", "cond", "scan", "while"}]
+    "dot_general", "dynamic_update_slice", "concatenate", "pad", "jit", "cond", "scan", "while"}]
 
 
 def scans(f: Any, *args: Any) -> list[Any]:

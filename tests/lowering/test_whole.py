@@ -1,0 +1,174 @@
+"""Small programs as one kernel of ours (cost.is_whole, kernels.emit_whole): which they are, and
+what they return beside NumPy.  Random ones: `python tests/fuzz.py --whole`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.lowering.passes import cost, loops
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 7)).astype(np.float32)
+N = (np.arange(35).reshape(5, 7) * 37 % 11 - 5).astype(np.int32)
+
+
+def dispatches(f: Any, *args: Any) -> int:
+    text = calque.jit(f).lower(*args).as_text()
+    return text.count("flow.dispatch @")  # other dispatches are IREE's to form
+
+
+def holds(f: Any, *args: Any, close: float = 0.0) -> None:
+    """f(np, ...) is what f(jnp, ...) returns, as one dispatch; close: units of eps."""
+    assert dispatches(lambda *xs: f(jnp, *xs), *args) == 1
+    outs = calque.jit(lambda *xs: f(jnp, *xs))(*args)
+    for o, w in zip(outs, f(np, *args), strict=True):
+        assert o.dtype == np.asarray(w).dtype or close
+        eps = np.finfo(np.float32).eps * close
+        np.testing.assert_allclose(np.asarray(o), w, rtol=eps, atol=eps)
+
+
+def test_sums_products_joins() -> None:
+    def f(np: Any, x: Any, n: Any) -> Any:
+        total = n.sum(axis=0)
+        return [np.concatenate([n, n[::-1, ::-1]], 1), total, (n * total).max(), n @ n.T,
+                np.where(n > 0, n, 0).min(1), n.T.reshape(5, 7), (n > 2).any(0)]
+
+    def g(np: Any, x: Any, n: Any) -> Any:
+        e = np.exp(x - x.max(1, keepdims=True))  # 8: a dozen roundings of exp, sums and quotients
+        y = (x - x.mean(0)) / x.std(0)
+        return [e / e.sum(1, keepdims=True), y, x @ x.T, np.linalg.norm(x)]
+
+    outs = f(np, X, N)
+    assert [o.dtype for o in outs[:2]] == [np.int32, np.int64]  # NumPy's sums are of 64 bits
+    compiled = calque.jit(lambda x, n: f(jnp, x, n))(X, N)
+    assert dispatches(lambda x, n: f(jnp, x, n), X, N) == 1
+    for o, w in zip(compiled, outs, strict=True):
+        np.testing.assert_array_equal(np.asarray(o), w)
+    holds(g, X, N, close=8)
+
+
+def test_pads() -> None:
+    configs = [((a, b, i), (b, a, 2 - i)) for a in (-3, 0, 2) for b in (-1, 0, 1)
+               for i in (0, 1, 2)]
+
+    def spread(x: Any, axis: int, low: int, high: int, interior: int) -> Any:
+        n = x.shape[axis]
+        x = np.moveaxis(x, axis, 0)
+        wide = np.full((n + (n - 1) * interior, *x.shape[1:]), 7, x.dtype)
+        wide[::interior + 1] = x
+        wide = np.concatenate([np.full((max(0, low), *wide.shape[1:]), 7, x.dtype), wide,
+                               np.full((max(0, high), *wide.shape[1:]), 7, x.dtype)])
+        wide = wide[max(0, -low):len(wide) - max(0, -high)]
+        return np.moveaxis(wide, 0, axis)
+
+    for i in range(0, len(configs), 14):
+        part = configs[i:i + 14]
+        f = calque.jit(lambda x, part=part: [lax.pad(x, np.int32(7), c) for c in part])
+        assert dispatches(lambda x, part=part: [lax.pad(x, np.int32(7), c) for c in part], N) == 1
+        for o, (a, b) in zip(f(N), part, strict=True):
+            np.testing.assert_array_equal(np.asarray(o), spread(spread(N, 0, *a), 1, *b))
+
+
+def test_results_that_are_nothing_new() -> None:
+    """Arguments, the same value twice, numbers, captured arrays, views of them."""
+    captured = jnp.arange(7)
+
+    def f(n: Any, k: Any) -> Any:
+        s = n.sum(0)
+        return (n, s, s, 3, captured, n[1:3, ::2], k, n.T, jnp.zeros(4, int), n @ n.T, k + 1,
+                s[None], jnp.broadcast_to(k, (3,)))
+
+    assert dispatches(f, N, 4) == 1
+    s = N.sum(0)
+    wants = (N, s, s, 3, np.arange(7), N[1:3, ::2], 4, N.T, np.zeros(4), N @ N.T, 5, s[None],
+             [4, 4, 4])
+    for o, w in zip(calque.jit(f)(N, 4), wants, strict=True):
+        np.testing.assert_array_equal(np.asarray(o), w)
+
+
+def test_loops_and_branches_inside() -> None:
+    def f(n: Any, k: Any) -> Any:
+        total = lax.fori_loop(0, k, lambda i, c: c + n[:, 0] * i, n[:, 1])
+        last, rows = lax.scan(lambda c, r: (c + r, c.max()), n[0], n)
+        return total, last, rows, lax.cond(k > 3, lambda: n.sum(0), lambda: n[0]), n.min(0)
+
+    assert dispatches(f, N, 4) == 1
+    for k in (0, 4):
+        sums = np.cumsum(np.concatenate([N[:1], N]), 0)
+        wants = (N[:, 1] + sum(range(k)) * N[:, 0], sums[-1], sums[:-1].max(1),
+                 N.sum(0) if k > 3 else N[0], N.min(0))
+        for o, w in zip(calque.jit(f)(N, k), wants, strict=True):
+            np.testing.assert_array_equal(np.asarray(o), w)
+
+
+def test_updates_leave_arguments() -> None:
+    def f(n: Any) -> Any:
+        m = lax.dynamic_update_slice(n, n[:2, :2] * 10, (1, 2))
+        return m, n.sum(), m.sum(1), lax.dynamic_update_slice(m, n[:1], (9, 9))
+
+    assert dispatches(f, N) == 1
+    x = calque.device_put(N)
+    m, total, sums, late = map(np.asarray, calque.jit(f)(x))
+    want = N.copy()
+    want[1:3, 2:4] = N[:2, :2] * 10
+    np.testing.assert_array_equal(m, want)
+    assert total == N.sum()
+    np.testing.assert_array_equal(sums, want.sum(1))
+    np.testing.assert_array_equal(late, np.concatenate([want[:4], N[:1]]))
+    np.testing.assert_array_equal(np.asarray(x), N)
+
+
+def test_donation_and_arguments_under_way() -> None:
+    step = calque.jit(lambda w, n: (w - n.sum(0), (w * n).max()), donate_argnums=0)
+    w = jnp.zeros(7, int)
+    for _step in range(3):
+        w, _ = step(w, N)
+    np.testing.assert_array_equal(np.asarray(w), -3 * N.sum(0))
+    slow = calque.jit(lambda a: jnp.tanh(a @ a) * 0)(jnp.ones((700, 700)))
+    out = calque.jit(lambda a, n: (a.sum() + n.sum(), n.max(0)))(slow[:2, :2], N)
+    assert float(out[0]) == N.sum()
+
+
+def test_gradients_of_a_network() -> None:
+    def loss(p: Any, x: Any) -> Any:
+        return jnp.mean((jnp.tanh(x @ p["a"]) @ p["b"] - 1) ** 2)
+
+    p = {"a": X.T[:, :3].copy(), "b": X[:3, :1].copy()}
+    grads = calque.jit(calque.grad(loss))(p, X)
+    assert dispatches(calque.grad(loss), p, X) == 1
+    a, b, x = (v.astype(np.float64) for v in (p["a"], p["b"], X))
+    h = np.tanh(x @ a)
+    d = 2 * (h @ b - 1) / len(x)
+    # 20 eps: chains of a dozen rounded operations on numbers near 1
+    np.testing.assert_allclose(np.asarray(grads["b"]), h.T @ d, rtol=0, atol=2.4e-6)
+    np.testing.assert_allclose(np.asarray(grads["a"]), x.T @ (d @ b.T * (1 - h * h)), rtol=0,
+                               atol=2.4e-6)
+
+
+@pytest.mark.parametrize("f, why", [
+    (lambda n: n + 1, "one dispatch anyway"),
+    (lambda n: (n.sum(), n.max(), jnp.cumsum(n)), "cumsum has no form in kernels"),
+    (lambda n: (n[:0].sum(0), n[:0].sum(), n.sum(0)), "an empty operand"),
+    (lambda n: [n.sum() + k for k in range(31)], "more results than a dispatch has bindings"),
+    (lambda n: (jnp.tile(n, (40, 40)).sum(0), n.max()), "more work than is small"),
+    (lambda n: (n.astype(jnp.float16).sum(), n.max()), "a dtype that kernels do not know")])
+def test_others_are_left_to_iree(f: Any, why: str) -> None:
+    assert dispatches(f, N) == 0, why
+
+
+def test_portable_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(n: Any) -> Any:
+        return n.sum(0) * 2, n.max(1)
+
+    assert dispatches(f, N) == 1
+    monkeypatch.setattr(loops, "enabled", False)
+    assert dispatches(f, N) == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(cost, "WHOLE_WORK", -1)
+    assert dispatches(f, N) == 0
