@@ -22,7 +22,7 @@ from calque import runtime, tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.dims import SymbolicScope
+from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
@@ -30,6 +30,7 @@ from calque.jit import LoweredFunction
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError, compiler_version
 from calque.lowering.module import Lowered, lower
+from calque.lowering.passes import cost
 from calque.lowering.rules import physical
 from calque.lowering.targets import Target, parse_target
 from calque.runtime import ArtifactError
@@ -354,6 +355,7 @@ def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowere
     kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
     _check_callbacks(p)
+    _check_sizes(p)
     return lower(p, target, donated, locations=locations, bake_consts=True,
                  archived=traced.parameter_name,
                  signature=lambda plan: _record(traced, target, plan))
@@ -433,7 +435,40 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
     if named:
         record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}
                                 for name, c in sorted(named.items())]
+    scope = scope_of([a.shape for a in p.in_avals])
+    if scope is not None:
+        record |= _of_sizes(p, scope)
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
+    """What the record says of dimensions that are known at the call only."""
+    constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
+    used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}
+    constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
+    work = cost.total(p)
+    found: dict[str, Any] = {"constraints": constraints} if constraints else {}
+    if isinstance(work, Dim) and cost.may_be_small(p):
+        found["work"] = str(work)
+    return found
+
+
+def _check_sizes(p: Program) -> None:
+    """Every variable is the size, or a multiple of it and a number, of an axis."""
+    known = {found[0] for a in p.in_avals for d in a.shape if isinstance(d, Dim)
+             and (found := d.linear()) is not None}
+    scope = scope_of([a.shape for a in (*p.in_avals, *p.out_avals)])
+    asked = {n for a in (*p.in_avals, *p.out_avals) for d in a.shape if isinstance(d, Dim)
+             for n in d.variables()}
+    for _, left, right in () if scope is None else scope.constraints:
+        asked |= {n for d in (left, right) if isinstance(d, Dim) for n in d.variables()}
+    if asked - known:
+        shapes = ", ".join(a.str_short() for a in p.in_avals)
+        raise ValueError(explain(
+            f"Cannot solve for values of dimension variables {sorted(asked - known)}: no argument "
+            f"of {shapes} has an axis of such a size.", where=p.name,
+            fix="give one argument an axis of exactly that size (b), a multiple of it (2*b) or a "
+                "sum with a number (b + 1)."))
 
 
 def _origin(kind: str, position: int) -> list[Any]:
@@ -442,7 +477,8 @@ def _origin(kind: str, position: int) -> list[Any]:
 
 def _type(a: ShapedArray) -> dict[str, Any]:
     memory = physical(a)
-    entry: dict[str, Any] = {"shape": list(memory.shape), "dtype": memory.dtype.name}
+    entry: dict[str, Any] = {"shape": [str(d) if isinstance(d, Dim) else d for d in memory.shape],
+                             "dtype": memory.dtype.name}
     if dtypes.is_key(a.dtype):
         entry["key"] = a.dtype.name  # its words are the last axis
     return entry

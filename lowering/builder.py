@@ -3,7 +3,8 @@ operators, so that a decomposition reads like its formula; `Builder` emits the n
 
 StableHLO has no Python op classes in the wheel, so every op goes through `Builder.op` by name.
 Broadcasting here is only scalar-to-tensor (Python numbers and rank-0 values): rules do the rest.
-Start reading at `Builder.op`.  Imports lowering.mlir only.
+Shapes may hold Dims (core.dims): lowering.sizes has the forms for these.
+Start reading at `Builder.op`.  Imports lowering.mlir, lowering.sizes and core.dims.
 """
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from calque.lowering import mlir
+from calque.core.dims import Dim, is_static, max_dim
+from calque.lowering import mlir, sizes
 
 Dtype = np.dtype[Any]
 Scalar = bool | int | float | complex | np.generic
@@ -122,6 +124,8 @@ class Builder:
     `bodies`: elementwise decompositions become linalg.generic bodies; False: StableHLO only.
     """
 
+    extents: sizes.Sizes  # of dimensions that are known at the call only
+
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
 
@@ -184,10 +188,14 @@ class Builder:
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
         """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
         dtype = np.dtype(dtype)
+        if isinstance(value, Dim):
+            return self.broadcast(self.number(value, dtype), shape, ())
         a = np.asarray(value).astype(dtype)
         if dtype.kind == "c":
             part = np.dtype(f"f{dtype.itemsize // 2}")
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
+        if not is_static(shape):
+            return self.broadcast(self.splat(value, (), dtype), shape, ())
         text = mlir.type_text(shape, dtype)
         if dtype == np.dtype(bool):
             body = "true" if a else "false"
@@ -199,8 +207,15 @@ class Builder:
 
     def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
         """Memory without a value (an ir.Value), for operations that write all of it."""
+        operands = [] if is_static(shape) else self.extents.dynamic(shape)
         return mlir.ir().Operation.create(
-            "tensor.empty", results=[mlir.tensor_type(shape, dtype)]).results[0]
+            "tensor.empty", results=[mlir.tensor_type(shape, dtype)], operands=operands).results[0]
+
+    def number(self, size: Any, dtype: Any) -> Value:
+        """A size as an array of rank 0."""
+        if isinstance(size, Dim):
+            return sizes.scalar(self, size, dtype)
+        return self.splat(size, (), dtype)
 
     def like(self, x: Value, value: Any) -> Value:
         """A splat of `value` with x's shape and dtype."""
@@ -306,6 +321,8 @@ class Builder:
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
         if x.shape == shape:
             return x
+        if not (is_static(x.shape) and is_static(shape)):
+            return sizes.reshape(self, x, shape)
         if len(shape) > 1 and set(shape) == {1}:
             x = self._cut_out_of(_origin(x, _SEEN), len(shape), x)
         return self.emit("reshape", [x], shape, x.dtype)
@@ -334,6 +351,8 @@ class Builder:
         """broadcast_in_dim: operand axis i becomes result axis dims[i]."""
         if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
             return x
+        if not is_static(shape):
+            return sizes.broadcast(self, x, shape, tuple(dims))
         owner = x.ir.owner
         if shape and not x.shape and getattr(owner, "name", "") == "stablehlo.reshape":
             # of a scalar that is broadcast twice and then changed, IREE moves both changes to the
@@ -355,6 +374,11 @@ class Builder:
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int],
               strides: Sequence[int] | None = None) -> Value:
         strides = strides or [1] * len(start)
+        if not (is_static(x.shape) and is_static(start) and is_static(limit)):
+            counts = [max_dim(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides)]
+            if tuple(counts) == x.shape:
+                return x
+            return sizes.extract(self, x, start, counts, strides)
         shape = tuple(max(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides))
         return self.emit("slice", [x], shape, x.dtype, {
             "start_indices": int_array(start), "limit_indices": int_array(limit),
@@ -384,15 +408,19 @@ class Builder:
                 # for two pads at places where it cannot (tests/lowering/test_refusals.py)
                 padded = self.pad(x.view(np.uint64) ^ bits, 0, config)
                 return (padded ^ bits).view(x.dtype)
-        shape = tuple(lo + hi + n + i * max(0, n - 1) for n, (lo, hi, i) in zip(x.shape, config))
         if not isinstance(value, Value):
             value = self.splat(value, (), x.dtype)
+        if not (is_static(x.shape) and all(map(is_static, config))):
+            return sizes.pad(self, x, value, config)
+        shape = tuple(lo + hi + n + i * max(0, n - 1) for n, (lo, hi, i) in zip(x.shape, config))
         return self.emit("pad", [x, value], shape, x.dtype, {
             "edge_padding_low": int_array([c[0] for c in config]),
             "edge_padding_high": int_array([c[1] for c in config]),
             "interior_padding": int_array([c[2] for c in config])})
 
     def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+        if not is_static(shape):
+            return sizes.iota(self, shape, dtype, axis)
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 
     def barrier(self, *xs: Value) -> list[Value]:
@@ -407,8 +435,11 @@ class Builder:
             return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
         if x.dtype.kind == "u":  # the operation takes no unsigned tensors
             return self._cut(x.view(signed(x.dtype))).view(x.dtype)
-        op = self.op("iree_tensor_ext.compute_barrier.start", [x], [(x.shape, x.dtype)])
-        return Value(self, op.results[0], x.shape, x.dtype)
+        more = [] if is_static(x.shape) else self.extents.dynamic(x.shape)
+        made = mlir.ir().Operation.create(
+            "iree_tensor_ext.compute_barrier.start", results=[mlir.tensor_type(x.shape, x.dtype)],
+            operands=[x.ir, *more])
+        return Value(self, made.results[0], x.shape, x.dtype)
 
     def settled(self, x: Value) -> Value:
         """x, to be read at computed positions: written to memory if it is a part of something (IREE

@@ -13,6 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from calque.core.dims import Dim
+
 _ELEMENT_NAMES: dict[np.dtype[Any], str] = {
     np.dtype(bool): "i1",
     np.dtype(np.int8): "i8",
@@ -67,7 +69,8 @@ def element_name(dtype: np.dtype[Any]) -> str:
 
 def type_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     """The tensor type as text: ((2, -1), float32) -> tensor<2x?xf32>."""
-    return f"tensor<{''.join('?x' if d < 0 else f'{d}x' for d in shape)}{element_name(dtype)}>"
+    sizes = "".join("?x" if isinstance(d, Dim) or d < 0 else f"{d}x" for d in shape)
+    return f"tensor<{sizes}{element_name(dtype)}>"
 
 
 @functools.lru_cache(maxsize=8192)

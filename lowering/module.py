@@ -8,6 +8,7 @@ Start reading at `lower`.
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.errors import explain
+from calque.core.dims import Dim, is_static
+from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
@@ -25,6 +27,7 @@ from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.control import emit_at_once
+from calque.lowering.sizes import Sizes
 from calque.lowering.targets import Target
 
 ENTRY = "main"
@@ -84,8 +87,8 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     leading = () if bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
     results, computed = _plan_results(p, positions)
-    used = _used(p, computed)
-    passed = tuple(positions[v] for v in inputs if v in used and v.aval.size)
+    used = _used(p, computed) | _measured(p, inputs)
+    passed = tuple(positions[v] for v in inputs if v in used and v.aval.size != 0)
     by_position = {positions[v]: v for v in inputs}
     returned = {r.position for r in results if r.kind == "argument"}  # these must stay as they are
     lowered = Lowered(
@@ -99,7 +102,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         return lowered
     module, forwards, stored, ctx = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
-        None if signature is None else signature(lowered), locations, name, baked, archived,
+        None if signature is None else lambda: signature(lowered), locations, name, baked, archived,
         storage and not (lowered.small or lowered.inline), in_process)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    options=(*lowered.options, *sorted(ctx.options)),
@@ -131,12 +134,30 @@ def _used(p: Program, computed: Sequence[Atom]) -> set[Var]:
     return used | {a for a in computed if isinstance(a, Var)}
 
 
+def _measured(p: Program, inputs: Sequence[Var]) -> set[Var]:
+    """Inputs that say what a dimension is."""
+    return {v for v, *_ in _sources(inputs).values()} if any(
+        isinstance(d, Dim) for v in inputs for d in v.aval.shape) else set()
+
+
+def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
+    """Variable -> (input, axis, factor, offset): the size there is factor * variable + offset."""
+    found: dict[str, tuple[Var, int, int, int]] = {}
+    for v in sorted(inputs, key=lambda v: 0 in v.aval.shape):
+        for axis, d in enumerate(v.aval.shape):
+            term = d.linear() if isinstance(d, Dim) else None
+            if term is not None and (term[0] not in found or term[1:] == (1, 0) and
+                                     found[term[0]][2:] != (1, 0)):
+                found[term[0]] = (v, axis, term[1], term[2])
+    return found
+
+
 def _options(p: Program, target: Target) -> tuple[str, ...]:
     return cost.matmul_flags(p) if target.backend == "llvm-cpu" else ()
 
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
-                  donated: Sequence[int], signature: str | None, locations: bool,
+                  donated: Sequence[int], signature: Callable[[], str] | None, locations: bool,
                   name: str, baked: Mapping[Var, Any], archived: Callable[[Any], str | None],
                   storage: bool, in_process: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
@@ -152,9 +173,6 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             func = ir.Operation.create("func.func", regions=1, attributes={
                 "sym_name": ir.StringAttr.get(ENTRY),
                 "function_type": ir.TypeAttr.get(ir.FunctionType.get(ins, outs))})
-        if signature is not None:
-            func.attributes["iree.reflection"] = ir.DictAttr.get(
-                {"calque.signature": ir.StringAttr.get(signature)})
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
             emitter = Emitter(target, locations, in_process)
@@ -168,15 +186,20 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 if const.aval.size:
                     key = archived(c)
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
+            emitter.measure(arguments, values)
             results = emit_at_once(emitter.ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                    list(env.values()))
             if results is None:
                 emitter.equations(p, env)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
+        if signature is not None:  # written last: emission notes what it takes for granted of sizes
+            func.attributes["iree.reflection"] = ir.DictAttr.get(
+                {"calque.signature": ir.StringAttr.get(signature())})
         forwards = _shared(emitter.ctx, values, results)
-        stored = tuple(i for i, r in enumerate(results) if storage and i not in forwards
-                       and int(np.prod(r.shape)) * r.dtype.itemsize >= STORAGE_BYTES)
+        stored = tuple(i for i, r in enumerate(results)
+                       if storage and i not in forwards and is_static(r.shape)
+                       and math.prod(r.shape) * r.dtype.itemsize >= STORAGE_BYTES)
         if stored:
             _add_storage(func, block, ins, outs, stored)
         buffer = io.BytesIO()
@@ -219,6 +242,26 @@ class Emitter:
         self.ctx.emit_program = self.program
         self.locations = locations
         self.parameters: list[Any] = []
+
+    def measure(self, inputs: Sequence[Var], values: Sequence[Value]) -> None:
+        """Take the sizes that are known at the call only from arguments."""
+        sources = _sources(inputs)
+        ir, b = mlir.ir(), self.ctx.b
+        index = ir.IndexType.get()
+        found = []
+        for name, (v, axis, factor, offset) in sources.items():
+            x = values[list(inputs).index(v)]
+            if x.dtype.kind == "u":  # unsigned types exist in StableHLO only
+                x = b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+            at = ir.Operation.create("arith.constant", results=[index], attributes={
+                "value": ir.IntegerAttr.get(index, axis)}).results[0]
+            found.append((name, ir.Operation.create(
+                "tensor.dim", results=[index], operands=[x.ir, at]).results[0], factor, offset))
+        anchor = ir.Operation.create("arith.constant", results=[index], attributes={
+            "value": ir.IntegerAttr.get(index, 0)}) if found else None
+        b.extents = Sizes(anchor)
+        for row in found:
+            b.extents.define(*row)
 
     def constant(self, value: Any) -> Value:
         """A captured array, written out."""
@@ -281,7 +324,7 @@ class Emitter:
 
     def equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
         avals = [physical(v.aval) for v in e.outputs]
-        if avals and not any(a.size for a in avals) and not e.primitive.has_effects(e.params):
+        if avals and not any(a.size != 0 for a in avals) and not e.primitive.has_effects(e.params):
             return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
         params = e.params
         ins = [a.aval for a in e.inputs]
@@ -295,7 +338,12 @@ class Emitter:
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
         self.ctx.equation = e
-        out = rule(self.ctx, values, params, avals)
+        try:
+            out = rule(self.ctx, values, params, avals)
+        except InconclusiveDimensionOperation as error:
+            if getattr(error, "located", False):
+                raise
+            raise _undecided(e, error) from error
         outs: list[Value] = out if isinstance(out, list) else [out]
         self.ctx.note(e.primitive.name, values, outs)
         for v, a in zip(outs, avals):
@@ -308,6 +356,18 @@ class Emitter:
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
+
+
+def _undecided(e: Equation, error: Exception) -> Exception:
+    """The error for a primitive that needs to know a size."""
+    sizes = [str(d) for a in (*e.inputs, *e.outputs) for d in a.aval.shape if isinstance(d, Dim)]
+    operands = ", ".join(a.aval.str_short() for a in e.inputs)
+    made = InconclusiveDimensionOperation(explain(
+        f"{e.primitive.name} of {operands} needs to know {', '.join(dict.fromkeys(sizes))}: "
+        f"{str(error).splitlines()[0]}", where=str(e.source),
+        fix="give a number for that dimension, or a constraint that decides it."))
+    made.located = True  # type: ignore[attr-defined]
+    return made
 
 
 def _uses(p: Program) -> Counter[Var]:

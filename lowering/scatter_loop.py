@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.kernels.dispatch import dispatch
@@ -120,10 +121,10 @@ def _kernel(
     kind: str,
     element: str,
     index: str,
-    rows: int,
+    rows: Any,
     limit: int,
     width: int,
-    count: int,
+    count: Any,
     lanes: int,
     pairs: bool,
 ) -> str:
@@ -132,6 +133,12 @@ def _kernel(
         if pairs
         else _inner(op, kind, element, rows, width, count, lanes)
     )
+    any_size = count == "?"  # sizes are arguments then
+    more = ", %rows: index, %count: index" if any_size else ""
+    of_count, of_rows = ("{%count}", "{%rows}") if any_size else ("", "")
+    numbers = f"%limit = arith.index_cast %rows : index to {index}" if any_size else (
+        f"%count = arith.constant {count} : index\n"
+        f"        %limit = arith.constant {limit} : {index}")
     return f"""
   stream.executable private @{name} {{
     stream.executable.export public @{name} workgroups() -> (index, index, index) {{
@@ -139,17 +146,17 @@ def _kernel(
       stream.return %c1, %c1, %c1 : index, index, index
     }}
     builtin.module {{
-      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding)
+      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding{more})
           attributes {{translation_info = #iree_codegen.translation_info<
             pipeline = #iree_cpu.pipeline<Default>>}} {{
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
-        %count = arith.constant {count} : index
-        %limit = arith.constant {limit} : {index}
-        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>
+        {numbers}
+        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>{of_count}
         %u = stream.binding.subspan %from[%c0]
-          : !stream.binding -> memref<{count}x{width}x{element}>
-        %x = stream.binding.subspan %into[%c0] : !stream.binding -> memref<{rows}x{width}x{element}>
+          : !stream.binding -> memref<{count}x{width}x{element}>{of_count}
+        %x = stream.binding.subspan %into[%c0]
+          : !stream.binding -> memref<{rows}x{width}x{element}>{of_rows}
         scf.for %k = %c0 to %count step %c1 {{
           %id = memref.load %i[%k] : memref<{count}x{index}>
           %inside = arith.cmpi ult, %id, %limit : {index}
@@ -208,17 +215,20 @@ def scatter_rows(
     """
     rows, width = x.shape
     count = ids.shape[0]
+    any_size = not is_static((rows, count))
     limit = rows if limit is None else limit
     element, index = mlir.element_name(x.dtype), mlir.element_name(ids.dtype)
     kind = "f" if x.dtype.kind == "f" else ("u" if unsigned else "i")
     lanes = VECTOR_BYTES // x.dtype.itemsize
     while lanes > width:
         lanes //= 2
-    sizes = f"{rows}_{limit}_{width}_{count}"
+    sizes = f"any_{width}" if any_size else f"{rows}_{limit}_{width}_{count}"
     name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
     _declare(
         name,
-        _kernel(name, op, kind, element, index, rows, limit, width, count, max(1, lanes), pairs),
+        _kernel(name, op, kind, element, index, *(["?", 0, width, "?"] if any_size else [
+            rows, limit, width, count]), max(1, lanes), pairs),
     )
     assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
-    return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2)[0]
+    return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
+                    sizes=(rows, count) if any_size else ())[0]

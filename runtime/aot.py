@@ -23,6 +23,7 @@ import numpy as np
 from calque.runtime.buffer import Buffer
 from calque.runtime.container import split
 from calque.runtime.device import Device, default_device, vm_instance
+from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.parameters import Parameter, provider
@@ -30,7 +31,8 @@ from calque.runtime.parameters import Parameter, provider
 RECORD_KEY = "calque.signature"
 RECORD_VERSION = 1
 
-Dim = int | str  # a string names a dimension that is known at the call only
+Dim = int | Expression  # a size that is known at the call only is an expression of variables
+SMALL_WORK = 100_000  # element operations below which a call runs on the caller's thread
 
 # LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo where they
 # differ.  Features not listed (clflushopt, fsgsbase, ...) are never chosen by the code generator.
@@ -52,7 +54,7 @@ _BACKENDS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRecord:
-    """One argument or result: its path in the pytree, dtype, and shape (a string: a named size)."""
+    """One argument or result: its path in the pytree, dtype, and shape."""
 
     path: str
     shape: tuple[Dim, ...]
@@ -73,6 +75,8 @@ class FunctionRecord:
         empty.  A result's `origin` is ("computed", k) for the k-th result of the module's function,
         ("argument", i) for an argument returned as it is, or ("empty", -1).
       donated: positions among args.
+      constraints: what holds of the variables in shapes, at every call.
+      work: element operations, where they depend on the variables.
       parameters: arrays that it reads from an archive beside the artifact.
       entry: the name of the module's function.
       text: the record as it is written in the file (JSON).
@@ -90,6 +94,8 @@ class FunctionRecord:
     inline: bool = False
     passed: tuple[int, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    work: Expression | None = None
     entry: str = ""
     text: str = ""
 
@@ -120,6 +126,8 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
                             tuple(int(d) for d in p["shape"]))
                   for p in raw.get("parameters", ())),
+            tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
+            parse(str(raw["work"])) if "work" in raw else None,
             entry or str(raw["name"]), text)
         _check_positions(record)
         return record
@@ -139,11 +147,19 @@ def _check_positions(record: FunctionRecord) -> None:
             *[r.origin[1] for r in record.results if r.origin and r.origin[0] == "argument"]]
     if any(not 0 <= i < count for i in used):
         raise IndexError(f"an argument beyond the {count} that there are")
+    known = {d.linear[0] for a in record.args for d in a.shape
+             if isinstance(d, Expression) and d.linear is not None}
+    asked = [d for a in (*record.args, *record.results) for d in a.shape
+             if isinstance(d, Expression)]
+    asked += [e for c in record.constraints for e in (c.left, c.right)]
+    for e in asked if record.work is None else [*asked, record.work]:
+        if not e.variables <= known:
+            raise ValueError(f"the dimension {e} is in no argument's shape")
 
 
 def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     return tuple(ArgumentRecord(
-        str(a["path"]), tuple(d if isinstance(d, str) else int(d) for d in a["shape"]),
+        str(a["path"]), tuple(parse(d) if isinstance(d, str) else int(d) for d in a["shape"]),
         dtype_from_name(a["dtype"])) for a in raw)
 
 
@@ -243,6 +259,11 @@ class ArtifactFunction:
         self._executable = None if not computed else Executable(
             module, device, record.entry, small=record.small, inline=record.inline,
             result_specs=specs, donated=donated)
+        self._dynamic = any(isinstance(d, Expression) for a in record.args for d in a.shape)
+        # which queue, where that depends on the sizes: loaded when it is first taken
+        self._other = None if not computed or record.work is None else Executable(
+            module, device, record.entry, small=not record.small, inline=record.inline,
+            result_specs=specs, donated=donated)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""
@@ -256,15 +277,48 @@ class ArtifactFunction:
                    for i, (expected, given) in enumerate(zip(record.args, args, strict=True))]
         for buffer in buffers:
             buffer.check_alive()
-        computed = [] if self._executable is None else self._executable(
-            [buffers[i] for i in record.passed])
-        outputs = self._assemble(buffers, computed)
+        if self._dynamic:
+            self._check_sizes(buffers, sizes)
+        executable = self._executable
+        if record.work is not None and executable is not None and (
+                record.work.evaluate(sizes) < SMALL_WORK) != record.small:
+            executable = self._other
+        computed = [] if executable is None else executable([buffers[i] for i in record.passed])
+        outputs = self._assemble(buffers, computed, sizes)
         for i in record.donated:
             if not buffers[i].is_deleted():  # not for the program, but given up all the same
                 buffers[i].delete()
         return outputs
 
-    def _assemble(self, args: Sequence[Buffer], computed: Sequence[Buffer]) -> list[Buffer]:
+    def _check_sizes(self, args: Sequence[Buffer], sizes: dict[str, int]) -> None:
+        """What could not be said of one argument alone; the record's constraints."""
+        record = self.record
+        for position, (expected, given) in enumerate(zip(record.args, args, strict=True)):
+            if not all(fits(n, d, sizes) for n, d in zip(given.shape, expected.shape, strict=True)):
+                raise self._wrong_shape(position, expected, given.shape, sizes)
+        for c in record.constraints:
+            if not c.holds(sizes):
+                known = ", ".join(f"{k} = {v}" for k, v in sorted(sizes.items())
+                                  if k in c.left.variables | c.right.variables)
+                users = ", ".join(
+                    f"{a.path} is {a}" for a in record.args
+                    if any(isinstance(d, Expression) and d.variables
+                           & (c.left.variables | c.right.variables) for d in a.shape))
+                raise ValueError(explain(
+                    f"{c} must hold of the arguments' sizes, got {known}.",
+                    f"{record.name}; {users}",
+                    "pass arrays of other sizes, or compile the function for these."))
+
+    def _wrong_shape(self, position: int, expected: ArgumentRecord, shape: Sequence[int],
+                     sizes: Mapping[str, int]) -> ValueError:
+        known = f" with {dict(sizes)}" if sizes else ""
+        return ValueError(explain(
+            f"{expected.path} must be {expected}{known}, got shape {tuple(shape)}.",
+            f"{self.record.name}; argument {position} is {expected.path}",
+            "pass an array of that shape, or compile the function for this one."))
+
+    def _assemble(self, args: Sequence[Buffer], computed: Sequence[Buffer],
+                  sizes: Mapping[str, int]) -> list[Buffer]:
         """The user's results from the module's; each is a Buffer of its own."""
         outputs: list[Buffer] = []
         for expected in self.record.results:
@@ -277,7 +331,8 @@ class ArtifactFunction:
             elif kind == "argument":
                 output = args[position].with_shape(args[position].shape)
             else:
-                shape = tuple(int(d) for d in expected.shape)
+                shape = tuple(d.evaluate(sizes) if isinstance(d, Expression) else d
+                              for d in expected.shape)
                 output = Buffer.from_numpy(np.zeros(shape, expected.dtype), self.device)
             outputs.append(output)
         return outputs
@@ -293,10 +348,7 @@ class ArtifactFunction:
                 f"{expected.path} must be {expected}, got dtype {value.dtype}.", where,
                 f"pass {expected.path}.astype({str(expected.dtype)!r})."))
         if not _fits(value.shape, expected.shape, sizes):
-            known = f" with {sizes}" if sizes else ""
-            raise ValueError(explain(
-                f"{expected.path} must be {expected}{known}, got shape {tuple(value.shape)}.",
-                where, "pass an array of that shape, or compile the function for this one."))
+            raise self._wrong_shape(position, expected, value.shape, sizes)
         return value if isinstance(value, Buffer) else Buffer.from_numpy(value, self.device)
 
     def __repr__(self) -> str:
@@ -304,10 +356,9 @@ class ArtifactFunction:
 
 
 def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]) -> bool:
-    """Does a shape fit?  A named size takes its value where it is met first."""
+    """May a shape fit?  A variable takes its value where it is met first."""
     return len(shape) == len(expected) and all(
-        size == (sizes.setdefault(dim, size) if isinstance(dim, str) else dim)
-        for size, dim in zip(shape, expected, strict=True))
+        fits(size, dim, sizes) is not False for size, dim in zip(shape, expected, strict=True))
 
 
 def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *,

@@ -555,11 +555,13 @@ def _need_positive(y: Dim) -> None:
 def _extreme(name: str, x: Any, y: Any) -> Any:
     if not isinstance(x, Dim) and not isinstance(y, Dim):
         return max(x, y) if name == "max" else min(x, y)
-    first = is_nonnegative(_difference(x, y))
-    if first is not None:
-        return (x if first else y) if name == "max" else (y if first else x)
-    if is_nonnegative(_difference(y, x)) is True:
-        return y if name == "max" else x
+    larger, smaller = (x, y) if name == "max" else (y, x)
+    for lowest in (0, 1):  # without the need for sizes of at least 1 where that is possible
+        for d, found in ((_difference(x, y), larger), (_difference(y, x), smaller)):
+            if _proved(d, lowest, 2):
+                if lowest and isinstance(d, Dim):
+                    d.scope.positive |= d.variables()
+                return found
     if not isinstance(x, Dim):
         x, y = y, x
     return _operation(name, x, y)
@@ -755,6 +757,11 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
         return first, max_dim(floordiv(last - first + step - 1, step), 0), step
     first, last = place(start, size - 1, -1, size - 1), place(stop, -1, -1, size - 1)
     return first, max_dim(floordiv(first - last - step - 1, -step), 0), step
+
+
+def in_int32(d: Any) -> bool:
+    """Whether a size surely is an int32."""
+    return bounds(d, 1)[1] < 2**31
 
 
 def is_larger(d: Any, limit: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 
@@ -25,12 +26,35 @@ def insert(module: Any, text: str) -> None:
 
 
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             entry: str = "", into: int = -1) -> list[Value]:
+             entry: str = "", into: int = -1, sizes: Sequence[Any] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
-    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign)."""
+    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign).  `sizes`
+    are further arguments of the executable's function, as index."""
+    if sizes or not all(is_static(s) for s in (*[v.shape for v in operands], *[s for s, _ in results])):
+        return _dynamic(b, name, operands, results, entry or name, into, sizes)
     op = b.op("flow.dispatch", [b.bitcast(x, signed(x.dtype)) for x in operands],
               [(s, signed(d)) for s, d in results], {
                   "entry_points": f"[@{name}::@{entry or name}]",
                   "operandSegmentSizes": f"array<i32: 0, {len(operands)}, 0, 0>",
                   "tied_operands": f"[{', '.join([f'{into} : index'] * len(results))}]"})
+    return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
+
+
+def _dynamic(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec], entry: str,
+             into: int, sizes: Sequence[Any]) -> list[Value]:
+    """dispatch, where sizes are known at the call only."""
+    ir = mlir.ir()
+    values = [b.bitcast(x, signed(x.dtype)) for x in operands]
+    given = [d for v in values for d in b.extents.dynamic(v.shape)]
+    made = [d for s, _ in results for d in b.extents.dynamic(s)]
+    numbers = [b.extents.of(n) for n in sizes]
+    counts = (0, len(values) + len(numbers), len(given), len(made))
+    tied = ", ".join([f"{into} : index"] * len(results))
+    op = ir.Operation.create(
+        "flow.dispatch", results=[mlir.tensor_type(s, signed(d)) for s, d in results],
+        operands=[*[v.ir for v in values], *numbers, *given, *made], attributes={
+            "entry_points": ir.Attribute.parse(f"[@{name}::@{entry}]"),
+            "operandSegmentSizes": ir.Attribute.parse(
+                f"array<i32: {', '.join(map(str, counts))}>"),
+            "tied_operands": ir.Attribute.parse(f"[{tied}]")})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]

@@ -9,9 +9,11 @@ leave only positions that can be among them.  Rows are spread over workgroups.  
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from calque.core.dims import is_static
 from calque.lowering.builder import Value
 from calque.lowering.kernels.dispatch import dispatch, insert
 from calque.lowering.rules.registry import Context
@@ -29,13 +31,79 @@ def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     rows, n = keys[0].shape
     ctx.kernels += 1
     name = f"sort_{ctx.kernels}"
-    groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     widths = [8 * k.dtype.itemsize for k in keys]
+    if not is_static(keys[0].shape):
+        return _order_of_any(ctx, name, keys, widths, k)
+    groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     insert(ctx.module, _executable(name, widths, rows, n, k, groups))
     kind, short = np.dtype(np.int32), n <= INSERTION
     width = n if short else k
     results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
     return b.slice(dispatch(b, name, keys, results)[0], (0, 0), (rows, k))
+
+
+class _Any:
+    """A number in the text of a kernel that is an argument of it: MLIR's `?`."""
+
+    def __str__(self) -> str:
+        return "?"
+
+    def __mul__(self, other: Any) -> _Any:
+        return self
+
+    __rmul__ = __mul__
+
+
+def _order_of_any(ctx: Context, name: str, keys: Sequence[Value], widths: Sequence[int],
+                  k: Any) -> Value:
+    """emit_order for sizes that are known at the call only: the numbers are arguments."""
+    b = ctx.b
+    rows, n = keys[0].shape
+    insert(ctx.module, _executable_of_any(name, widths))
+    kind = np.dtype(np.int32)
+    return dispatch(b, name, keys, [((rows, k), kind), ((rows, 2 * n), kind)],
+                    sizes=[rows, n, k])[0]
+
+
+def _executable_of_any(name: str, widths: Sequence[int]) -> str:
+    anything, at = _Any(), len(widths)
+    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(at + 2))
+    refs = [f"%k{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> "
+            f"memref<?xi{w}>{{%total}}" for i, w in enumerate(widths)]
+    return f"""
+stream.executable private @{name} {{
+  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+    %g = arith.constant {GROUPS} : index
+    %one = arith.constant 1 : index
+    stream.return %g, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}({arguments}, %all_rows: index, %n: index, %k: index) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %groups = arith.constant {GROUPS} : index
+      %any = arith.cmpi ugt, %n, %c0 : index
+      %rows = arith.select %any, %all_rows, %c0 : index
+      %each = arith.ceildivui %rows, %groups : index
+      %total = arith.muli %all_rows, %n : index
+      %double = arith.addi %total, %total : index
+      %results = arith.muli %all_rows, %k : index
+      {chr(10).join(refs)}
+      %out = stream.binding.subspan %b{at}[%c0] : !stream.binding -> memref<?xi32>{{%results}}
+      %work = stream.binding.subspan %b{at + 1}[%c0] : !stream.binding -> memref<?xi32>{{%double}}
+      %counts = memref.alloca() : memref<{1 << _digits(0)}xi32>
+      %group = stream.dispatch.workgroup.id[0] : index
+      %first = arith.muli %group, %each : index
+      %last = arith.addi %first, %each : index
+      %end = arith.minsi %last, %rows : index
+      scf.for %row = %first to %end step %c1 {{
+        %base = arith.muli %row, %n : index
+        {_radix(widths, 0, 0, anything, any_size=True)}
+      }}
+      return
+    }}
+  }}
+}}"""
 
 
 def _executable(name: str, widths: Sequence[int], rows: int, n: int, k: int,
@@ -137,15 +205,15 @@ def _digits(n: int) -> int:
     return 11 if n >= WIDE_DIGITS else 8
 
 
-def _radix(widths: Sequence[int], n: int, k: int, total: int) -> str:
+def _radix(widths: Sequence[int], n: int, k: int, total: Any, any_size: bool = False) -> str:
     """Digits from the lowest of the last key to the highest of the first one.
 
     The positions lie in one half of a row's scratch and go to the other; `src` says which half.
     """
     digits = _digits(n)
     buckets = 1 << digits
-    rows = total // n
-    few = len(widths) == 1 and FEW * k <= n
+    rows = total if any_size else total // n
+    few = not any_size and len(widths) == 1 and FEW * k <= n
     text = f"""
         %zero = arith.constant 0 : i32
         %one = arith.constant 1 : i32
@@ -156,9 +224,10 @@ def _radix(widths: Sequence[int], n: int, k: int, total: int) -> str:
         %src{len(widths)} = arith.constant 0 : index"""
     for i in reversed(range(len(widths))):
         text += _passes(i, widths[i], digits, total, few)
+    wanted = f"%wanted = arith.{'addi %k, %c0' if any_size else f'constant {k}'} : index"
     return text + f"""
         %from = arith.addi %wbase, %src0 : index
-        %wanted = arith.constant {k} : index
+        {wanted}
         %obase = arith.muli %row, %wanted : index
         scf.for %i = %c0 to %wanted step %c1 {{
           %w = arith.addi %from, %i : index
@@ -168,7 +237,7 @@ def _radix(widths: Sequence[int], n: int, k: int, total: int) -> str:
         }}"""
 
 
-def _everything(total: int) -> str:
+def _everything(total: Any) -> str:
     """All positions, in order."""
     return f"""
         scf.for %i = %c0 to %n step %c1 {{
@@ -258,7 +327,7 @@ def _selection(width: int, n: int, k: int, total: int) -> str:
         }}"""
 
 
-def _passes(k: int, width: int, digits: int, total: int, few: bool) -> str:
+def _passes(k: int, width: int, digits: int, total: Any, few: bool) -> str:
     """All digits of key k, of the positions at hand (all: counted where they lie)."""
     key, work = f"memref<{total}xi{width}>", f"memref<{2 * total}xi32>"
     counts = f"memref<{1 << digits}xi32>"

@@ -37,7 +37,7 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
     if e.primitive.name == "custom_linear_solve":  # the others are its derivatives'
         return [(p["solve"], 1)]
     if e.primitive.name == "scan":
-        return [(p["jaxpr"], max(1, p["length"]))]
+        return [(p["jaxpr"], max(1, guess(p["length"])))]
     if e.primitive.name == "while":
         return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
     if e.primitive.name == "cond":
@@ -58,28 +58,37 @@ def weight(primitive: str) -> int:
     return _HEAVY.get(primitive, 1)
 
 
-def equation_work(e: Equation) -> int:
-    """Element operations of one equation."""
+def equation_work(e: Equation) -> Any:
+    """Element operations of one equation (a Dim where they depend on sizes)."""
     inner = _inner(e)
     if inner:
-        return sum(work(p) * n for p, n in inner)
-    out: int = sum(v.aval.size for v in e.outputs)
+        return sum(total(p) * n for p, n in inner)
+    out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
-        return out * max(1, int(math.prod(e.inputs[0].aval.shape[i] for i in xc)))
+        return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc))
     if e.primitive.name == "gather":  # it reads no more of its operand than it returns
         return out
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
-        return out * max(1, int(kernel.size) // max(1, int(features)))
-    size: int = max([out, *[a.aval.size for a in e.inputs]])
+        return out * _at_least_1(guess(kernel.size) // _at_least_1(guess(features)))
+    size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
     return size * weight(e.primitive.name)
 
 
+def _at_least_1(n: Any) -> Any:
+    return n if isinstance(n, Dim) else max(1, int(n))
+
+
+def total(p: Program) -> Any:
+    """Element operations of a whole Program, loops counted (a Dim where they depend on sizes)."""
+    return p.derived("work", lambda: sum(map(equation_work, p.equations)))
+
+
 def work(p: Program) -> int:
-    """Element operations of a whole Program, loops counted."""
-    return p.derived("work", lambda: sum(map(equation_work, p.equations)))  # type: ignore[no-any-return]
+    """The same as a number."""
+    return guess(total(p))  # type: ignore[no-any-return]
 
 
 UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written out
@@ -94,7 +103,7 @@ def _equations(p: Program) -> int:
 def is_unrolled(params: dict[str, Any]) -> bool:
     """Whether a scan is written out instead of looped; never one with unroll=0."""
     length: int = params["length"]
-    if not params["unroll"]:
+    if not params["unroll"] or isinstance(length, Dim):
         return False
     size = length * max(1, _equations(params["jaxpr"]))
     return size <= UNROLL_EQUATIONS or length <= params["unroll"]
@@ -103,7 +112,7 @@ def is_unrolled(params: dict[str, Any]) -> bool:
 def is_kernel(e: Equation) -> bool:
     """Whether a loop becomes a kernel of ours on CPU targets: its body has a form there, and a step
     is no work for several cores."""
-    if not loops.enabled:
+    if not loops.enabled or is_dynamic(e):
         return False
     if e.primitive.name == "scan":
         if is_unrolled(e.params):
@@ -147,7 +156,12 @@ def _loop_steps(p: Program) -> int:
 
 def is_small(p: Program) -> bool:
     """Whether the program runs inline on the caller's thread."""
-    return work(p) < SMALL_WORK and loop_steps(p) <= 2 * WHILE_STEPS
+    return work(p) < SMALL_WORK and may_be_small(p)
+
+
+def may_be_small(p: Program) -> bool:
+    """Whether a program with little work may run inline: its loops are short."""
+    return loop_steps(p) <= 2 * WHILE_STEPS
 
 
 def is_inline(p: Program) -> bool:
@@ -214,4 +228,5 @@ def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
         k = math.prod(x.shape[i] for i in xc)
         m = math.prod(n for i, n in enumerate(x.shape) if i not in xc and i not in xb)
         n = math.prod(n for i, n in enumerate(y.shape) if i not in yc and i not in yb)
-        yield m, n, k, bool(xb), str(x.dtype)
+        low = (int(bounds(d, 1)[0]) for d in (m, n, k))  # tiles lose where a size is small
+        yield *low, bool(xb), str(x.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 
@@ -94,7 +95,7 @@ def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
             continue
         if e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:
             continue
-        if any(v.aval.size > LARGEST for v in e.outputs):
+        if any(guess(v.aval.size) > LARGEST for v in e.outputs):
             continue
         found.append(e)
         known.update(e.outputs)

@@ -8,9 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.window import fill
 
 HALF = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
 
@@ -26,13 +29,49 @@ def _dims_attribute(dims: Any) -> str:
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
              dtype: np.dtype[Any]) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
+    if not is_static((*x.shape, *y.shape)):
+        return _dynamic_dot(b, x, y, dims, shape, dtype)
     return b.emit("dot_general", [x, y], shape, dtype,
                   {"dot_dimension_numbers": _dims_attribute(dims)})
 
 
+def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
+                 dtype: np.dtype[Any]) -> Value:
+    """One linalg.generic: of vectors IREE makes matrices by reshapes whose sizes it wants to know."""
+    ir = mlir.ir()
+    (xc, yc), (xb, yb) = dims
+    names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
+    rows = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
+    columns = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    summed = [f"k{i}" for i in range(len(xc))]
+    left = {**dict(zip(xb, names)), **dict(zip(rows, names[len(xb):])), **dict(zip(xc, summed))}
+    right = {**dict(zip(yb, names)), **dict(zip(columns, names[len(xb) + len(rows):])),
+             **dict(zip(yc, summed))}
+    every = ", ".join([*names, *summed])
+    maps = [", ".join(m[i] for i in range(len(m))) for m in (left, right)] + [", ".join(names)]
+    kinds = ["parallel"] * len(names) + ["reduction"] * len(summed)
+    op = ir.Operation.create(
+        "linalg.generic", results=[mlir.tensor_type(shape, dtype)],
+        operands=[x.ir, y.ir, fill(b, 0, shape, dtype).ir], regions=1, attributes={
+            "indexing_maps": ir.Attribute.parse(
+                f"[{', '.join(f'affine_map<({every}) -> ({m})>' for m in maps)}]"),
+            "iterator_types": ir.Attribute.parse(
+                f"[{', '.join(f'#linalg.iterator_type<{k}>' for k in kinds)}]"),
+            "operandSegmentSizes": ir.Attribute.parse("array<i32: 2, 1>")})
+    types = [scalar_type(d) for d in (x.dtype, y.dtype, dtype)]
+    block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 3)
+    with ir.InsertionPoint(block):
+        inner = BodyBuilder(b.f64_ok, b.relaxed)
+        p, q, total = (Value(inner, a, (), d) for a, d in zip(
+            block.arguments, (x.dtype, y.dtype, dtype)))
+        out = total + inner.convert(p, dtype) * inner.convert(q, dtype)
+        ir.Operation.create("linalg.yield", operands=[out.ir])
+    return Value(b, op.results[0], shape, dtype)
+
+
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
     """A long vector times a wide row-major matrix: IREE's own tiles read it four times slower."""
-    return (ctx.cpu and dims == (((0,), (0,)), ((), ())) and len(x.shape) == 1
+    return (ctx.cpu and is_static((*x.shape, *y.shape)) and dims == (((0,), (0,)), ((), ())) and len(x.shape) == 1
             and len(y.shape) == 2 and min(y.shape) >= 512 and x.dtype == y.dtype
             and x.dtype in (np.dtype("float32"), np.dtype("float64")))
 

@@ -100,7 +100,7 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
 
 
 def _single(v: Value) -> bool:
-    return int(np.prod(v.shape)) <= 1
+    return all(n == 1 for n in v.shape)
 
 
 class _Loop:
@@ -151,7 +151,7 @@ class _Loop:
     def _step(self, state: list[Value]) -> list[Value]:
         ctx, b = self.ctx, self.ctx.b
         i, carry, buffers = state[0], state[1:1 + self.n_carry], state[1 + self.n_carry:]
-        at = (self.length - 1) - i if self.reverse else i
+        at = b.number(self.length - 1, np.int32) - i if self.reverse else i
         rows = [self._first(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x)
                 for x in self.xs]
         outs = ctx.emit_program(self.body, [*self.consts, *carry, *rows])

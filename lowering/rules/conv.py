@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import guess
 from calque.lowering import math
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.rules.contract import emit_dot
@@ -83,7 +85,7 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
     if 0 in shape:
         return b.splat(0, shape, dtype)
-    count, window = int(np.prod(result)), int(np.prod(kernel))
+    count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
     if count == 1 or (count <= FEW and count < window):
@@ -292,7 +294,7 @@ def _gathered(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: S
             start[1:-1], shape[1:-1], strides)], x.shape[-1]]
         pieces.append(b.slice(x, start, limit, [1, *strides, 1]))
     (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
-    rows = int(np.prod(shape[:-1]))
+    rows = prod(shape[:-1])
     flat = b.reshape(every, (rows, every.shape[-1]))
     kernel = b.reshape(y, (every.shape[-1], y.shape[-1]))
     out = emit_dot(b, flat, kernel, (((1,), (0,)), ((), ())), (rows, shape[-1]), dtype)

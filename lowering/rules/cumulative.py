@@ -8,11 +8,13 @@ Start reading at `_cumulative`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import Dim, is_larger
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.region import BodyBuilder, scalar_type
@@ -31,10 +33,10 @@ def emit_scan(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) 
     rest = x.shape[:axis] + x.shape[axis + 1:]
     start = b.splat(identity, rest, x.dtype)
     types = [mlir.tensor_type(x.shape, x.dtype), mlir.tensor_type(rest, x.dtype)]
-    empty = ir.Operation.create("tensor.empty", results=types[:1])
+    empty = b.empty(x.shape, x.dtype)
     op = ir.Operation.create(
         "iree_linalg_ext.scan", results=types,
-        operands=[x.ir, empty.results[0], start.ir],
+        operands=[x.ir, empty, start.ir],
         attributes={"dimension": ir.Attribute.parse(f"{axis} : i64"),
                     "inclusive": ir.Attribute.parse("true"),
                     "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 2>")}, regions=1)
@@ -55,10 +57,10 @@ def _blocks(n: int) -> int:
 
 def emit_prefixes(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) -> Value:
     """emit_scan, in blocks where the axis is long and nothing lies behind it."""
-    n, inner = x.shape[axis], int(np.prod(x.shape[axis + 1:]))
-    if n <= BLOCKED or inner >= INNER:
+    n, inner = x.shape[axis], prod(x.shape[axis + 1:])
+    if isinstance(n, Dim) or n <= BLOCKED or is_larger(inner, INNER - 1):
         return emit_scan(b, x, axis, combine, identity)
-    outer = int(np.prod(x.shape[:axis]))
+    outer = prod(x.shape[:axis])
     count = _blocks(n)
     length = -(-n // count)
     flat = b.reshape(x, (outer, n, inner))
@@ -86,7 +88,7 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
              outs: list[ShapedArray]) -> Value:
         b, (x,) = ctx.b, xs
         axis, reverse = params["axis"], params["reverse"]
-        if x.shape[axis] <= 1 or 0 in x.shape:
+        if x.shape[axis] in (0, 1) or 0 in x.shape:
             return x
         if x.dtype.kind == "u":
             signed = np.dtype(f"i{x.dtype.itemsize}")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import in_int32, is_larger
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.math.region import scalar_type
@@ -74,7 +75,7 @@ def addresses(
     whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]
     lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
     rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
-    kind = np.dtype(np.int32 if rows < 2**31 else np.int64)
+    kind = np.dtype(np.int32 if in_int32(rows) else np.int64)
     stride = {a: math.prod(shape[a + 1 : lead]) for a in range(lead)}
     batch = indices.shape[:-1]
     ids: Value | None = None
@@ -90,7 +91,7 @@ def addresses(
     if ids is None:
         ids = b.splat(0, batch, kind)
     for axis in range(lead):
-        if sizes[axis] > 1:
+        if sizes[axis] != 1:
             wider = (*ids.shape, sizes[axis])
             ids = b.broadcast(ids, wider, range(len(ids.shape)))
             ids = ids + b.iota(wider, kind, len(wider) - 1) * stride[axis]
@@ -111,11 +112,8 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     x = b.settled(x)
     kind = signed(x.dtype)
     data = x.view(kind)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
-    empty = mlir.ir().Operation.create(
-        "tensor.empty", results=[mlir.tensor_type((count, width), kind)]
-    )
-    target = Value(b, empty.results[0], (count, width), kind)
-    if ctx.cpu and width >= WIDE and x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
+    target = Value(b, b.empty((count, width), kind), (count, width), kind)
+    if ctx.cpu and is_larger(width, WIDE - 1) and x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
         op = b.op(
             "iree_linalg_ext.gather",
             [data, ids, target],

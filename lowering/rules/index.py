@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import in_int32, is_static, min_dim
+from calque.lowering import mlir
+from calque.lowering import sizes as cut
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.rules.registry import Context, rule
 
@@ -19,11 +22,14 @@ def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
     result = []
     for s, n, k in zip(starts, shape, sizes):
         last = n - k
+        if not in_int32(last) and s.dtype.itemsize < 8:
+            s = s.astype(np.int64)
+        largest = min_dim(last, int(np.iinfo(s.dtype).max))
         if s.dtype.kind == "u":
-            s = b.minimum(s, min(last, np.iinfo(s.dtype).max))
+            s = b.minimum(s, largest)
         else:
-            s = b.minimum(b.maximum(s, 0), min(last, np.iinfo(s.dtype).max))
-        result.append(s.astype(np.int32 if last < 2**31 else np.int64))
+            s = b.minimum(b.maximum(s, 0), largest)
+        result.append(s.astype(np.int32 if in_int32(last) else np.int64))
     wide = any(r.dtype == np.dtype(np.int64) for r in result)
     return [r.astype(np.int64) for r in result] if wide else result
 
@@ -31,6 +37,8 @@ def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
 def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
     if sizes == x.shape:
         return x
+    if not is_static(sizes):
+        return cut.extract(b, x, _places(starts, x.shape, sizes), sizes, [1] * len(sizes))
     return b.emit("dynamic_slice", [x, *starts], sizes, x.dtype,
                   {"slice_sizes": int_array(sizes)})
 
@@ -42,9 +50,27 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
     if 0 in update.shape:
         return x
     x = ctx.owned(x)
-    out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
+    if is_static((*x.shape, *update.shape)):
+        out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
+    else:
+        out = cut.insert(ctx.b, x, update, _places(starts, x.shape, update.shape))
     ctx.roots[out] = ctx.roots_of(x) | {id(out)}
     return out
+
+
+def _places(starts: Sequence[Value], shape: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
+    """Clamped start indices as what tensor operations take; 0 where an axis is whole."""
+    ir = mlir.ir()
+    places: list[Any] = []
+    for s, n, k in zip(starts, shape, sizes):
+        if n == k:
+            places.append(0)
+            continue
+        element = ir.Operation.create("tensor.extract", results=[s.ir.type.element_type],
+                                      operands=[s.ir])
+        places.append(ir.Operation.create("arith.index_cast", results=[ir.IndexType.get()],
+                                          operands=[element.results[0]]).results[0])
+    return places
 
 
 @rule("dynamic_slice")

@@ -5,6 +5,7 @@ of the results (keys already turned into uint32 words).  Start reading at `Conte
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.dims import Dim
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -122,12 +124,13 @@ class Context:
                     *[self.parts_of(v) | self.steps.get(v, frozenset()) for v in data])
             if out in self.roots or out in inputs:
                 continue  # the rule knows better, or passes an operand on
-            size = _nbytes(out)
+            size = _nbytes(out)  # (sizes that are known at the call only may be any)
             if new:
                 self.roots[out] = frozenset((id(out),))
                 continue
             same = [self.roots_of(v) | self.steps.get(v, frozenset())
-                    for v in data if _nbytes(v) == size]
+                    for v in data if _nbytes(v) == size or isinstance(size, Dim)
+                    or isinstance(_nbytes(v), Dim)]
             self.roots[out] = frozenset((id(out),)).union(*same)
 
     def _foldable(self, name: str, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
@@ -153,18 +156,19 @@ class Context:
     def owned(self, x: Value) -> Value:
         """x, or a copy when x may be the memory of an argument, or is read elsewhere later."""
         unsafe = self.is_protected(x) or self.copying or x in self.elsewhere
-        return self.copy(x) if unsafe and max(x.shape, default=1) > 1 else x
+        return self.copy(x) if unsafe and any(n != 1 for n in x.shape) else x
 
     def apart(self, x: Value, reads: Sequence[Value]) -> Value:
         """x, or a copy when what its writer reads may lie in the same memory."""
         mine = self.parts_of(x)
-        if all(mine.isdisjoint(self.parts_of(v)) for v in reads) or int(np.prod(x.shape)) < 2:
+        if all(mine.isdisjoint(self.parts_of(v)) for v in reads) or all(n == 1 for n in x.shape):
             return x
         return self.copy(x)
 
     def copy(self, x: Value) -> Value:
         """A concatenation of two slices: what simpler forms say, IREE folds away."""
-        axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
+        axis = next((i for i, n in enumerate(x.shape) if not isinstance(n, Dim) and n > 1),
+                    next((i for i, n in enumerate(x.shape) if isinstance(n, Dim)), None))
         assert axis is not None, "an operand of one element is replaced, never written"
         half = x.shape[axis] // 2
         zero = [0] * len(x.shape)
@@ -250,8 +254,8 @@ def _extremes(value: Any) -> tuple[int, ...]:
     return (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ()
 
 
-def _nbytes(v: Value) -> int:
-    return int(np.prod(v.shape)) * v.dtype.itemsize
+def _nbytes(v: Value) -> Any:
+    return math.prod(v.shape) * int(v.dtype.itemsize)
 
 
 def physical(a: ShapedArray) -> ShapedArray:

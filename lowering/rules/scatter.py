@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import in_int32, is_static
+from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
@@ -83,6 +85,8 @@ def _scatter(
     at = replace(at, ids=ctx.b.reshape(at.ids, (at.count,)))
     updates = ctx.b.reshape(updates, (at.count, at.width))
     many = _loop if ctx.cpu else _portable
+    if not is_static((at.width,)) or not (ctx.cpu or is_static((at.rows, at.count))):
+        raise InconclusiveDimensionOperation(f"windows of {at.width} elements.")
     return ctx.b.reshape(many(ctx, op, x, at, updates), x.shape)
 
 
@@ -92,7 +96,7 @@ def _one_window(
 ) -> Value:
     b, sizes = ctx.b, new.shape
     limits = [x.shape[a] - sizes[a] for a in targets]
-    kind = np.dtype(np.int32 if max(limits, default=0) < 2**31 else np.int64)
+    kind = np.dtype(np.int32 if all(map(in_int32, limits)) else np.int64)
     starts = [b.splat(0, (), kind) for _ in x.shape]
     inside: Value | None = None
     for index, axis, limit in zip(columns(ctx, indices), targets, limits):

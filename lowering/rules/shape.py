@@ -94,3 +94,9 @@ def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shap
     else:
         out = ctx.b.iota(shape, dtype, axis)
     return ctx.fused(out, [])
+
+
+@rule("dim_as_value")
+def _dim_as_value(ctx: Context, xs: list[Value], params: dict[str, Any],
+                  outs: list[ShapedArray]) -> Value:
+    return ctx.b.number(params["dim"], outs[0].dtype)

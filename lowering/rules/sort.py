@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import in_int32, is_static
 from calque.lowering import math as lowering_math
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.forms import form_of
@@ -68,7 +69,7 @@ def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     rows, n = keys[0].shape
     if n == 1:
         return ctx.b.splat(0, (rows, 1), np.int32)
-    if len(keys) == 1 and k <= SELECTED and FEW * k <= n and form_of(
+    if is_static((rows, n)) and len(keys) == 1 and k <= SELECTED and FEW * k <= n and form_of(
             "top_k", ctx.target, _F32) == "native":
         return _selected(ctx, keys[0], k)
     if form_of("sort", ctx.target, keys[0].dtype) == "kernel":
@@ -187,8 +188,10 @@ class _Rows:
 def _picked(ctx: Context, x: Value, order: Value) -> Value:
     """Rows of x at positions of order: (rows, n) at (rows, k)."""
     b, (rows, n), (_, k) = ctx.b, x.shape, order.shape
-    kind = np.dtype(np.int32 if rows * n < 2**31 else np.int64)
-    ids = order.astype(kind) + b.iota((rows, k), kind, 0) * n if rows > 1 else order.astype(kind)
+    kind = np.dtype(np.int32 if in_int32(rows * n) else np.int64)
+    ids = order.astype(kind)
+    if rows != 1:
+        ids = ids + b.iota((rows, k), kind, 0) * b.number(n, kind)
     if x.dtype.kind == "c":
         return b.complex(_picked(ctx, b.real(x), order), _picked(ctx, b.imag(x), order))
     flat = take_rows(ctx, b.reshape(x, (rows * n, 1)), b.reshape(ids, (rows * k,)))

@@ -9,6 +9,7 @@ gradient is the same walk over the results, mirrored.  Start reading at `emit_wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
     from iree.compiler.dialects import linalg
     inner = BodyBuilder(b.f64_ok, b.relaxed)
     scalar = inner.splat(value, (), dtype)
-    empty = mlir.ir().Operation.create("tensor.empty", results=[mlir.tensor_type(shape, dtype)])
-    return Value(b, linalg.fill(scalar.ir, outs=[empty.results[0]]), shape, dtype)
+    empty = b.empty(shape, dtype)
+    return Value(b, linalg.fill(scalar.ir, outs=[empty]), shape, dtype)
 
 
 def _pool(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
@@ -138,8 +139,8 @@ def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int]
     k, s, d = ([values[i] for i in pair] for values in (windows, strides, dilations))
     if len(pair) == 1:  # an axis of size 1 in front
         spatial, k, s, d = (1, *spatial), [1, *k], [1, *s], [1, *d]
-    before, behind = int(np.prod(lead)), int(np.prod(tail))
-    if behind > 1:
+    before, behind = prod(lead), prod(tail)
+    if behind != 1:
         flat, at = b.reshape(moved, (before, *spatial, behind)), 1
     else:
         flat, at = b.reshape(moved, (1, before, *spatial)), 2
