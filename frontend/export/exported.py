@@ -6,6 +6,7 @@ Start reading at `Exported` and `_flat`.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from calque.api import vjp as vjp_of
 from calque.array import Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
@@ -26,7 +28,7 @@ from calque.custom_derivatives import custom_vjp
 from calque.export import bytecode, bytecode_write, read, shapes, text, trees, write
 from calque.export import container as box
 from calque.export.errors import ExportError, UnsupportedOperationError
-from calque.export.hlo import Module
+from calque.export.hlo import Module, walk
 from calque.jit import JitFunction, jit
 from calque.mismatch import leaf_paths
 from calque.tracing import trace_to_program
@@ -320,8 +322,19 @@ class Exported:
         bound = shapes.check(self.in_avals, [aval_of(x) for x in values],
                              lambda i: _argument(self.in_tree, i))
         platform = self._platform_index()
-        outs = self._function(bound, platform)(*values)
+        with self._wide():
+            outs = self._function(bound, platform)(*values)
         return self.out_tree.unflatten(outs)
+
+    def _wide(self) -> Any:
+        """Numbers of 64 bits inside are what they are, also where new ones are cut to 32."""
+        if "wide" not in self._memo:
+            self._memo["wide"] = any(
+                getattr(v.type, "dtype", np.dtype(bool)).itemsize >= 8 for f in self._module.functions
+                for op in walk(f.body) for v in op.results)
+        if self._memo["wide"] and not config.jax_enable_x64:
+            return config.context("jax_enable_x64", True)
+        return contextlib.nullcontext()
 
     def _platform_index(self) -> int:
         name = current_device().platform

@@ -164,8 +164,13 @@ def _clamp(r: Reader, op: Op, xs: list[Any]) -> Any:
     return bind("clamp", *xs) if made is None else made
 
 
-@handles("convert", "builtin.unrealized_conversion_cast", "uniform_quantize",
-         "uniform_dequantize")
+@handles("builtin.unrealized_conversion_cast")
+def _as_it_is(r: Reader, op: Op, xs: list[Any]) -> Any:
+    """Between the words of keys and keys, as JAX marks them."""
+    return xs
+
+
+@handles("convert", "uniform_quantize", "uniform_dequantize")
 def _convert(r: Reader, op: Op, xs: list[Any]) -> Any:
     if op.name.startswith("uniform"):
         raise UnsupportedOperationError(f"{op.name}: quantized types are not supported.")
