@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.dims import Dim, is_static, max_dim
 from calque.export import hlo
-from calque.export.hlo import Block, Enum, Number, Op, Tensor
+from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
 from calque.lowering.builder import Builder, Dtype, Value
 
-I64 = np.dtype("i8")
+I32, I64 = np.dtype("i4"), np.dtype("i8")
 Spec = tuple[tuple[int, ...], Dtype]
 
 
@@ -28,13 +29,19 @@ def number(value: int) -> Number:
     return Number(int(value), I64)
 
 
+def tensor(shape: Sequence[Any], dtype: Dtype) -> Tensor:
+    """The type of a shape; Dims are not known in it."""
+    return Tensor(tuple(DYNAMIC if isinstance(n, Dim) else int(n) for n in shape), dtype)
+
+
 class PortableBuilder(Builder):
-    """Appends operations to `block`."""
+    """Appends operations to `block`.  `variables` holds the sizes that Dims are made of."""
 
     def __init__(self) -> None:
         # relaxed: XLA simplifies (x + c) - c to x, which exact rounding relies on elsewhere
         super().__init__(f64_ok=True, bodies=False, relaxed=True)
         self.block = Block()
+        self.variables: dict[str, Value] = {}
 
     @contextlib.contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
@@ -49,7 +56,7 @@ class PortableBuilder(Builder):
     def make(self, name: str, operands: Sequence[Value], results: Sequence[Spec],
              regions: Sequence[Block] = (), **attributes: Any) -> list[Value]:
         op = Op(name, [v.ir for v in operands],
-                [hlo.Value(Tensor(tuple(s), d)) for s, d in results], attributes, list(regions))
+                [hlo.Value(tensor(s, d)) for s, d in results], attributes, list(regions))
         self.block.ops.append(op)
         return [Value(self, r, tuple(s), d) for r, (s, d) in zip(op.results, results)]
 
@@ -67,9 +74,9 @@ class PortableBuilder(Builder):
 
     def arguments(self, block: Block, specs: Sequence[Spec]) -> list[Value]:
         """New arguments of a block."""
-        made = [hlo.Value(Tensor(tuple(s), d)) for s, d in specs]
+        made = [hlo.Value(tensor(s, d)) for s, d in specs]
         block.arguments += made
-        return [Value(self, v, v.shape, v.dtype) for v in made]
+        return [Value(self, v, tuple(s), d) for v, (s, d) in zip(made, specs)]
 
     def region(self, specs: Sequence[Spec],
                body: Callable[..., Value | Sequence[Value]]) -> Block:
@@ -86,6 +93,10 @@ class PortableBuilder(Builder):
 
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
         dtype = np.dtype(dtype)
+        if isinstance(value, Dim):
+            return self.broadcast(self.number(value, dtype), shape, ())
+        if not is_static(shape):
+            return self.broadcast(self.splat(value, (), dtype), shape, ())
         with np.errstate(all="ignore"):
             a = np.asarray(value).astype(dtype)
         return self.one("constant", [], shape, dtype, value=np.broadcast_to(a, tuple(shape)))
@@ -100,11 +111,19 @@ class PortableBuilder(Builder):
         return x if x.dtype == dtype else self.one("convert", [x], x.shape, dtype)
 
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
-        return x if x.shape == tuple(shape) else self.one("reshape", [x], shape, x.dtype)
+        if x.shape == tuple(shape):
+            return x
+        if not is_static(shape):
+            return self.one("dynamic_reshape", [x, self.vector(shape)], shape, x.dtype)
+        return self.one("reshape", [x], shape, x.dtype)
 
     def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
         if x.shape == tuple(shape) and tuple(dims) == tuple(range(len(shape))):
             return x
+        if not is_static(shape):
+            return self.one("dynamic_broadcast_in_dim", [x, self.vector(shape)], shape, x.dtype,
+                            broadcast_dimensions=ints(dims), known_expanding_dimensions=ints(()),
+                            known_nonexpanding_dimensions=ints(()))
         return self.one("broadcast_in_dim", [x], shape, x.dtype, broadcast_dimensions=ints(dims))
 
     def transpose(self, x: Value, perm: Sequence[int]) -> Value:
@@ -116,9 +135,19 @@ class PortableBuilder(Builder):
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int],
               strides: Sequence[int] | None = None) -> Value:
         strides = strides or [1] * len(start)
+        if not (is_static(x.shape) and is_static(start) and is_static(limit)):
+            return self._real_slice(x, start, limit, strides)
         shape = [max(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides)]
         return self.one("slice", [x], shape, x.dtype, start_indices=ints(start),
                         limit_indices=ints(limit), strides=ints(strides))
+
+    def _real_slice(self, x: Value, start: Sequence[Any], limit: Sequence[Any],
+                    strides: Sequence[Any]) -> Value:
+        shape = [max_dim(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides)]
+        if tuple(shape) == x.shape:
+            return x
+        return self.one("real_dynamic_slice", [x, *map(self.vector, (start, limit, strides))],
+                        shape, x.dtype)
 
     def concatenate(self, xs: Sequence[Value], axis: int) -> Value:
         shape = list(xs[0].shape)
@@ -129,15 +158,62 @@ class PortableBuilder(Builder):
         return self.one("reverse", [x], x.shape, x.dtype, dimensions=ints(axes))
 
     def pad(self, x: Value, value: Any, config: Sequence[tuple[int, int, int]]) -> Value:
-        shape = [lo + hi + n + i * max(0, n - 1) for n, (lo, hi, i) in zip(x.shape, config)]
+        shape = [lo + hi + n + i * max_dim(0, n - 1) if i else lo + hi + n
+                 for n, (lo, hi, i) in zip(x.shape, config)]
         if not isinstance(value, Value):
             value = self.splat(value, (), x.dtype)
         low, high, interior = zip(*config) if config else ((), (), ())
+        if not all(map(is_static, (low, high, interior))):
+            return self.one("dynamic_pad", [x, value, *map(self.vector, (low, high, interior))],
+                            shape, x.dtype)
         return self.one("pad", [x, value], shape, x.dtype, edge_padding_low=ints(low),
                         edge_padding_high=ints(high), interior_padding=ints(interior))
 
     def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+        if not is_static(shape):
+            return self.one("dynamic_iota", [self.vector(shape)], shape, dtype,
+                            iota_dimension=number(axis))
         return self.one("iota", [], shape, dtype, iota_dimension=number(axis))
+
+    # ---- sizes that are known when the module is called
+    def number(self, size: Any, dtype: Any) -> Value:
+        """A size as an array of rank 0."""
+        if not isinstance(size, Dim):
+            return self.splat(size, (), dtype)
+        value = size.compute(lambda name: self.variables[name], lambda n: self.splat(n, (), I32),
+                             self._apply)
+        return value.astype(dtype)
+
+    def _apply(self, name: str, x: Value, y: Value) -> Value:
+        if name in ("add", "mul"):
+            return x + y if name == "add" else x * y
+        if name in ("max", "min"):
+            return self.binary(f"{name}imum", x, y)
+        quotient, rest = self.binary("divide", x, y), self.binary("remainder", x, y)
+        # of what XLA folds when it refines shapes (which xor is not)
+        below = ((rest < 0) & (y > 0)) | ((rest > 0) & (y < 0))
+        if name == "floordiv":
+            return quotient - below.astype(I32)
+        return rest + self.select(below, y, self.like(y, 0))
+
+    def vector(self, sizes: Sequence[Any]) -> Value:
+        """Sizes as a vector of int32."""
+        if is_static(sizes):
+            return self._dense(np.asarray(list(sizes), I32))
+        return self.concatenate(
+            [self.reshape(self.number(n, I32), (1,)) for n in sizes], 0)
+
+    def bind_sizes(self, x: Value) -> None:
+        """The variables that x's sizes give alone: size = factor * variable + offset."""
+        for axis, n in enumerate(x.shape):
+            line = n.linear() if isinstance(n, Dim) else None
+            if line is None or line[0] in self.variables:
+                continue
+            name, factor, offset = line
+            size = self.one("get_dimension_size", [x], (), I32, dimension=number(axis))
+            size = size - offset if offset else size
+            self.variables[name] = size if factor == 1 else self.binary(
+                "divide", size, self.splat(factor, (), I32))
 
     def barrier(self, *xs: Value) -> list[Value]:
         return list(xs)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import Dim
 from calque.export.build import ints
 from calque.export.hlo import Number
 from calque.export.write import Writer, rule
@@ -291,6 +292,8 @@ def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) 
     b, (x,), name = w.b, xs, w.equation.primitive.name
     axis, reverse = params["axis"], params["reverse"]
     n, step = x.shape[axis], 1
+    if isinstance(n, Dim):
+        return _cumulative_loop(w, name, x, axis, reverse)
     start: Any
     if name in ("cummax", "cummin"):
         start = start_of(x.dtype, largest=name == "cummin")
@@ -307,6 +310,34 @@ def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) 
         x = _joined(w, name, x, moved)
         step *= 2
     return x
+
+
+def _cumulative_loop(w: Writer, name: str, x: Value, axis: int, reverse: bool) -> Value:
+    """Slice by slice, along an axis of a size that is known at the call."""
+    b, n = w.b, x.shape[axis]
+    one = (*x.shape[:axis], 1, *x.shape[axis + 1:])
+    zero = b.splat(0, (), I32)
+    last = b.number(n, I32) - 1
+    specs = [((), I32), (x.shape, x.dtype)]
+
+    def row(y: Value, i: Value) -> Value:
+        at = [i if a == axis else zero for a in range(len(x.shape))]
+        return w.rows(y, at, one)
+
+    def step(i: Value, made: Value) -> list[Value]:
+        at = last - i if reverse else i
+        before = at + 1 if reverse else at - 1
+        new = _joined(w, name, row(x, at), row(made, before))
+        starts = [at if a == axis else zero for a in range(len(x.shape))]
+        return [i + 1, b.one("dynamic_update_slice", [made, new, *starts], x.shape, x.dtype)]
+
+    regions = [b.region(specs, lambda i, made: i <= last), b.region(specs, step)]
+    return b.make("while", [b.splat(1, (), I32), x], specs, regions)[1]
+
+
+@rule("dim_as_value")
+def _dim_as_value(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return w.b.number(params["dim"], outs[0].dtype)
 
 
 def _joined(w: Writer, name: str, x: Value, y: Value) -> Value:

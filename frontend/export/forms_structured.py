@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
+from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.program import Program
-from calque.export import hlo
 from calque.export.build import ints, number
 from calque.export.errors import UnsupportedOperationError
 from calque.export.forms import BOOL, I32, Outs, extremum, reduced, start_of
 from calque.export.hlo import Enum
 from calque.export.write import Writer, rule
 from calque.lowering.builder import Value
-from calque.lowering.rules.registry import physical
 from calque.primitives.contract import _common
 
 
@@ -36,8 +34,7 @@ def _dynamic_slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Out
     if not x.shape:
         return x
     starts, sizes = _scalars(w, starts), outs[0].shape
-    starts += [w.b.splat(0, (), starts[0].dtype if starts else I32)] * (len(sizes) - len(starts))
-    return w.b.one("dynamic_slice", [x, *starts], sizes, x.dtype, slice_sizes=ints(sizes))
+    return w.rows(x, starts, sizes)
 
 
 @rule("dynamic_update_slice")
@@ -59,7 +56,10 @@ def _inside(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
     for k, limit in enumerate(limits):
         first = [0] * len(batch)
         column = b.reshape(b.slice(indices, [*first, k], [*batch, k + 1]), batch)
-        largest = min(limit, np.iinfo(indices.dtype).max)
+        if isinstance(limit, Dim):
+            largest = b.number(limit, indices.dtype)
+        else:
+            largest = b.splat(min(limit, np.iinfo(indices.dtype).max), (), indices.dtype)
         inside = inside & (column <= largest)
         if indices.dtype.kind == "i":
             inside = inside & (column >= 0)
@@ -70,8 +70,11 @@ def _clamped(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
     b, info = w.b, np.iinfo(indices.dtype)
     if not limits:
         return indices
-    top = b.broadcast(b.constant(np.minimum(np.array(limits, "i8"), info.max).astype(
-        indices.dtype)), indices.shape, [len(indices.shape) - 1])
+    if is_static(limits):
+        tops = b.constant(np.minimum(np.array(limits, "i8"), info.max).astype(indices.dtype))
+    else:
+        tops = b.vector(limits).astype(indices.dtype)
+    top = b.broadcast(tops, indices.shape, [len(indices.shape) - 1])
     return b.minimum(b.maximum(indices, b.like(indices, 0)), top)
 
 
@@ -79,13 +82,16 @@ def _clamped(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
 def _gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     b, (x, indices), out = w.b, xs, outs[0]
     d, sizes = params["dimension_numbers"], params["slice_sizes"]
+    fixed = is_static(sizes)
     found = b.one(
-        "gather", [x, indices], out.shape, out.dtype, offset_dims=ints(d.offset_dims),
+        "gather" if fixed else "dynamic_gather", [x, indices] if fixed else [
+            x, indices, b.vector(sizes)], out.shape, out.dtype, offset_dims=ints(d.offset_dims),
         collapsed_slice_dims=ints(d.collapsed_slice_dims), start_index_map=ints(d.start_index_map),
         operand_batching_dims=ints(d.operand_batching_dims),
         start_indices_batching_dims=ints(d.start_indices_batching_dims),
-        index_vector_dim=number(len(indices.shape) - 1), slice_sizes=ints(sizes),
-        indices_are_sorted=bool(params["indices_are_sorted"]))
+        index_vector_dim=number(len(indices.shape) - 1),
+        indices_are_sorted=bool(params["indices_are_sorted"]),
+        **({"slice_sizes": ints(sizes)} if fixed else {}))
     if params["mode"].name != "FILL_OR_DROP":
         return found
     inside = _inside(w, indices, [x.shape[a] - sizes[a] for a in d.start_index_map])
@@ -433,12 +439,11 @@ def _scan(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
 
     def step(vs: list[Value]) -> list[Value]:
         i, inner, built = vs[0], vs[1:1 + n_carry], vs[1 + n_carry:]
-        place = (length - 1) - i if params["reverse"] else i
+        place = (b.number(length, I32) - 1) - i if params["reverse"] else i
         cut = []
         for x in rows:
             one = (1, *x.shape[1:])
-            cut.append(b.reshape(b.one("dynamic_slice", [x, *at(place, x)], one, x.dtype,
-                                       slice_sizes=ints(one)), one[1:]))
+            cut.append(b.reshape(w.rows(x, at(place, x), one), one[1:]))
         results = w.program(body, [*consts, *inner, *cut])
         new = [b.one("dynamic_update_slice",
                      [buffer, b.reshape(y, (1, *y.shape)), *at(place, buffer)], buffer.shape,
@@ -446,11 +451,6 @@ def _scan(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
         return [i + 1, *results[:n_carry], *new]
 
     state = [b.splat(0, (), I32), *carry, *made]
-    if length == 0:
+    if isinstance(length, int) and length == 0:
         return state[1:]
-    return _looped(w, state, lambda vs: vs[0] < length, step)[1:]
-
-
-def results_of(avals: Sequence[ShapedArray]) -> list[hlo.Tensor]:
-    """Types of results."""
-    return [hlo.Tensor(a.shape, a.dtype) for a in map(physical, avals)]
+    return _looped(w, state, lambda vs: vs[0] < b.number(length, I32), step)[1:]

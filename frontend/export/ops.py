@@ -53,7 +53,8 @@ def _truncated(x: Any, y: Any) -> Any:
 _FOLDED: dict[str, Callable[..., Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum,
     "minimum": np.minimum, "negate": np.negative, "sign": np.sign, "abs": np.abs,
-    "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert, "select": np.where,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "not": np.invert, "select": np.where,
     "divide": _truncated, "remainder": lambda x, y: (x - _truncated(x, y) * y).astype(x.dtype)}
 
 
@@ -333,9 +334,25 @@ def _dynamic_pad(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("real_dynamic_slice")
 def _real_dynamic_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
+    if known(xs[1]) is None:
+        return _moving_slice(r, op, xs)
     start, limit, strides = (_sizes(op, x) for x in xs[1:])
     return bind("slice", xs[0], start_indices=start, limit_indices=limit,
                 strides=None if set(strides) <= {1} else strides)
+
+
+def _moving_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
+    """From a computed start to start + sizes, as dynamic_slice with sizes is written."""
+    x, start = xs[:2]
+    maker = r.makers.get(op.operands[2])
+    if maker is None or maker.name != "add" or maker.operands[0] is not op.operands[1]:
+        _sizes(op, start)  # an error
+    assert maker is not None
+    sizes, strides = _sizes(op, r.env[maker.operands[1]]), _sizes(op, xs[3])
+    if set(strides) - {1}:
+        _sizes(op, start)
+    at = [lax.index_in_dim(start, i, keepdims=False) for i in range(len(sizes))]
+    return bind("dynamic_slice", x, *at, slice_sizes=sizes)
 
 
 @handles("set_dimension_size")

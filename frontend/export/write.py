@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
-from calque.export.build import PortableBuilder
+from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
-from calque.export.hlo import Block, Func, Module, Op, Tensor
+from calque.export.hlo import Block, Func, Module, Op
 from calque.lowering.builder import Value
 from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
@@ -38,10 +38,10 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def kept_inputs(p: Program) -> tuple[int, ...]:
-    """Positions of the inputs that the results need."""
+    """Positions of the inputs that the results need, and of those that have symbolic sizes."""
     live = eliminate_dead_code(p)
     used = {a for e in live.equations for a in e.inputs} | set(live.outputs)
-    return tuple(i for i, v in enumerate(p.inputs) if v in used)
+    return tuple(i for i, v in enumerate(p.inputs) if v in used or not is_static(v.aval.shape))
 
 
 def module_of(p: Program, name: str, kept: Sequence[int], platform_index: bool = False) -> Module:
@@ -61,6 +61,10 @@ def module_of(p: Program, name: str, kept: Sequence[int], platform_index: bool =
             w.b.arguments(block, [((), np.dtype("i4"))])
         specs = [physical(p.inputs[i].aval) for i in kept]
         values = w.b.arguments(block, [(a.shape, a.dtype) for a in specs])
+        for v in values:
+            w.b.bind_sizes(v)
+        w.symbolic = bool(w.b.variables)
+        _check_sizes(p, w.b.variables)
         env = dict(zip([p.inputs[i] for i in kept], values))
         for v, c in zip(p.const_vars, p.consts):
             env[v] = w.b._dense(np.asarray(c))
@@ -73,6 +77,18 @@ def module_of(p: Program, name: str, kept: Sequence[int], platform_index: bool =
     return Module(f"jit_{name}", [main, *w.functions])
 
 
+def _check_sizes(p: Program, known: dict[str, Value]) -> None:
+    for v in p.inputs:
+        for n in v.aval.shape:
+            for name in n.variables() if isinstance(n, Dim) else ():
+                if name not in known:
+                    raise ValueError(explain(
+                        f"Cannot solve for values of dimension variables {{'{name}'}}: no argument "
+                        "that is used has a size that gives it alone.",
+                        fix=f"let the function use an argument with a size like {name} or "
+                            f"2*{name} + 1."))
+
+
 class Writer:
     """Writes the equations of Programs into the builder's block."""
 
@@ -81,6 +97,7 @@ class Writer:
         self.functions: list[Func] = []
         self.names = {"main"}
         self.called: dict[Any, str] = {}
+        self.symbolic = False  # sizes are computed in main: nothing is called
         self.equation: Equation
 
     def outputs(self, p: Program, env: dict[Var, Value]) -> list[Value]:
@@ -94,6 +111,8 @@ class Writer:
 
     def call(self, p: Program, args: Sequence[Value], name: str) -> list[Value]:
         """The results of a Program as a function of its own; equal ones are written once."""
+        if self.symbolic:
+            return self.program(p, args)
         key = p.key()
         if key not in self.called:
             own = base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
@@ -117,6 +136,19 @@ class Writer:
         if isinstance(atom, Literal):
             return self.b.splat(atom.value, (), atom.aval.dtype)
         return env[atom]
+
+    def rows(self, x: Value, starts: Sequence[Value], sizes: Sequence[Any]) -> Value:
+        """x from computed positions on, moved inside where they are not."""
+        b, i32 = self.b, np.dtype("i4")
+        if is_static(sizes):
+            return b.one("dynamic_slice", [x, *starts], sizes, x.dtype, slice_sizes=ints(sizes))
+        at = []
+        for i, n, size in zip(starts, x.shape, sizes, strict=True):
+            last = b.number(n, i32) - b.number(size, i32)
+            at.append(b.reshape(b.minimum(b.maximum(i.astype(i32), 0), last), (1,)))
+        start = b.concatenate(at, 0)
+        return b.one("real_dynamic_slice", [x, start, start + b.vector(sizes), b.like(start, 1)],
+                     sizes, x.dtype)
 
     def _equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
         name, params = e.primitive.name, e.params
@@ -154,13 +186,3 @@ REASONS = {
     "schur": "StableHLO has no Schur decomposition: export what comes before and after, or compile "
              "the function with calque.aot.",
 }
-
-
-def tensor(a: ShapedArray) -> Tensor:
-    """The type of an aval as it is in memory."""
-    a = physical(a)
-    return Tensor(a.shape, a.dtype)
-
-
-def is_key(a: ShapedArray) -> bool:
-    return dtypes.is_key(a.dtype)
