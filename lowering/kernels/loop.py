@@ -1,7 +1,8 @@
 """scan and while as one dispatch of a kernel written here, in a `stream.executable` of the module.
 
-A loop whose elements are independent runs in registers, spread over workgroups (kernels/lanes); any
-other runs in one workgroup over memory (kernels/tensors).  Start reading at `emit_kernel`.
+A loop whose elements are independent runs in registers, spread over workgroups (kernels/lanes);
+any other runs over memory (kernels/tensors), in one workgroup, or in several that take parts of its
+rows where these are independent (passes/split).  Start reading at `emit_kernel`.
 """
 from __future__ import annotations
 
@@ -20,10 +21,14 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import loops
+from calque.lowering.passes.cost import equation_work as work_of
+from calque.lowering.passes.split import rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 GROUPS = 64  # workgroups that a loop over elements is spread over at most
+ROW_GROUPS, ROWS = 8, 4  # the same for a loop over rows, and how many rows one takes at least
+SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
 def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
@@ -34,7 +39,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     with shell.inside():
         if shape is not None:
             _in_lanes(shell, e, loops.elements(shape))
-        else:
+        elif not _over_rows(shell, e):
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
 
@@ -79,6 +84,7 @@ class _Shell:
         self.block = self.function.regions[0].blocks.append(
             *[self.binding] * count, arg_locs=[ir.Location.unknown()] * count)
         self.stack, self.scratch, self.scratch_binding = 0, 0, None
+        self.each: Any = None  # bytes of scratch of one workgroup, where there are several
         with ir.InsertionPoint(self.block):
             self.mark = memory.operation("arith.constant", [memory.index_type()], [], {
                 "value": ir.Attribute.parse("0 : index")})
@@ -92,7 +98,20 @@ class _Shell:
     def inside(self) -> Any:
         return mlir.ir().InsertionPoint(self.block)
 
-    def subspan(self, binding: Any, offset: int, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+    def spread(self, groups: int) -> Index:
+        """Several workgroups, with scratch of their own; the number of this one."""
+        self.groups = groups
+        ir = mlir.ir()
+        with ir.InsertionPoint(self.mark):
+            group = memory.operation("stream.dispatch.workgroup.id", [memory.index_type()], [], {
+                "dimension": ir.Attribute.parse("0 : index")}).results[0]
+            self.each = memory.operation("arith.constant", [memory.index_type()], [], {
+                "value": ir.Attribute.parse("0 : index")})  # known when the function is closed
+            self.own = memory.operation("arith.muli", [memory.index_type()], [
+                group, self.each.results[0]]).results[0]
+        return group
+
+    def subspan(self, binding: Any, offset: Index, shape: tuple[int, ...], dtype: Dtype) -> Memory:
         ir, size = mlir.ir(), max(1, int(np.prod(shape, dtype=np.int64)))
         with ir.InsertionPoint(self.mark):
             ref = memory.operation(
@@ -116,7 +135,9 @@ class _Shell:
             return Memory(ref, 0, shape, memory.row_major(shape), dtype)
         if self.scratch_binding is None:
             self.scratch_binding = self.block.add_argument(self.binding, ir.Location.unknown())
-        made = self.subspan(self.scratch_binding, self.scratch, shape, dtype)
+        with ir.InsertionPoint(self.mark):
+            offset = self.scratch if self.each is None else memory.add(self.own, self.scratch)
+        made = self.subspan(self.scratch_binding, offset, shape, dtype)
         self.scratch += nbytes
         return made
 
@@ -125,7 +146,10 @@ class _Shell:
         ir = mlir.ir()
         with self.inside():
             memory.operation("func.return", [], [])
-        specs = [*self.outs, *([((self.scratch,), np.dtype("i1"))] if self.scratch else [])]
+        if self.each is not None:
+            self.each.attributes["value"] = ir.Attribute.parse(f"{self.scratch} : index")
+        nbytes = self.scratch * self.groups
+        specs = [*self.outs, *([((nbytes,), np.dtype("i1"))] if nbytes else [])]
         self.function.attributes["function_type"] = self.type_of(len(xs) + len(specs))
         with ir.InsertionPoint.at_block_begin(self.exports):
             export = ir.Operation.create("stream.executable.export", regions=1, attributes={
@@ -171,9 +195,7 @@ def _in_lanes(shell: _Shell, e: Equation, count: int) -> None:
     if shell.groups == 1:
         memory.loop(blocks * width, part, step=width)
         return
-    group = memory.operation("stream.dispatch.workgroup.id", [memory.index_type()], [], {
-        "dimension": mlir.ir().Attribute.parse("0 : index")}).results[0]
-    first = memory.times(group, each)
+    first = memory.times(shell.spread(shell.groups), each)
     end = memory.operation("arith.minsi", [memory.index_type()], [
         memory.add(first, each), memory.index(blocks * width)]).results[0]
     memory.loop(end, part, start=first, step=width)
@@ -187,6 +209,43 @@ def _over_memory(shell: _Shell, e: Equation) -> None:
     for out, m in zip(outs, shell.results):
         if isinstance(out, Value):
             memory.store(SCALAR, out, m, [])
+
+
+def _over_rows(shell: _Shell, e: Equation) -> bool:
+    """The loop in several workgroups, where its rows are independent; False where they are not."""
+    n = rows_of(e)
+    groups = next((g for g in range(min(ROW_GROUPS, n // ROWS), 1, -1) if n % g == 0), 1)
+    if groups == 1 or work_of(e) < SPREAD_WORK:
+        return False
+    m = n // groups  # no row twice: a carry lies where two groups would write to it
+    parts = split(e, m)
+    if parts is None:
+        return False
+    first = memory.index(memory.times(shell.spread(groups), m))
+    row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
+                                         [first]).results[0], (), np.dtype("i4"))
+    emitter = Emitter(shell.allocate, emit_loop)
+    whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
+    p, count = e.params, len(parts.carried)
+
+    def mine(values: Sequence[Any]) -> list[Any]:
+        return [x if a is None else x.cut(a, first, m) for x, a in zip(values, parts.carried)]
+
+    if e.primitive.name == "scan":
+        k = p["num_consts"]
+        args = [row, *whole[:k], *mine(whole[k:k + count]), *whole[k + count:]]
+    else:
+        k = p["cond_nconsts"]
+        n_consts = k + p["body_nconsts"]
+        args = [row, *whole[:k], row, *whole[k:n_consts], *mine(whole[n_consts:])]
+    stacked = [y.cut(a + 1, first, m) for y, a in zip(shell.results[count:], parts.stacked)
+               if a is not None]
+    form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
+    outs = form(emitter, parts.params, args, [*mine(shell.results[:count]), *stacked])
+    for out, target in zip(outs, shell.results):
+        if isinstance(out, Value):  # the same from every group
+            memory.store(SCALAR, out, target, [])
+    return True
 
 
 def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],

@@ -91,11 +91,11 @@ class Memory:
     def view(self, shape: Sequence[int], strides: Sequence[int], base: Index = 0) -> Memory:
         return replace(self, base=add(self.base, base), shape=tuple(shape), strides=tuple(strides))
 
-    def cut(self, axis: int, first: int, count: int, step: int) -> Memory:
+    def cut(self, axis: int, first: Index, count: int, step: int = 1) -> Memory:
         """Every step-th element of an axis."""
         shape, strides = list(self.shape), list(self.strides)
         shape[axis], strides[axis] = count, step * strides[axis]
-        return self.view(shape, strides, first * self.strides[axis])
+        return self.view(shape, strides, times(first, self.strides[axis]))
 
     def reshaped(self, shape: tuple[int, ...]) -> Memory | None:
         """The same elements in another shape, where no copy is needed."""

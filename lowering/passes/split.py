@@ -1,0 +1,306 @@
+"""A loop over rows that do not know each other, as a loop over a part of them.
+
+`split` rewrites a scan or a while whose carry has an axis of independent rows in front (the batch
+of a network, chains of a sampler, whatever vmap made) for m of n rows, from a row that is a further
+operand on.  Workgroups then take parts of the rows (kernels/loop).  Values that depend on rows
+carry the position of that axis; others are computed in full by everyone, and cut where they meet
+rows.  Start reading at `split`, then `_Rewriter.equation`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes.loops import ELEMENTWISE, FOLDS
+
+INDEX = ShapedArray((), np.dtype("i4"))
+Axes = Sequence[int | None]
+
+
+class _Refused(Exception):
+    """Rows know each other, or a form is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """params: of the loop over m rows, whose first constant is the first row; carried: for each
+    carry member the axis of rows (0) or None; stacked: the same for each stacked output's row."""
+
+    params: dict[str, Any]
+    carried: tuple[int | None, ...]
+    stacked: tuple[int | None, ...]
+
+
+def rows_of(e: Equation) -> int:
+    """The size of the leading axis that all arrays of the carry share; 0 where there is none."""
+    p = e.params
+    if e.primitive.name == "scan":
+        carry = p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]]
+    else:
+        carry = p["body_jaxpr"].in_avals[p["body_nconsts"]:]
+    sizes = {a.shape[0] for a in carry if a.shape}
+    return int(sizes.pop()) if len(sizes) == 1 else 0
+
+
+def split(e: Equation, m: int) -> Split | None:
+    """The loop over m rows of rows_of(e); None where rows know each other."""
+    n, p = rows_of(e), e.params
+    try:
+        if e.primitive.name == "scan":
+            body: Program = p["jaxpr"]
+            k, c = p["num_consts"], p["num_carry"]
+            axes = [*[None] * k, *[0 if a.shape else None for a in body.in_avals[k:k + c]],
+                    *[None] * (len(body.inputs) - k - c)]
+            made, outs = _rewritten(body, axes, axes[k:k + c], n, m)
+            if None in outs[c:]:  # every group would write it
+                return None
+            params = {**p, "jaxpr": made, "num_consts": k + 1}
+            return Split(params, tuple(axes[k:k + c]), tuple(outs[c:]))
+        cond, body = p["cond_jaxpr"], p["body_jaxpr"]
+        kc, kb = p["cond_nconsts"], p["body_nconsts"]
+        carry = [0 if a.shape else None for a in body.in_avals[kb:]]
+        made, _ = _rewritten(body, [*[None] * kb, *carry], carry, n, m)
+        test, _ = _rewritten(cond, [*[None] * kc, *carry], [None], n, m)
+        return Split({**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
+                      "body_nconsts": kb + 1}, tuple(carry), ())
+    except _Refused:
+        return None
+
+
+def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int
+               ) -> tuple[Program, list[int | None]]:
+    """p for m rows, with the first row as a further input in front; axes of its outputs.  wanted:
+    what the first outputs must have (a value without rows is cut)."""
+    r = _Rewriter(n, m)
+    inputs = [r.input(v, a) for v, a in zip(p.inputs, axes, strict=True)]
+    for e in p.equations:
+        r.equation(e)
+    outputs = [r.read(o) for o in p.outputs]
+    if wanted is not None:
+        outputs[:len(wanted)] = [r.with_axis(*o, a) for o, a in zip(outputs, wanted)]
+    program = Program([r.first, *inputs], r.equations, [o for o, _ in outputs], name=p.name)
+    return program, [a for _, a in outputs]
+
+
+class _Rewriter:
+    def __init__(self, n: int, m: int) -> None:
+        self.n, self.m = n, m
+        self.first = Var(INDEX)
+        self.env: dict[Var, tuple[Atom, int | None]] = {}
+        self.cuts: dict[tuple[Atom, int], Atom] = {}
+        self.equations: list[Equation] = []
+
+    # ---- values
+    def input(self, v: Var, axis: int | None) -> Var:
+        made = v if axis is None else Var(self.part(v.aval, axis))
+        self.env[v] = made, axis
+        return made
+
+    def part(self, a: ShapedArray, axis: int | None) -> ShapedArray:
+        """The aval with m rows."""
+        if axis is None:
+            return a
+        if a.shape[axis] != self.n:
+            raise _Refused
+        return a.update(shape=(*a.shape[:axis], self.m, *a.shape[axis + 1:]))
+
+    def read(self, a: Atom) -> tuple[Atom, int | None]:
+        return (a, None) if isinstance(a, Literal) else self.env[a]
+
+    def with_axis(self, x: Atom, has: int | None, axis: int | None) -> tuple[Atom, int | None]:
+        """x with its rows at `axis`: cut, if it has all of them."""
+        if has == axis:
+            return x, axis
+        if has is not None or axis is None:
+            raise _Refused
+        if (x, axis) not in self.cuts:
+            out = Var(self.part(x.aval, axis))
+            zero = Literal(0, INDEX)
+            starts = [self.first if i == axis else zero for i in range(x.aval.ndim)]
+            self.equations.append(Equation(registry["dynamic_slice"], (x, *starts), (out,), {
+                "slice_sizes": out.aval.shape}))
+            self.cuts[x, axis] = out
+        return self.cuts[x, axis], axis
+
+    def together(self, given: Sequence[tuple[Atom, int | None]]) -> tuple[list[Atom], int | None]:
+        """Values of one shape (or rank 0) with their rows at one axis."""
+        axes = {a for _, a in given} - {None}
+        if len(axes) > 1:
+            raise _Refused
+        axis = axes.pop() if axes else None
+        return [x if not x.aval.shape else self.with_axis(x, a, axis)[0] for x, a in given], axis
+
+    def emit(self, e: Equation, inputs: Sequence[Atom], axes: Axes, **params: Any) -> None:
+        outs = tuple(Var(self.part(v.aval, a)) for v, a in zip(e.outputs, axes, strict=True))
+        self.env.update(zip(e.outputs, zip(outs, axes)))
+        self.equations.append(e.replace(inputs=tuple(inputs), outputs=outs,
+                                        params={**e.params, **params}))
+
+    # ---- equations
+    def equation(self, e: Equation) -> None:
+        name, given = e.primitive.name, [self.read(a) for a in e.inputs]
+        if all(a is None for _, a in given):
+            self.env.update((v, (v, None)) for v in e.outputs)
+            self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
+        elif name in ELEMENTWISE:
+            inputs, axis = self.together(given)
+            self.emit(e, inputs, [axis])
+        elif name in FOLDS:
+            (x, axis), axes = given[0], e.params["axes"]
+            if axis in axes or axis is None:
+                raise _Refused
+            self.emit(e, [x], [axis - sum(i < axis for i in axes)])
+        else:
+            form = getattr(self, f"_{name}", None)
+            if form is None:
+                raise _Refused
+            form(e, given)
+
+    def _broadcast_in_dim(self, e: Equation, given: list[Any]) -> None:
+        (x, axis), p = given[0], e.params
+        to = p["broadcast_dimensions"][axis]
+        self.emit(e, [x], [to], shape=self.part(e.outputs[0].aval, to).shape)
+
+    def _reshape(self, e: Equation, given: list[Any]) -> None:
+        x, axis = given[0]
+        old, new = e.inputs[0].aval.shape, e.outputs[0].aval.shape
+        before = math.prod(old[:axis])
+        to = next((i for i, size in enumerate(new)
+                   if math.prod(new[:i]) == before and size == self.n), None)
+        if to is None:
+            raise _Refused
+        self.emit(e, [x], [to], new_sizes=self.part(e.outputs[0].aval, to).shape)
+
+    def _squeeze(self, e: Equation, given: list[Any]) -> None:
+        x, axis = given[0]
+        gone = e.params["dimensions"]
+        if axis in gone:
+            raise _Refused
+        self.emit(e, [x], [axis - sum(i < axis for i in gone)])
+
+    def _expand_dims(self, e: Equation, given: list[Any]) -> None:
+        x, axis = given[0]
+        kept = [i for i in range(e.outputs[0].aval.ndim) if i not in e.params["dimensions"]]
+        self.emit(e, [x], [kept[axis]])
+
+    def _transpose(self, e: Equation, given: list[Any]) -> None:
+        x, axis = given[0]
+        self.emit(e, [x], [e.params["permutation"].index(axis)])
+
+    def _slice(self, e: Equation, given: list[Any]) -> None:
+        (x, axis), p = given[0], e.params
+        starts, limits = list(p["start_indices"]), list(p["limit_indices"])
+        if starts[axis] or limits[axis] != self.n or (p["strides"] and p["strides"][axis] != 1):
+            raise _Refused
+        limits[axis] = self.m
+        self.emit(e, [x], [axis], limit_indices=tuple(limits))
+
+    def _rev(self, e: Equation, given: list[Any]) -> None:
+        x, axis = given[0]
+        if axis in e.params["dimensions"]:
+            raise _Refused
+        self.emit(e, [x], [axis])
+
+    def _pad(self, e: Equation, given: list[Any]) -> None:
+        (x, axis), value = given
+        if axis is None or value[1] is not None or any(e.params["padding_config"][axis]):
+            raise _Refused
+        self.emit(e, [x, value[0]], [axis])
+
+    def _concatenate(self, e: Equation, given: list[Any]) -> None:
+        inputs, axis = self.together(given)
+        if axis == e.params["dimension"]:
+            raise _Refused
+        self.emit(e, inputs, [axis])
+
+    def _dynamic_slice(self, e: Equation, given: list[Any]) -> None:
+        (x, axis), *starts = given
+        if axis is None or any(a is not None for _, a in starts):
+            raise _Refused
+        out = self.part(e.outputs[0].aval, axis)
+        self.emit(e, [x, *[s for s, _ in starts]], [axis], slice_sizes=out.shape)
+
+    def _dynamic_update_slice(self, e: Equation, given: list[Any]) -> None:
+        (x, update), axis = self.together(given[:2])
+        if any(a is not None for _, a in given[2:]):
+            raise _Refused
+        self.emit(e, [x, update, *[s for s, _ in given[2:]]], [axis])
+
+    def _dot_general(self, e: Equation, given: list[Any]) -> None:
+        ((x, i), (y, j)), dims = given, e.params["dimension_numbers"]
+        (xc, yc), (xb, yb) = dims
+        if i in xc or j in yc:
+            raise _Refused
+        if i in xb or j in yb:
+            k = list(xb).index(i) if i in xb else list(yb).index(j)
+            (x, i), (y, j) = self.with_axis(x, i, xb[k]), self.with_axis(y, j, yb[k])
+            self.emit(e, [x, y], [k])
+            return
+        if i is not None and j is not None:
+            raise _Refused
+        xf = [a for a in range(x.aval.ndim) if a not in (*xc, *xb)]
+        yf = [a for a in range(y.aval.ndim) if a not in (*yc, *yb)]
+        at = xf.index(i) if i is not None else len(xf) + yf.index(j)
+        self.emit(e, [x, y], [len(xb) + at])
+
+    # ---- equations that hold Programs
+    def _jit(self, e: Equation, given: list[Any]) -> None:
+        made, axes = _rewritten(e.params["jaxpr"], [a for _, a in given], None, self.n, self.m)
+        self.emit(e, [self.first, *[x for x, _ in given]], axes, jaxpr=made)
+
+    def _cond(self, e: Equation, given: list[Any]) -> None:
+        (index, where), *operands = given
+        if where is not None:
+            raise _Refused
+        given_axes = [a for _, a in operands]
+        found = [_rewritten(q, given_axes, None, self.n, self.m)[1] for q in e.params["branches"]]
+        axes = [next((a for a in column if a is not None), None) for column in zip(*found)]
+        branches = tuple(_rewritten(q, given_axes, axes, self.n, self.m)[0]
+                         for q in e.params["branches"])
+        self.emit(e, [index, self.first, *[x for x, _ in operands]], axes, branches=branches)
+
+    def _scan(self, e: Equation, given: list[Any]) -> None:
+        p, body = e.params, e.params["jaxpr"]
+        k, c = p["num_consts"], p["num_carry"]
+        rows = [None if a is None else a - 1 for _, a in given[k + c:]]
+        if -1 in rows:
+            raise _Refused
+        carry = self.settled(body, [a for _, a in given[:k]], [a for _, a in given[k:k + c]], rows)
+        made, outs = _rewritten(body, [*[a for _, a in given[:k]], *carry, *rows], carry, self.n,
+                                self.m)
+        start = [self.with_axis(*g, a)[0] for g, a in zip(given[k:k + c], carry)]
+        stacked = [None if a is None else a + 1 for a in outs[c:]]
+        self.emit(e, [self.first, *[x for x, _ in given[:k]], *start,
+                      *[x for x, _ in given[k + c:]]],
+                  [*carry, *stacked], jaxpr=made, num_consts=k + 1)
+
+    def _while(self, e: Equation, given: list[Any]) -> None:
+        p = e.params
+        kc, kb = p["cond_nconsts"], p["body_nconsts"]
+        heads, consts, start = given[:kc], given[kc:kc + kb], given[kc + kb:]
+        carry = self.settled(p["body_jaxpr"], [a for _, a in consts], [a for _, a in start], [])
+        body, _ = _rewritten(p["body_jaxpr"], [*[a for _, a in consts], *carry], carry, self.n,
+                             self.m)
+        test, _ = _rewritten(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None], self.n,
+                             self.m)
+        self.emit(e, [self.first, *[x for x, _ in heads], self.first, *[x for x, _ in consts],
+                      *[self.with_axis(*g, a)[0] for g, a in zip(start, carry)]],
+                  carry, cond_jaxpr=test, body_jaxpr=body, cond_nconsts=kc + 1,
+                  body_nconsts=kb + 1)
+
+    def settled(self, body: Program, consts: Axes, carry: Axes, rows: Axes) -> list[int | None]:
+        """Axes of an inner loop's carry that its body keeps."""
+        now = list(carry)
+        while True:
+            _, outs = _rewritten(body, [*consts, *now, *rows], None, self.n, self.m)
+            after = [b if a is None else a for a, b in zip(now, outs)]
+            if after == now:
+                return now
+            now = after
