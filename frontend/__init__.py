@@ -48,6 +48,7 @@ from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
 from calque import errors as errors  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
+from calque import export as export  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
 from calque import lax as lax  # noqa: E402
 from calque import nn as nn  # noqa: E402
@@ -135,8 +136,8 @@ __version__ = "0.1.0"
 
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
-            "experimental", "flatten_util", "lax", "nn", "numpy", "ops", "random", "runtime",
-            "scipy", "test_util", "tree", "tree_util", "typing")
+            "experimental", "export", "flatten_util", "lax", "nn", "numpy", "ops", "random",
+            "runtime", "scipy", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

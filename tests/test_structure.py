@@ -30,6 +30,7 @@ ALLOWED = {
     **{m: {"core", "transforms", "primitives", "lax", "numpy", "nn", "random", m, *MEETING}
        for m in ("nn", "ops", "flatten_util", "random", "scipy")},
     **{m: {"core", "transforms", "primitives", "lowering", "runtime", *MEETING} for m in MEETING},
+    "export": {"core", "transforms", "primitives", "lax", "lowering", "export", *MEETING},
 }
 
 

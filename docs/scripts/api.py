@@ -32,6 +32,7 @@ NAMESPACES = {
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",
     "calque.runtime": "running compiled programs without the compiler",
+    "calque.export": "portable functions, to and from JAX",
     "calque.aot": "artifacts: programs compiled ahead of time",
     "calque.test_util": "checks of derivatives",
 }

@@ -1,7 +1,9 @@
-"""Portable functions: jax.export's names over StableHLO that JAX reads, and read from what it wrote.
+"""Portable functions under jax.export's names: written for JAX, read from what it wrote.
+
+Names are loaded when they are first asked for, so that `import calque` does not pay for them.
 
 Module map:
-  exported.py           export, Exported, deserialize: start here
+  exported.py, make.py  Exported, deserialize; export: start here
   shapes.py, trees.py   types and structures of arguments and results
   container.py          JAX's flatbuffer
   bytecode.py, bytecode_write.py, stream.py, vhlo.py, vhlo_table.py    MLIR bytecode of VHLO
@@ -9,36 +11,34 @@ Module map:
   write.py, build.py, forms*.py                      Program -> StableHLO
   read.py, ops*.py, regions.py, custom_calls.py      StableHLO -> Program
 """
-from calque.core.dims import SymbolicScope, is_symbolic_dim, symbolic_shape
-from calque.export import (  # noqa: F401  (they fill the tables)
-    custom_calls,
-    forms,
-    forms_structured,
-    ops,
-    ops_structured,
-)
-from calque.export.errors import DeserializationError, ExportError, UnsupportedOperationError
-from calque.export.exported import (
-    DisabledSafetyCheck,
-    Exported,
-    default_export_platform,
-    deserialize,
-    export,
-    maximum_supported_calling_convention_version,
-    minimum_supported_calling_convention_version,
-)
-from calque.export.trees import (
-    register_namedtuple_serialization,
-    register_pytree_node_serialization,
-)
-from calque.specs import symbolic_args_specs
+from __future__ import annotations
 
-__all__ = [
-    "DeserializationError", "DisabledSafetyCheck", "ExportError", "Exported", "SymbolicScope",
-    "UnsupportedOperationError", "default_export_platform", "deserialize", "export",
-    "is_symbolic_dim", "maximum_supported_calling_convention_version",
-    "minimum_supported_calling_convention_version", "register_namedtuple_serialization",
-    "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape"]
+import importlib
+from typing import Any
+
+_HOMES = {
+    "calque.core.dims": ("SymbolicScope", "is_symbolic_dim", "symbolic_shape"),
+    "calque.specs": ("symbolic_args_specs",),
+    "calque.export.errors": (
+        "DeserializationError", "ExportError", "UnsupportedOperationError"),
+    "calque.export.trees": (
+        "register_namedtuple_serialization", "register_pytree_node_serialization"),
+    "calque.export.make": ("default_export_platform", "export"),
+    "calque.export.exported": (
+        "DisabledSafetyCheck", "Exported", "deserialize",
+        "maximum_supported_calling_convention_version",
+        "minimum_supported_calling_convention_version"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'calque.export' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

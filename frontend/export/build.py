@@ -104,7 +104,8 @@ class PortableBuilder(Builder):
     def compare(self, direction: str, x: Value, y: Any, kind: str = "") -> Value:
         x, y = self.match(x, y)
         kind = kind or {"b": "UNSIGNED", "u": "UNSIGNED", "i": "SIGNED"}.get(x.dtype.kind, "FLOAT")
-        return self.one("compare", [x, y], x.shape, bool, compare_type=Enum("comparison_type", kind),
+        return self.one("compare", [x, y], x.shape, bool,
+                        compare_type=Enum("comparison_type", kind),
                         comparison_direction=Enum("comparison_direction", direction))
 
     def convert(self, x: Value, dtype: Dtype) -> Value:

@@ -52,7 +52,7 @@ class _Reader:
         self.format = s.varint()
         self.producer = s.text()
         self.version = version_of(self.producer)
-        if not 4 <= self.format <= 6 or (0, 14, 0) > self.version or self.version > NEWEST:
+        if not 4 <= self.format <= 6 or self.version < (0, 14, 0) or self.version > NEWEST:
             raise UnsupportedOperationError(
                 f"The module is {self.producer} in bytecode version {self.format}; read are "
                 f"StableHLO 0.14 to {'.'.join(map(str, NEWEST))}, bytecode 4 to 6.\n"

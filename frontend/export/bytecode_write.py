@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from calque.export import vhlo
-from calque.export.hlo import Block, Func, Module, Op, TypeOf, Value
 from calque.export.bytecode import MAGIC
+from calque.export.hlo import Block, Func, Module, Op, TypeOf, Value
 from calque.export.stream import varint
 
 VERSION = (1, 4, 0)  # of StableHLO: the first with `tan`

@@ -1,4 +1,4 @@
-"""JAX's container of an exported function: a flatbuffer with the module's bytes and how it is called.
+"""JAX's container of an exported function: a flatbuffer of the module and how it is called.
 
 The fields are those that jax.export 0.10 writes (serialization version 3); a Record holds them in
 plain values.  Reading follows every offset within bounds and never more nodes than there are bytes.

@@ -1,5 +1,5 @@
-"""Operations that JAX exports by name: LAPACK's routines, whose targets it promises to keep, functions
-of chlo that carry a decomposition, marks of shardings.
+"""Operations that JAX exports by name: LAPACK's routines, whose targets it promises to keep,
+functions of chlo that carry a decomposition, marks of shardings.
 
 Start reading at `CALLS`.
 """

@@ -1,13 +1,13 @@
-"""Exported: a function as portable StableHLO, with JAX's names; and what makes and reads one.
+"""Exported: a function as portable StableHLO, with JAX's names, and `deserialize`, which reads one.
 
-`export` traces and writes, `Exported.serialize` packs, `deserialize` unpacks, `Exported.call` runs:
-the module becomes a Program, so that jit and the other transformations see primitives.
+`Exported.serialize` packs, `deserialize` unpacks, `Exported.call` runs: the module becomes a
+Program, so that jit and the other transformations see primitives.  make.py has `export`.
 Start reading at `Exported` and `_flat`.
 """
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,23 +15,29 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.api import vjp as vjp_of
-from calque.array import Array, current_device
+from calque.array import current_device
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.core.trace import Tracer, leaked
 from calque.custom_derivatives import custom_vjp
-from calque.export import bytecode, bytecode_write, read, shapes, text, trees, write
+from calque.export import (  # noqa: F401  (the last three fill read's table)
+    bytecode,
+    custom_calls,
+    ops,
+    ops_structured,
+    read,
+    shapes,
+    text,
+    trees,
+)
 from calque.export import container as box
 from calque.export.errors import ExportError, UnsupportedOperationError
 from calque.export.hlo import Module, walk
-from calque.jit import JitFunction, jit
-from calque.mismatch import leaf_paths
-from calque.tracing import trace_to_program
+from calque.jit import jit
+from calque.tracing import argument_path
 from calque.transforms.stage import replay
 
 minimum_supported_calling_convention_version = box.OLDEST
@@ -300,8 +306,8 @@ class Exported:
           What the function returns.
 
         Raises:
-          ValueError: the arguments' structure, shapes or dtypes differ, or the function was exported
-            for another platform.
+          ValueError: the arguments' structure, shapes or dtypes differ, or the function was
+            exported for another platform.
           TypeError: an argument is no array.
 
         Notes:
@@ -318,9 +324,9 @@ class Exported:
         leaves, tree = tree_util.flatten((args, kwargs))
         if tree != self.in_tree:
             raise ValueError(_structure_error(self, args, kwargs))
-        values = [_value(x, a) for x, a in zip(leaves, self.in_avals)]
+        values = [_checked(x) for x in leaves]
         bound = shapes.check(self.in_avals, [aval_of(x) for x in values],
-                             lambda i: _argument(self.in_tree, i))
+                             lambda i: argument_path(self.in_tree, i))
         platform = self._platform_index()
         with self._wide():
             outs = self._function(bound, platform)(*values)
@@ -330,8 +336,8 @@ class Exported:
         """Numbers of 64 bits inside are what they are, also where new ones are cut to 32."""
         if "wide" not in self._memo:
             self._memo["wide"] = any(
-                getattr(v.type, "dtype", np.dtype(bool)).itemsize >= 8 for f in self._module.functions
-                for op in walk(f.body) for v in op.results)
+                getattr(v.type, "dtype", np.dtype(bool)).itemsize >= 8
+                for f in self._module.functions for op in walk(f.body) for v in op.results)
         if self._memo["wide"] and not config.jax_enable_x64:
             return config.context("jax_enable_x64", True)
         return contextlib.nullcontext()
@@ -383,20 +389,11 @@ class Exported:
 
 
 # ---- calling
-def _value(x: Any, aval: ShapedArray) -> Any:
-    if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
-        return x
-    try:
-        return x if isinstance(x, Array | Tracer | int | float | complex | np.ndarray) \
-            else aval_of(x) and x
-    except (TypeError, AttributeError):
+def _checked(x: Any) -> Any:
+    if not is_arraylike(x):
         raise TypeError(explain(f"Argument {x!r} of type {type(x)} is not a valid JAX type",
-                                fix="pass arrays or numbers.")) from None
-
-
-def _argument(tree: Any, i: int) -> str:
-    from calque.tracing import argument_path
-    return argument_path(tree, i)
+                                fix="pass arrays or numbers."))
+    return x
 
 
 def _structure_error(e: Exported, args: Any, kwargs: Any) -> str:
@@ -440,9 +437,11 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
     """The exported function of flat arguments, with its derivative, jitted."""
     program = e._program(bound, platform)
     out_avals = [shapes.concrete(a, bound) for a in e.out_avals]
+    real = [i for i, a in enumerate(e.in_avals) if a.dtype != dtypes.float0]
 
-    def run(*flat: Any) -> list[Any]:
-        given = [_words(flat[i], e.in_avals[i]) for i in e.module_kept_var_idx]
+    def run(*given: Any) -> list[Any]:
+        flat = dict(zip(real, given))
+        given = tuple(_words(flat.get(i), e.in_avals[i]) for i in e.module_kept_var_idx)
         outs = replay(program, *given)
         return [_result(o, a) for o, a in zip(outs, out_avals) if a.dtype != dtypes.float0]
 
@@ -453,18 +452,22 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         return run(*flat), flat
 
     def backward(flat: Any, cts: list[Any]) -> tuple[Any, ...]:
-        real = iter(cts)
-        full = [np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(real)
+        given = iter(cts)
+        full = [np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(given)
                 for a in out_avals]
         full = [_cotangent(c, a) for c, a in zip(full, e.out_avals)]
-        return tuple(e.vjp().call(*flat, *full))
+        every = [np.zeros(shapes.concrete(a, bound).shape, dtypes.float0) for a in e.in_avals]
+        for i, x in zip(real, flat):
+            every[i] = x
+        found = e.vjp().call(*every, *full)
+        return tuple(found[i] for i in real)
 
     differentiable.defvjp(forward, backward)
     run.__name__ = e.fun_name if e.fun_name.isidentifier() else "exported"
     inside = jit(differentiable)
 
     def call(*values: Any) -> list[Any]:
-        outs = iter(inside(*values))
+        outs = iter(inside(*[values[i] for i in real]))
         return [np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(outs)
                 for a in out_avals]
 
@@ -477,11 +480,11 @@ def _cotangent(ct: Any, a: ShapedArray) -> Any:
 
 
 def _words(x: Any, a: ShapedArray) -> Any:
-    """An argument as the module takes it."""
+    """An argument as the module takes it: keys by their words, nothing as false."""
     if dtypes.is_key(a.dtype):
         return registry["random_unwrap"].bind(x)
     if a.dtype == dtypes.float0:
-        return np.zeros(np.shape(x), bool)
+        return np.zeros(a.shape, bool)
     have = aval_of(x)
     if have.weak_type or have.dtype != a.dtype or not hasattr(x, "aval"):
         return registry["convert_element_type"].bind(x, new_dtype=a.dtype, weak_type=False,
@@ -496,135 +499,6 @@ def _result(x: Any, a: ShapedArray) -> Any:
         return registry["convert_element_type"].bind(x, new_dtype=a.dtype, weak_type=True,
                                                      sharding=None)
     return x
-
-
-# ---- making one
-def default_export_platform() -> str:
-    """The platform that functions are exported for by default: the current device's.
-
-    Returns:
-      'cpu', 'cuda' or 'vulkan'.
-
-    Raises:
-      Nothing.
-
-    Example:
-      >>> from calque import export
-      >>> export.default_export_platform()
-      'cpu'
-    """
-    return current_device().platform
-
-
-def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
-           disabled_checks: Sequence[DisabledSafetyCheck] = ()) -> Callable[..., Exported]:
-    """Export a jitted function as portable StableHLO, which other machines and JAX can run.
-
-    Args:
-      fun_jit: what `jit` gave.
-      platforms: where it may run, for example ('cpu', 'cuda'); default: the current device's.
-      disabled_checks: checks to leave out.
-
-    Returns:
-      A function of example arguments (arrays or ShapeDtypeStructs) that gives an Exported.
-
-    Raises:
-      ValueError: fun_jit is not jitted.
-      UnsupportedOperationError: an operation of it has no portable form.
-      NotImplementedError: it calls back to Python.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> from calque import export
-      >>> e = export.export(calque.jit(jnp.cumsum), platforms=("cpu", "cuda"))(jnp.ones(3))
-      >>> e.platforms
-      ('cpu', 'cuda')
-      >>> e.call(jnp.ones(3))
-      Array([1., 2., 3.], dtype=float32)
-    """
-    if not isinstance(fun_jit, JitFunction):
-        raise ValueError(explain(
-            f"Function to be exported must be the result of `jit` but is: {fun_jit}",
-            fix="export.export(calque.jit(f))(...)."))
-    if isinstance(platforms, str):
-        raise ValueError(explain(f"platforms must be a sequence of names, not {platforms!r}.",
-                                 fix=f"platforms=({platforms!r},)."))
-    checks = tuple(disabled_checks)
-    if not all(isinstance(c, DisabledSafetyCheck) for c in checks):
-        raise TypeError(explain("disabled_checks must be DisabledSafetyChecks.",
-                                fix="use export.DisabledSafetyCheck.platform()."))
-
-    def exporter(*args: Any, **kwargs: Any) -> Exported:
-        traced = fun_jit.trace(*args, **kwargs)
-        chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
-        if not chosen:
-            raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
-        return _exported(traced.jaxpr, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
-                         checks)
-
-    return exporter
-
-
-def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tuple[str, ...],
-              checks: tuple[DisabledSafetyCheck, ...],
-              in_avals: Sequence[ShapedArray] | None = None,
-              out_avals: Sequence[ShapedArray] | None = None) -> Exported:
-    """The parts put together; p's consts are written into the module."""
-    p = Program(p.inputs, p.equations, p.outputs, p.const_vars, [_constant(c) for c in p.consts],
-                p.name)
-    kept = write.kept_inputs(p)
-    own = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
-    several = len(platforms) > 1
-    module = write.module_of(p, own, kept, several)
-    ins = tuple(p.in_avals) if in_avals is None else tuple(in_avals)
-    outs = tuple(p.out_avals) if out_avals is None else tuple(out_avals)
-    if in_avals is not None:  # arguments of float0 are no inputs of the Program
-        real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
-        kept = tuple(real[i] for i in kept)
-    return Exported(
-        name, in_tree, ins, out_tree, outs, (None,) * len(ins), (None,) * len(outs), 1, platforms,
-        (), (), checks, bytecode_write.write_module(module), box.NEWEST, kept,
-        several or any(not shapes.is_static(a) for a in ins), _vjp_in_process, p)
-
-
-def _constant(x: Any) -> Any:
-    if isinstance(x, Tracer):
-        raise leaked(x, "export")
-    if dtypes.is_key(aval_of(x).dtype):
-        return np.asarray(registry["random_unwrap"].bind(x))
-    return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
-
-
-def _vjp_in_process(e: Exported) -> Exported:
-    """The derivative of a function that was exported in this process."""
-    p = e._traced
-    assert p is not None
-    tangents = [a.tangent() for a in e.out_avals]
-    ins = [*e.in_avals, *tangents]
-    real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
-    n = len(e.in_avals)
-    zeros: list[tuple[int, ...]] = []
-
-    def fun_vjp_jax(*given: Any) -> list[Any]:
-        every: list[Any] = [np.zeros(a.shape, dtypes.float0) for a in ins]
-        for i, x in zip(real, given):
-            every[i] = x
-        _, pull = vjp_of(lambda *xs: list(_replayed(p, e.in_avals, xs)), *every[:n])
-        found = pull(list(every[n:]))
-        return [np.zeros(a.shape, bool) if a.tangent().dtype == dtypes.float0 else c
-                for c, a in zip(found, e.in_avals)]
-
-    marks = tree_util.tree_structure((tuple(range(len(real))), {}))
-    made, _ = trace_to_program(fun_vjp_jax, marks, [ins[i] for i in real], "fun_vjp_jax")
-    outs = [a.tangent() if a.tangent().dtype == dtypes.float0 else b
-            for a, b in zip(e.in_avals, made.out_avals)]
-    return _exported(
-        made, "fun_vjp_jax", tree_util.tree_structure((tuple(range(len(ins))), {})),
-        tree_util.tree_structure(tuple(range(n))), e.platforms, e.disabled_safety_checks, ins, outs)
-
-
-def _replayed(p: Program, avals: Sequence[ShapedArray], xs: Sequence[Any]) -> list[Any]:
-    return replay(p, *[x for x, a in zip(xs, avals) if a.dtype != dtypes.float0])
 
 
 # ---- reading one
@@ -666,9 +540,3 @@ def _of_record(r: box.Record) -> Exported:
         r.uses_global_constants, None if vjp is None else lambda _: _of_record(vjp))
     _ = made._module  # damage is found here, not at the first call
     return made
-
-
-__all__ = [
-    "DisabledSafetyCheck", "Exported", "default_export_platform", "deserialize", "export",
-    "leaf_paths", "maximum_supported_calling_convention_version",
-    "minimum_supported_calling_convention_version"]

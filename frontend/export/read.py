@@ -1,9 +1,9 @@
-"""StableHLO -> Programs: every operation becomes primitives, so that jit, grad, vmap and aot work on
-what jax.export wrote, and lowering's cures apply.
+"""StableHLO -> Programs: every operation becomes primitives, so that jit, grad, vmap and aot work
+on what jax.export wrote, and lowering's cures apply.
 
-`run` evaluates a module under the current trace, like a Python function.  Values known while tracing
-(constants, sizes) stay NumPy arrays and integers are computed at once: a module with dimensions that
-are not known, called with arrays of known shapes, thus becomes a Program of known shapes.
+`run` evaluates a module under the current trace, like a Python function.  Values known while
+tracing (constants, sizes) stay NumPy arrays, and integers are computed at once: a module with
+dimensions that are not known, called with arrays of known shapes, is a Program of known shapes.
 The operations are in ops.py and ops_structured.py.  Start reading at `run`.
 """
 from __future__ import annotations
@@ -126,7 +126,8 @@ class Reader:
         try:
             out = handler(self, op, xs)
         except (KeyError, AttributeError, IndexError) as error:
-            raise damaged(f"{op.name} lacks an attribute, or has a wrong one ({error!r})") from error
+            raise damaged(f"{op.name} lacks an attribute, or has a wrong one ({error!r})"
+                          ) from error
         return list(out) if isinstance(out, list | tuple) else [out]
 
     def function(self, block: Block) -> Callable[..., list[Any]]:

@@ -177,7 +177,7 @@ def _dense(value: Any) -> str:
     if not value.size:
         body = ""
     elif value.dtype == bool:
-        body = str(value.tolist()).lower() if not _splat(value) else str(bool(value.flat[0])).lower()
+        body = str(bool(value.flat[0]) if _splat(value) else value.tolist()).lower()
     else:
         raw = value.flat[0].tobytes() if _splat(value) else value.tobytes()
         body = f'"0x{raw.hex().upper()}"'

@@ -111,8 +111,9 @@ _ENUM_OF = {code: (kind, cases) for kind, (code, cases) in ENUMS.items()}
 # ---- types
 _ELEMENT_CODES = {
     "i1": 0, "bf16": 2, "f16": 3, "f32": 4, "f64": 5, "f8E3M4": 36, "f8E4M3": 35, "f8E4M3FN": 6,
-    "f8E5M2": 7, "i2": 31, "i4": 10, "i8": 11, "i16": 12, "i32": 13, "i64": 14, "ui2": 32, "ui4": 15,
-    "ui8": 16, "ui16": 17, "ui32": 18, "ui64": 19, "f4E2M1FN": 37, "f6E2M3FN": 38, "f6E3M2FN": 39,
+    "f8E5M2": 7, "i2": 31, "i4": 10, "i8": 11, "i16": 12, "i32": 13, "i64": 14, "ui2": 32,
+    "ui4": 15, "ui8": 16, "ui16": 17, "ui32": 18, "ui64": 19, "f4E2M1FN": 37, "f6E2M3FN": 38,
+    "f6E3M2FN": 39,
     "f8E4M3FNUZ": 27, "f8E5M2FNUZ": 28, "f8E4M3B11FNUZ": 29, "f8E8M0FNU": 40}
 _SPECIAL_CODES = {"index": 9, "token": 22, "witness": 26, "none": 33, "tf32": 34}
 _ELEMENT_OF = {code: ELEMENTS[name] for name, code in _ELEMENT_CODES.items()}

@@ -1,0 +1,159 @@
+"""export: trace a jitted function, write it as portable StableHLO; its derivative likewise.
+
+Start reading at `export`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.api import vjp as vjp_of
+from calque.array import Array, current_device
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.primitive import registry
+from calque.core.program import Program
+from calque.core.trace import Tracer, leaked
+from calque.export import (  # noqa: F401  (forms fill write's table)
+    bytecode_write,
+    forms,
+    forms_structured,
+    shapes,
+    write,
+)
+from calque.export.container import NEWEST
+from calque.export.exported import DisabledSafetyCheck, Exported
+from calque.jit import JitFunction
+from calque.tracing import trace_to_program
+from calque.transforms.stage import replay
+
+
+def default_export_platform() -> str:
+    """The platform that functions are exported for by default: the current device's.
+
+    Returns:
+      'cpu', 'cuda' or 'vulkan'.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque import export
+      >>> export.default_export_platform()
+      'cpu'
+    """
+    return current_device().platform
+
+
+def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
+           disabled_checks: Sequence[DisabledSafetyCheck] = ()) -> Callable[..., Exported]:
+    """Export a jitted function as portable StableHLO, which other machines and JAX can run.
+
+    Args:
+      fun_jit: what `jit` gave.
+      platforms: where it may run, for example ('cpu', 'cuda'); default: the current device's.
+      disabled_checks: checks to leave out.
+
+    Returns:
+      A function of example arguments (arrays or ShapeDtypeStructs) that gives an Exported.
+
+    Raises:
+      ValueError: fun_jit is not jitted.
+      UnsupportedOperationError: an operation of it has no portable form.
+      NotImplementedError: it calls back to Python.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque import export
+      >>> e = export.export(calque.jit(jnp.cumsum), platforms=("cpu", "cuda"))(jnp.ones(3))
+      >>> e.platforms
+      ('cpu', 'cuda')
+      >>> e.call(jnp.ones(3))
+      Array([1., 2., 3.], dtype=float32)
+    """
+    if not isinstance(fun_jit, JitFunction):
+        raise ValueError(explain(
+            f"Function to be exported must be the result of `jit` but is: {fun_jit}",
+            fix="export.export(calque.jit(f))(...)."))
+    if isinstance(platforms, str):
+        raise ValueError(explain(f"platforms must be a sequence of names, not {platforms!r}.",
+                                 fix=f"platforms=({platforms!r},)."))
+    checks = tuple(disabled_checks)
+    if not all(isinstance(c, DisabledSafetyCheck) for c in checks):
+        raise TypeError(explain("disabled_checks must be DisabledSafetyChecks.",
+                                fix="use export.DisabledSafetyCheck.platform()."))
+
+    def exporter(*args: Any, **kwargs: Any) -> Exported:
+        traced = fun_jit.trace(*args, **kwargs)
+        chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
+        if not chosen:
+            raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
+        return _exported(traced.jaxpr, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
+                         checks)
+
+    return exporter
+
+
+def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tuple[str, ...],
+              checks: tuple[DisabledSafetyCheck, ...],
+              in_avals: Sequence[ShapedArray] | None = None,
+              out_avals: Sequence[ShapedArray] | None = None) -> Exported:
+    """The parts put together; p's consts are written into the module."""
+    p = Program(p.inputs, p.equations, p.outputs, p.const_vars, [_constant(c) for c in p.consts],
+                p.name)
+    kept = write.kept_inputs(p)
+    own = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
+    several = len(platforms) > 1
+    module = write.module_of(p, own, kept, several)
+    ins = tuple(p.in_avals) if in_avals is None else tuple(in_avals)
+    outs = tuple(p.out_avals) if out_avals is None else tuple(out_avals)
+    if in_avals is not None:  # arguments of float0 are no inputs of the Program
+        real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
+        kept = tuple(real[i] for i in kept)
+    return Exported(
+        name, in_tree, ins, out_tree, outs, (None,) * len(ins), (None,) * len(outs), 1, platforms,
+        (), (), checks, bytecode_write.write_module(module), NEWEST, kept,
+        several or any(not shapes.is_static(a) for a in ins), _vjp_in_process, p)
+
+
+def _constant(x: Any) -> Any:
+    if isinstance(x, Tracer):
+        raise leaked(x, "export")
+    if dtypes.is_key(aval_of(x).dtype):
+        return np.asarray(registry["random_unwrap"].bind(x))
+    return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
+
+
+def _vjp_in_process(e: Exported) -> Exported:
+    """The derivative of a function that was exported in this process."""
+    p = e._traced
+    assert p is not None
+    tangents = [a.tangent() for a in e.out_avals]
+    ins = [*e.in_avals, *tangents]
+    real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
+    n = len(e.in_avals)
+
+    def fun_vjp_jax(*given: Any) -> list[Any]:
+        every: list[Any] = [np.zeros(a.shape, dtypes.float0) for a in ins]
+        for i, x in zip(real, given):
+            every[i] = x
+        _, pull = vjp_of(lambda *xs: list(_replayed(p, e.in_avals, xs)), *every[:n])
+        found = pull(list(every[n:]))
+        return [np.zeros(a.shape, bool) if a.tangent().dtype == dtypes.float0 else c
+                for c, a in zip(found, e.in_avals)]
+
+    marks = tree_util.tree_structure((tuple(range(len(real))), {}))
+    made, _ = trace_to_program(fun_vjp_jax, marks, [ins[i] for i in real], "fun_vjp_jax")
+    outs = [a.tangent() if a.tangent().dtype == dtypes.float0 else b
+            for a, b in zip(e.in_avals, made.out_avals)]
+    return _exported(
+        made, "fun_vjp_jax", tree_util.tree_structure((tuple(range(len(ins))), {})),
+        tree_util.tree_structure(tuple(range(n))), e.platforms, e.disabled_safety_checks, ins, outs)
+
+
+def _replayed(p: Program, avals: Sequence[ShapedArray], xs: Sequence[Any]) -> list[Any]:
+    return replay(p, *[x for x, a in zip(xs, avals) if a.dtype != dtypes.float0])
