@@ -189,13 +189,14 @@ class Builder:
         """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
         dtype = np.dtype(dtype)
         if isinstance(value, Dim):
-            return self.broadcast(self.number(value, dtype), shape, ())
+            one = self.number(value, dtype)
+            return one if not shape else self.broadcast(one, shape, ())
         a = np.asarray(value).astype(dtype)
         if dtype.kind == "c":
             part = np.dtype(f"f{dtype.itemsize // 2}")
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
         if not is_static(shape):
-            return self.broadcast(self.splat(value, (), dtype), shape, ())
+            return sizes.full(self, self.splat(value, (), dtype), shape)
         text = mlir.type_text(shape, dtype)
         if dtype == np.dtype(bool):
             body = "true" if a else "false"
@@ -388,6 +389,8 @@ class Builder:
         first = xs[0]
         size = sum(x.shape[axis] for x in xs)
         shape = first.shape[:axis] + (size,) + first.shape[axis + 1:]
+        if not all(is_static(x.shape) for x in xs):
+            return sizes.concatenate(self, xs, axis, shape)
         return self.emit("concatenate", xs, shape, first.dtype, {"dimension": f"{axis} : i64"})
 
     def reverse(self, x: Value, axes: Sequence[int]) -> Value:
@@ -450,7 +453,12 @@ class Builder:
     def optimization_barrier(self, *xs: Value) -> list[Value]:
         """Keeps IREE from merging across, too; the call waits for the work before it."""
         op = self.op("stablehlo.optimization_barrier", xs, [(x.shape, x.dtype) for x in xs])
-        return [Value(self, r, x.shape, x.dtype) for r, x in zip(op.results, xs)]
+        return [self.tied(Value(self, r, x.shape, x.dtype)) for r, x in zip(op.results, xs)]
+
+    def tied(self, x: Value) -> Value:
+        """x, its sizes said again: behind loops, branches and barriers IREE loses those that are known at
+        the call only."""
+        return x if is_static(x.shape) else sizes.tied(self, x)
 
 
 def _origin(x: Value, through: Sequence[str]) -> Any:

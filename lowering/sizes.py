@@ -241,6 +241,8 @@ def _by_flow(b: Builder, x: Value, shape: tuple[Any, ...]) -> Value:
 # ---- others
 def broadcast(b: Builder, x: Value, shape: tuple[Any, ...], dims: Sequence[int]) -> Value:
     """broadcast_in_dim to sizes that are operands: a linalg.generic that reads along some axes."""
+    if not x.shape:
+        return full(b, x, shape)
     kept = [i for i, d in enumerate(dims) if x.shape[i] == shape[d]]
     if len(kept) < len(dims):  # the others are 1
         x = b.reshape(x, tuple(x.shape[i] for i in kept))
@@ -267,6 +269,43 @@ def broadcast(b: Builder, x: Value, shape: tuple[Any, ...], dims: Sequence[int])
     return signless(b, x, spread)
 
 
+def full(b: Builder, value: Value, shape: tuple[Any, ...]) -> Value:
+    """One value everywhere, as linalg.fill: IREE makes one for each use.  Of another operation it makes
+    one for all, and updates of several overwrite each other (tests/lowering/test_dynamic.py)."""
+    from calque.lowering.builder import Value
+    ir = mlir.ir()
+
+    def fill(v: Value) -> Value:
+        from iree.compiler.dialects import linalg
+        one = ir.Operation.create("tensor.extract", results=[v.ir.type.element_type],
+                                  operands=[v.ir]).results[0]
+        return Value(b, linalg.fill(one, outs=[b.empty(shape, v.dtype)]), shape, v.dtype)
+    return signless(b, value, fill)
+
+
+def concatenate(b: Builder, xs: Sequence[Value], axis: int, shape: tuple[Any, ...]) -> Value:
+    """Parts written behind each other into new memory."""
+    from calque.lowering.builder import Value
+    dtype = xs[0].dtype
+    if dtype.kind == "u":
+        kind = np.dtype(f"i{dtype.itemsize}")
+        return concatenate(b, [x.view(kind) for x in xs], axis, shape).view(dtype)
+    if dtype.kind == "c":
+        return b.complex(*[concatenate(b, [f(x) for x in xs], axis, shape)
+                           for f in (b.real, b.imag)])
+    out, at = Value(b, b.empty(shape, dtype), shape, dtype), 0
+    for x in xs:
+        out = insert(b, out, x, [at if i == axis else 0 for i in range(len(shape))])
+        at = at + x.shape[axis]
+    return out
+
+
+def tied(b: Builder, x: Value) -> Value:
+    """x and the sizes that it has."""
+    return signless(b, x, lambda v: _make(b, "flow.tensor.tie_shape", v, v.shape, [
+        v.ir, *b.extents.dynamic(v.shape)], {}))
+
+
 def iota(b: Builder, shape: tuple[Any, ...], dtype: Any, axis: int) -> Value:
     from calque.lowering.builder import Value
     ir = mlir.ir()
@@ -285,9 +324,8 @@ def pad(b: Builder, x: Value, value: Value,
     if x.dtype.kind == "u":
         kind = np.dtype(f"i{x.dtype.itemsize}")
         return pad(b, x.view(kind), value.view(kind), config).view(x.dtype)
-    full = b.broadcast(value, shape, ())
     if all(i == 0 for _, _, i in config):
-        return insert(b, full, x, [lo for lo, _, _ in config])
+        return insert(b, full(b, value, shape), x, [lo for lo, _, _ in config])
     for axis, (_, _, i) in enumerate(config):  # a column of values behind each element, but the last
         if i:
             before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1:]

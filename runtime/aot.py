@@ -290,7 +290,7 @@ class ArtifactFunction:
                 buffers[i].delete()
         return outputs
 
-    def _check_sizes(self, args: Sequence[Buffer], sizes: dict[str, int]) -> None:
+    def _check_sizes(self, args: Sequence[Any], sizes: dict[str, int]) -> None:
         """What could not be said of one argument alone; the record's constraints."""
         record = self.record
         for position, (expected, given) in enumerate(zip(record.args, args, strict=True)):
@@ -317,6 +317,14 @@ class ArtifactFunction:
             f"{self.record.name}; argument {position} is {expected.path}",
             "pass an array of that shape, or compile the function for this one."))
 
+    def check(self, args: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Raise what a call with these arrays would, without one."""
+        sizes: dict[str, int] = {}
+        for i, (expected, given) in enumerate(zip(self.record.args, args, strict=True)):
+            self._check_one(i, expected, given, sizes)
+        if self._dynamic:
+            self._check_sizes(args, sizes)
+
     def _assemble(self, args: Sequence[Buffer], computed: Sequence[Buffer],
                   sizes: Mapping[str, int]) -> list[Buffer]:
         """The user's results from the module's; each is a Buffer of its own."""
@@ -342,6 +350,11 @@ class ArtifactFunction:
         if isinstance(given, int | float | complex | bool):  # Python's scalars have no dtype
             given = np.asarray(given, expected.dtype)
         value = given if isinstance(given, Buffer) else np.asarray(given)
+        self._check_one(position, expected, value, sizes)
+        return value if isinstance(value, Buffer) else Buffer.from_numpy(value, self.device)
+
+    def _check_one(self, position: int, expected: ArgumentRecord, value: Any,
+                   sizes: dict[str, int]) -> None:
         where = f"{self.record.name}; argument {position} is {expected.path}"
         if value.dtype != expected.dtype:
             raise TypeError(explain(
@@ -349,10 +362,14 @@ class ArtifactFunction:
                 f"pass {expected.path}.astype({str(expected.dtype)!r})."))
         if not _fits(value.shape, expected.shape, sizes):
             raise self._wrong_shape(position, expected, value.shape, sizes)
-        return value if isinstance(value, Buffer) else Buffer.from_numpy(value, self.device)
 
     def __repr__(self) -> str:
         return f"<artifact function {self.record.signature()}>"
+
+
+def matches(shape: Sequence[int], expected: tuple[Dim, ...]) -> bool:
+    """Whether an array of this shape may be an argument, looked at alone."""
+    return _fits(shape, expected, {})
 
 
 def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]) -> bool:

@@ -12,9 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from calque.runtime.aot import Artifact, ArtifactFunction, FunctionRecord, dtype_from_name, load
+from calque.runtime.aot import (
+    ArgumentRecord,
+    Artifact,
+    ArtifactFunction,
+    FunctionRecord,
+    dtype_from_name,
+    load,
+)
 from calque.runtime.buffer import Buffer
 from calque.runtime.device import Device, devices
+from calque.runtime.dims import Expression
 from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError, explain
 
 # the order of calque::DType
@@ -63,9 +71,9 @@ def load_artifact(source: str | bytes, device: Device, parameters: str = ""
 
 def _describe(record: FunctionRecord) -> tuple[Any, ...]:
     try:
-        args = [(a.path, DTYPES.index(a.dtype), a.shape, i in record.donated)
+        args = [(a.path, DTYPES.index(a.dtype), _sizes(a), i in record.donated)
                 for i, a in enumerate(record.args)]
-        results = [(r.path, DTYPES.index(r.dtype), r.shape, False) for r in record.results]
+        results = [(r.path, DTYPES.index(r.dtype), _sizes(r), False) for r in record.results]
     except ValueError as error:
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} has a type that no device has: {error}.",
@@ -75,8 +83,13 @@ def _describe(record: FunctionRecord) -> tuple[Any, ...]:
             results)
 
 
+def _sizes(a: ArgumentRecord) -> tuple[int | str, ...]:
+    """Numbers and texts: C++ checks the names alone, relations between sizes are checked here."""
+    return tuple(d if isinstance(d, int) else str(d) for d in a.shape)
+
+
 def _is_dynamic(record: FunctionRecord) -> bool:
-    return any(isinstance(d, str) for a in (*record.args, *record.results) for d in a.shape)
+    return any(isinstance(d, Expression) for a in (*record.args, *record.results) for d in a.shape)
 
 
 def bind(artifact: Artifact, name: str) -> Call:

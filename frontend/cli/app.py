@@ -23,8 +23,12 @@ Function = Annotated[str, typer.Argument(metavar="FILE.py:FUNC", show_default=Fa
 Vmfb = Annotated[Path, typer.Argument(metavar="FILE.vmfb", show_default=False,
                                       help="an artifact written by calque compile")]
 Args = Annotated[list[str], typer.Option("--arg", "-a", metavar="TYPE", show_default=False, help=(
-    "type of the next positional argument: f32[8,128], f32, a tree like "
+    "type of the next positional argument: f32[8,128], f32[b,128] (b is known at the call only), f32, "
+    "a tree like "
     '{"w": f32[3,2], "b": [f32[2]]}; name=TYPE for a keyword argument'))]
+Constraints = Annotated[list[str], typer.Option(
+    "--constraint", metavar="TEXT", show_default=False,
+    help="what holds of sizes that are known at the call only, such as 'b >= 8'")]
 Static = Annotated[list[str], typer.Option("--static", metavar="NAME=VALUE", show_default=False,
                                            help="value of a parameter that is not an array")]
 
@@ -48,6 +52,7 @@ def compile(  # noqa: A001
         function: Function,
         arg: Args = [],  # noqa: B006 (typer copies defaults)
         static: Static = [],  # noqa: B006
+        constraint: Constraints = [],  # noqa: B006
         target: Annotated[list[str], typer.Option(
             "--target", "-t", metavar="NAMES", help="what to compile for, comma-separated: cpu, "
             "cpu:x86-64-v3, cuda:sm_80, vulkan:lavapipe, ...")] = ["cpu"],  # noqa: B006
@@ -72,6 +77,8 @@ def compile(  # noqa: A001
 
     - `calque compile model.py:step --arg '{"w": f32[3,2], "b": f32[2]}' --arg f32[8,3]
       --static lr=0.1 --donate 0 --target cpu:x86-64-v3,cuda:sm_80 -o step.vmfb`
+
+    - `calque compile model.py:predict --arg 'f32[b,128]' --constraint 'b >= 2' -o predict.vmfb`
     """
     from calque import aot
     from calque.cli.functions import traced_function
@@ -80,7 +87,7 @@ def compile(  # noqa: A001
     if not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
-          traced_function(function, arg, static, donate, name or None) as traced):
+          traced_function(function, arg, static, donate, name or None, constraint) as traced):
         artifact = aot.build_all(traced, targets, parameters,
                                  lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
@@ -120,6 +127,7 @@ def bench(file: Vmfb,
           function: Annotated[str, typer.Option(
               "--function", "-f", metavar="NAME", show_default=False,
               help="which function, where the file has several")] = "",
+          arg: Args = [],  # noqa: B006
           repeat: Annotated[int, typer.Option(
               "--repeat", "-n", metavar="N", min=1, help="calls that are timed")] = 100,
           seed: Annotated[int, typer.Option(help="of the random inputs")] = 0) -> None:
@@ -131,9 +139,11 @@ def bench(file: Vmfb,
     Example:
 
     - `calque bench predict.vmfb --repeat 1000`
+
+    - `calque bench predict.vmfb --arg f32[32,128]`, where sizes are known at the call only
     """
     from calque.cli.artifacts import bench_artifact
-    bench_artifact(file, function or None, repeat, seed)
+    bench_artifact(file, function or None, repeat, seed, arg)
 
 
 @app.command()

@@ -17,11 +17,13 @@ from calque import runtime
 from calque.array import Array, from_numpy
 from calque.cli.functions import traced_function
 from calque.cli.report import RunError, UsageError, progress, size_text
+from calque.core.dims import Dim
 from calque.core.dtypes import finfo
 from calque.lowering.rules import physical
 from calque.runtime import aot
-from calque.specs import parse_array
+from calque.specs import parse_array, parse_tree
 from calque.transforms.stage import replay
+from calque.tree_util import tree_leaves
 
 _PLATFORMS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
@@ -37,6 +39,7 @@ def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
         raise UsageError(f"{record.name} takes {len(record.args)} inputs, got {len(inputs)}.",
                          f"give {wanted}.")
     arrays = [_read(text, a) for text, a in zip(inputs, record.args, strict=True)]
+    _refuse_wrong_sizes(call, arrays)
     with progress(f"running {record.name}"):
         try:
             results = [b.numpy() for b in call(*arrays)]
@@ -76,12 +79,28 @@ def _load_function(path: Path, function: str | None, parameters: Path | None = N
 
 
 # ---- bench and verify
-def _random_inputs(record: aot.FunctionRecord, seed: int) -> list[np.ndarray[Any, Any]]:
+def _shapes(record: aot.FunctionRecord, types: Sequence[str]) -> list[tuple[int, ...]]:
+    """The arguments' shapes; those with sizes that are known at the call only are given."""
+    if not types:
+        open_ = next((a for a in record.args if not all(isinstance(d, int) for d in a.shape)), None)
+        if open_ is not None:
+            raise UsageError(f"{open_.path} is {open_}: its sizes are known at the call only.",
+                             "give --arg with the sizes to use, once for each argument: "
+                             + " ".join(f"--arg {a.dtype}[...]" for a in record.args))
+        return [tuple(d for d in a.shape if isinstance(d, int)) for a in record.args]
+    given = [x.shape for t in types for x in tree_leaves(parse_tree(t))]
+    if len(given) != len(record.args):
+        raise UsageError(f"{record.name} takes {len(record.args)} arrays, got {len(given)} types.",
+                         f"give the types of {record.signature()}.")
+    return given
+
+
+def _random_inputs(record: aot.FunctionRecord, seed: int, shapes: Sequence[tuple[int, ...]]
+                   ) -> list[np.ndarray[Any, Any]]:
     """Values for every argument: floats in [-1, 1), small whole numbers, both truths."""
     rng = np.random.default_rng(seed)
     made = []
-    for a in record.args:
-        shape = tuple(int(d) for d in a.shape)
+    for a, shape in zip(record.args, shapes, strict=True):
         if a.dtype.kind == "b":
             value: Any = rng.integers(0, 2, shape)
         elif a.dtype.kind in "iu":
@@ -94,10 +113,12 @@ def _random_inputs(record: aot.FunctionRecord, seed: int) -> list[np.ndarray[Any
     return made
 
 
-def bench_artifact(path: Path, function: str | None, repeat: int, seed: int) -> None:
+def bench_artifact(path: Path, function: str | None, repeat: int, seed: int,
+                   types: Sequence[str] = ()) -> None:
     """Print how long calls take."""
     call = _load_function(path, function)
-    inputs = _random_inputs(call.record, seed)
+    inputs = _random_inputs(call.record, seed, _shapes(call.record, types))
+    _refuse_wrong_sizes(call, inputs)
     buffers = [runtime.Buffer.from_numpy(x, call.device) for x in inputs]
     whole, alone = [], []
     with progress(f"timing {call.record.name}"):
@@ -118,6 +139,13 @@ def bench_artifact(path: Path, function: str | None, repeat: int, seed: int) -> 
         typer.echo(f"  {what}: {_time(middle)} (quartiles {_time(low)} .. {_time(high)})")
 
 
+def _refuse_wrong_sizes(call: aot.ArtifactFunction, inputs: Sequence[Any]) -> None:
+    try:
+        call.check(inputs)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error).splitlines()[0], f"it is {call.record.signature()}.") from None
+
+
 def _time(seconds: float) -> str:
     if seconds < 1e-3:
         return f"{seconds * 1e6:.1f} us"
@@ -132,11 +160,17 @@ def verify_artifact(path: Path, function: str, arg: Sequence[str], static: Seque
         call = _load_function(path, name if name in {
             r.name for r in aot.read_records(path)} else None)
         record = call.record
-        inputs = _random_inputs(record, seed)
         types = [(physical(v.aval).shape, physical(v.aval).dtype) for v in traced.program.inputs]
-        if [(x.shape, x.dtype) for x in inputs] != types:
+        if any(isinstance(d, Dim) for shape, _ in types for d in shape):
+            raise UsageError("the types have sizes that are known at the call only.",
+                             "give numbers: verify runs the function at one size.")
+        if len(types) != len(record.args) or not all(
+                dtype == a.dtype and aot.matches(shape, a.shape)
+                for (shape, dtype), a in zip(types, record.args, strict=True)):
             raise UsageError(f"{record.name} of {path.name} takes other arguments: "
                              f"{record.signature()}.", "give the types it was compiled for.")
+        inputs = _random_inputs(record, seed, [shape for shape, _ in types])
+        _refuse_wrong_sizes(call, inputs)
         arrays = [Array(from_numpy(x)._buffer, v.aval)
                   for x, v in zip(inputs, traced.program.inputs, strict=True)]
         wanted = [y._numpy() for y in replay(traced.program, *arrays)]  # operation by operation
@@ -183,7 +217,7 @@ def _example(argument: aot.ArgumentRecord) -> str:
 def _read(text: str, argument: aot.ArgumentRecord) -> np.ndarray[Any, Any]:
     """The array for an argument, of its dtype and shape."""
     array = parse_array(text) if "=" in text else _load(text, argument)
-    if array.dtype == argument.dtype and array.shape == argument.shape:
+    if array.dtype == argument.dtype and aot.matches(array.shape, argument.shape):
         return array
     sizes = ",".join(map(str, array.shape))
     raise UsageError(f"{argument.path} must be {argument}, got {array.dtype}[{sizes}].",

@@ -18,6 +18,7 @@ from typing import Any
 from calque import aot
 from calque.cli.report import UsageError, UserCodeError
 from calque.core.config import config
+from calque.core.dims import SymbolicScope
 from calque.lowering.compile import compile_to
 from calque.lowering.module import lower, module_text
 from calque.lowering.targets import Target
@@ -35,18 +36,23 @@ class Arguments:
     static: dict[str, Any]
 
 
-def parse_arguments(args: Sequence[str], static: Sequence[str]) -> Arguments:
+def parse_arguments(args: Sequence[str], static: Sequence[str],
+                    constraints: Sequence[str] = ()) -> Arguments:
     """Of the words after --arg and --static."""
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
+    try:
+        scope = SymbolicScope(constraints)
+    except ValueError as error:
+        raise UsageError(str(error).splitlines()[0], "write it like --constraint 'b >= 8'.") from None
     for text in args:
         found = _KEYWORD.fullmatch(text)
         if found is None:
-            positional.append(parse_tree(text))
+            positional.append(parse_tree(text, scope))
         elif found[1] in keywords:
             raise UsageError(f"--arg {found[1]} is given twice.", "give each argument once.")
         else:
-            keywords[found[1]] = parse_tree(found[2])
+            keywords[found[1]] = parse_tree(found[2], scope)
     values = {}
     for text in static:
         name, equals, value = text.partition("=")
@@ -67,9 +73,10 @@ def _literal(text: str) -> Any:
 
 @contextlib.contextmanager
 def traced_function(where: str, args: Sequence[str], static: Sequence[str],
-                    donate: Sequence[int] = (), name: str | None = None) -> Iterator[aot.Traced]:
+                    donate: Sequence[int] = (), name: str | None = None,
+                    constraints: Sequence[str] = ()) -> Iterator[aot.Traced]:
     """The function at FILE.py:FUNC, traced; 64-bit types switch x64 on inside the block."""
-    given = parse_arguments(args, static)
+    given = parse_arguments(args, static, constraints)
     path, names = _split(where)
     wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
     with config.context("jax_enable_x64", wide), _import_path(path.parent):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -313,7 +313,8 @@ def _inside(plan: Plan) -> Any:
     for a, start in zip(plan.axes, traced_starts(plan) if _is_traced(plan) else ()):
         if isinstance(a, Traced):
             kind = aval_of(start).dtype
-            good = ew.lt_p.bind(start, kind.type(min(a.size, np.iinfo(kind).max)))
+            size = dims.min_dim(a.size, int(np.iinfo(kind).max))
+            good = ew.lt_p.bind(start, dims.number(size, kind))
             if kind.kind == "i":
                 good = ew.and_p.bind(good, ew.ge_p.bind(start, kind.type(0)))
             result = good if result is None else ew.and_p.bind(result, good)
@@ -395,7 +396,7 @@ def _place(part: Any, plan: Plan, window: Any) -> Any:
     if aval_of(window).shape == shape:
         return window
     if all(abs(a.step) == 1 or a.count == 1 for a in axes):
-        return ix.dynamic_update_slice(part, window, [np.int32(a.low) for a in axes])
+        return ix.dynamic_update_slice(part, window, [dims.number(a.low, np.int32) for a in axes])
     config = []
     for a, n in zip(axes, shape):
         step = abs(a.step) if a.count > 1 else 1

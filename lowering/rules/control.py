@@ -72,7 +72,7 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
             ctx.regions -= 1
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         roots = [r | ctx.roots_of(v) for r, v in zip(roots, results)]
-    results = [Value(ctx.b, r, *spec) for r, spec in zip(op.results, specs)]
+    results = [ctx.b.tied(Value(ctx.b, r, *spec)) for r, spec in zip(op.results, specs)]
     for r, views in zip(results, roots):
         ctx.roots[r] = views | {id(r)}
     return results
@@ -178,11 +178,11 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
     types = [v.ir.type for v in state]
     condition = op.regions[0].blocks.append(*types)
     with ir.InsertionPoint(condition):
-        values = [Value(b, a, *s) for a, s in zip(condition.arguments, specs)]
+        values = [b.tied(Value(b, a, *s)) for a, s in zip(condition.arguments, specs)]
         ir.Operation.create("stablehlo.return", operands=[go(values).ir])
     block = op.regions[1].blocks.append(*types)
     with ir.InsertionPoint(block):
-        values = [Value(b, a, *s) for a, s in zip(block.arguments, specs)]
+        values = [b.tied(Value(b, a, *s)) for a, s in zip(block.arguments, specs)]
         ctx.loops += 1
         ctx.regions += 1
         roots = frozenset[int]().union(*[ctx.roots_of(c) for c in state[carried]])
@@ -195,7 +195,7 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
         ctx.regions -= 1
         roots = roots.union(*[ctx.roots_of(r) for r in results])
         ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
-    out = [Value(b, r, *s) for r, s in zip(op.results, specs)]
+    out = [b.tied(Value(b, r, *s)) for r, s in zip(op.results, specs)]
     for v in out[carried]:
         ctx.roots[v] = roots | {id(v)}
     return out

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import guess
+from calque.core.dims import guess, is_static
+from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import math
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.rules.contract import emit_dot
@@ -83,6 +84,9 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
     x = b.pad(x, 0, config)
     result = [shape[i] for i in dn.out_spec[2:]]
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
+    if not is_static((*result, *y.shape)):
+        raise InconclusiveDimensionOperation(
+            f"only the batch may have an unknown size, not {(*result, *y.shape)}.")
     if 0 in shape:
         return b.splat(0, shape, dtype)
     count, window = guess(prod(result)), guess(prod(kernel))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import Dim
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.registry import Context, rule
@@ -82,9 +83,11 @@ def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
     axis = len(batch)
     low = b.iota((*batch, half), U32, axis)
     high = low + half
-    if count % 2:  # the padded last count is 0
+    if isinstance(count, Dim) or count % 2:  # the padded last count is 0
         high = b.select(high < count, high, b.like(high, 0))
     y0, y1 = threefry(k0, k1, low, high)
+    if isinstance(count, Dim):  # it may be odd
+        return b.slice(b.concatenate([y0, y1], axis), [0] * (axis + 1), [*batch, count])
     if count % 2:
         y1 = b.slice(y1, [0] * (axis + 1), [*batch, half - 1])
     return b.concatenate([y0, y1], axis) if y1.shape[axis] else y0

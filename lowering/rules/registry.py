@@ -66,6 +66,7 @@ class Context:
         self.parts: dict[Value, frozenset[int]] = {}  # as roots, but also of views of a part
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.copies = 0  # made by `private`
+        self.made: dict[frozenset[int], int] = {}  # copies by whose memory they are of
         self.kernels = 0  # of our own, in this module
         self.options: set[str] = set()  # more flags for the compiler
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
@@ -166,16 +167,30 @@ class Context:
         return self.copy(x)
 
     def copy(self, x: Value) -> Value:
-        """A concatenation of two slices: what simpler forms say, IREE folds away."""
+        """A concatenation of two slices: what simpler forms say, IREE folds away.
+
+        It merges equal copies, and then both updates write into one: each copy of a value is cut at
+        a place of its own.
+        """
         axis = next((i for i, n in enumerate(x.shape) if not isinstance(n, Dim) and n > 1),
                     next((i for i, n in enumerate(x.shape) if isinstance(n, Dim)), None))
         assert axis is not None, "an operand of one element is replaced, never written"
-        half = x.shape[axis] // 2
-        zero = [0] * len(x.shape)
-        limit, start = list(x.shape), list(zero)
-        limit[axis] = start[axis] = half
-        copy = self.b.concatenate(
-            [self.b.slice(x, zero, limit), self.b.slice(x, start, x.shape)], axis)
+        source, flat = self.roots_of(x), (math.prod(x.shape),)
+        made = self.made[source] = self.made.get(source, -1) + 1
+        if isinstance(x.shape[axis], Dim):
+            whole, at = x, x.shape[axis] // 2
+        else:
+            whole = x if made < x.shape[axis] - 1 else self.b.reshape(x, flat)
+            axis = axis if whole is x else 0
+            n = whole.shape[axis]
+            if not isinstance(n, Dim) and made >= n - 1:
+                return self.private(x)
+            at = n // 2 if isinstance(n, Dim) else (n // 2 + made - 1) % (n - 1) + 1
+        zero = [0] * len(whole.shape)
+        limit, start = list(whole.shape), list(zero)
+        limit[axis] = start[axis] = at
+        parts = [self.b.slice(whole, zero, limit), self.b.slice(whole, start, whole.shape)]
+        copy = self.b.reshape(self.b.concatenate(parts, axis), x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy
 

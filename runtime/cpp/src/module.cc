@@ -1,6 +1,7 @@
 #include "calque/module.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "impl.hpp"
@@ -81,13 +82,22 @@ std::string paths(const Signature& signature) {
   return text;
 }
 
-// Do the sizes fit?  A name takes its value where it is met first.
+// Whether a size is a name alone: expressions of names (2*b) are checked by calque.runtime, before the
+// program runs, with the record's constraints.
+bool is_name(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+// May the sizes fit?  A name takes its value where it is met first.
 bool fits(const Shape& shape, const std::vector<Dim>& expected,
           std::map<std::string, std::int64_t>& named) {
   if (shape.size() != expected.size()) return false;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     std::int64_t size = expected[i].size;
-    if (expected[i].is_dynamic()) size = named.emplace(expected[i].name, shape[i]).first->second;
+    if (expected[i].is_dynamic()) {
+      if (!is_name(expected[i].name)) continue;
+      size = named.emplace(expected[i].name, shape[i]).first->second;
+    }
     if (shape[i] != size) return false;
   }
   return true;

@@ -10,7 +10,8 @@
 
 namespace calque {
 
-// A size of an axis: a number, or a name (then `size` is -1) whose value is found at the call.
+// A size of an axis: a number, or a name or an expression of names, "b", "2*b + 1" (then `size` is -1),
+// whose value is found at the call.
 struct Dim {
   std::int64_t size = -1;
   std::string name;
