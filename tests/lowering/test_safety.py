@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import calque
+import calque.numpy as jnp
 from calque import lax
 from calque.array import current_device
 from calque.core.avals import ShapedArray
@@ -343,6 +344,45 @@ def test_eager_updates_leave_the_array_alone() -> None:
 def test_random_programs(start: int) -> None:
     found = fuzz.failures(range(start, start + 50))
     assert not found, "\n".join(found)
+
+
+def test_copies_of_one_array_are_not_merged() -> None:
+    """Context.copy: IREE made one of two equal copies, and two updates wrote into it."""
+    with calque.enable_x64(True):
+        assert fuzz.failures([18137]) == []
+
+
+PASSED_ON = [
+    lambda x, i: lax.dynamic_update_slice(jnp.cos(x).astype(x.dtype), x, (i, i)),
+    lambda x, i: lax.dynamic_slice(x, (i, i), x.shape), lambda x, i: jnp.maximum(x, x),
+    lambda x, i: jnp.concatenate([x[:0], x, x[:0]]), lambda x, i: x + 0, lambda x, i: x * 1,
+    lambda x, i: lax.pad(x, x[0, 0], ((0, 0, 0),) * 2), lambda x, i: jnp.where(x[0, 0] > 2, x, x),
+    lambda x, i: lax.cumsum(x[:, None], axis=1)[:, 0], lambda x, i: x[None].sum(0),
+    lambda x, i: calque.jit(lambda a, b: a)(x, i), lambda x, i: lax.reduce_window(
+        x, 0, lax.add, (1, 1), (1, 1), "VALID"),
+    lambda x, i: lax.cond(i > 0, lambda a: a, lambda a: a, x),
+    lambda x, i: lax.optimization_barrier((x, i))[0]]
+
+
+def test_operations_that_pass_an_operand_on() -> None:
+    """Where a rule or IREE's folding returns the operand itself, an update is none of it."""
+    x, i = np.arange(35, dtype=np.int32).reshape(7, 5)[::-1].copy(), np.int32(0)
+
+    def f(x: Any, i: Any) -> list[Any]:
+        found = []
+        for k, form in enumerate(PASSED_ON):
+            base = lax.sort(x + k, dimension=0)
+            same = form(base, i)
+            found += [same.at[k % 7, 1:3].set(-k), base[2:4], base]
+        return found
+
+    outs = [np.asarray(o) for o in calque.jit(f)(x, i)]
+    for k in range(len(PASSED_ON)):
+        base = np.sort(x + k, 0)
+        changed = base.copy()
+        changed[k % 7, 1:3] = -k
+        for o, w in zip(outs[3 * k:3 * k + 3], (changed, base[2:4], base)):
+            np.testing.assert_array_equal(o, w, err_msg=f"form {k}")
 
 
 def test_guard_pages_end_a_process_that_reads_outside() -> None:
