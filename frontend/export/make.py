@@ -21,6 +21,7 @@ from calque.core.trace import Tracer, leaked
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
     forms,
+    forms_lapack,
     forms_structured,
     shapes,
     write,
@@ -108,7 +109,7 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
     kept = write.kept_inputs(p)
     own = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
     several = len(platforms) > 1
-    module = write.module_of(p, own, kept, several)
+    module = write.module_of(p, own, kept, platforms)
     ins = tuple(p.in_avals) if in_avals is None else tuple(in_avals)
     outs = tuple(p.out_avals) if out_avals is None else tuple(out_avals)
     if in_avals is not None:  # arguments of float0 are no inputs of the Program

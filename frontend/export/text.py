@@ -24,6 +24,7 @@ from calque.export.hlo import (
     Value,
     type_text,
 )
+from calque.export.vhlo import Dense
 
 _GATHER = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims",
            "start_indices_batching_dims", "start_index_map", "index_vector_dim")
@@ -160,7 +161,7 @@ def _any(value: Any) -> str:
     if isinstance(value, dict):
         inner = ", ".join(f'"{k}" = {_any(v)}' for k, v in value.items() if _any(v))
         return f"{{{inner}}}"
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Dense):
         return _dense(value)
     if isinstance(value, TypeOf) and not isinstance(value.type, Special):
         return type_text(value.type)
@@ -171,6 +172,9 @@ def _any(value: Any) -> str:
 
 
 def _dense(value: Any) -> str:
+    if isinstance(value, Dense):  # a layout: of indices
+        order = np.frombuffer(value.data, np.int64).tolist()
+        return f"dense<{order if order else ''}> : tensor<{len(order)}xindex>"
     if not isinstance(value, np.ndarray):
         return _any(value)
     kind = "x".join([*map(str, value.shape), NAMES[value.dtype]])

@@ -44,18 +44,20 @@ def kept_inputs(p: Program) -> tuple[int, ...]:
     return tuple(i for i, v in enumerate(p.inputs) if v in used or not is_static(v.aval.shape))
 
 
-def module_of(p: Program, name: str, kept: Sequence[int], platform_index: bool = False) -> Module:
+def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[str] = ("cpu",)
+              ) -> Module:
     """The module whose `main` takes the kept inputs and gives the outputs.
 
     Args:
       p: captured arrays are NumPy arrays; they are written into the module.
-      platform_index: whether a first argument says which of several platforms runs it.
+      platforms: where it may run; of several a first argument says which one does.
 
     Raises:
       UnsupportedOperationError: a primitive has no portable form.
     """
     p = eliminate_dead_code(p)
-    w = Writer(name)
+    w = Writer(tuple(platforms))
+    platform_index = len(platforms) > 1
     with w.b.inside(Block()) as block:
         if platform_index:
             w.b.arguments(block, [((), np.dtype("i4"))])
@@ -92,7 +94,8 @@ def _check_sizes(p: Program, known: dict[str, Value]) -> None:
 class Writer:
     """Writes the equations of Programs into the builder's block."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, platforms: tuple[str, ...]) -> None:
+        self.platforms = platforms
         self.b = PortableBuilder()
         self.functions: list[Func] = []
         self.names = {"main"}
@@ -175,14 +178,6 @@ class Writer:
         if form is None:
             raise UnsupportedOperationError(explain(
                 f"{name}: this primitive has no portable form in StableHLO.", where=str(e.source),
-                fix=REASONS.get(name, "compile the function with calque.aot instead.")))
+                fix="compile the function with calque.aot instead."))
         out = form(self, values, params, avals)
         return out if isinstance(out, list) else [out]
-
-
-REASONS = {
-    "eig": "StableHLO has no general eigenvalues: export what comes before and after, or compile "
-           "the function with calque.aot.",
-    "schur": "StableHLO has no Schur decomposition: export what comes before and after, or compile "
-             "the function with calque.aot.",
-}
