@@ -1,5 +1,5 @@
-"""eig and schur, which StableHLO lacks: LAPACK's routines by the names that JAX promises to keep, for
-functions that are exported for CPUs only.
+"""eig and schur, which StableHLO lacks: LAPACK's routines by the names that JAX promises to keep,
+for functions that are exported for CPUs only.
 """
 from __future__ import annotations
 
