@@ -54,8 +54,8 @@ def parse_dtype(name: str) -> Any:
 
 
 def parse_spec(text: str, scope: SymbolicScope | None = None) -> ShapeDtypeStruct:
-    """Shape and dtype of a text such as 'f32[8,128]'; without brackets, a scalar.  With a scope, sizes
-    may be dimensions that are known at the call only: 'f32[b,2*n]'.
+    """Shape and dtype of a text such as 'f32[8,128]'; without brackets, a scalar.  With a scope,
+    sizes may be dimensions that are known at the call only: 'f32[b,2*n]'.
 
     Raises:
       SpecError: the text is not a dtype with sizes.

@@ -456,8 +456,8 @@ class Builder:
         return [self.tied(Value(self, r, x.shape, x.dtype)) for r, x in zip(op.results, xs)]
 
     def tied(self, x: Value) -> Value:
-        """x, its sizes said again: behind loops, branches and barriers IREE loses those that are known at
-        the call only."""
+        """x, its sizes said again: behind loops, branches and barriers IREE loses those that are
+        known at the call only."""
         return x if is_static(x.shape) else sizes.tied(self, x)
 
 

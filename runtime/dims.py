@@ -4,6 +4,7 @@
 `Expression` evaluates one; `bind` finds the variables from the shapes of arguments.  C++ reads the
 same texts (runtime/cpp/src/dims.cc).  Imports nothing of ours.
 """
+
 from __future__ import annotations
 
 import operator
@@ -15,9 +16,16 @@ LARGEST = 2**31 - 1  # of a variable: the compiler counted on it
 _TOKENS = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\S))")
 _LINEAR = re.compile(r"(- )?(?:(\d+)\*)?([A-Za-z_]\w*)(?: ([+-]) (\d+))?")
 _CALLS: dict[str, Callable[[int, int], int]] = {
-    "floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max,
+    "min": min,
+}
 _SIGNS: dict[str, Callable[[int, int], bool]] = {
-    ">=": operator.ge, "<=": operator.le, "==": operator.eq}
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+}
 
 Evaluator = Callable[[Mapping[str, int]], int]
 
@@ -102,6 +110,7 @@ class _Parser:
             for f in factors:
                 result *= f(sizes)
             return result
+
         return value
 
     def power(self) -> Evaluator:

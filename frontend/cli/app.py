@@ -23,8 +23,8 @@ Function = Annotated[str, typer.Argument(metavar="FILE.py:FUNC", show_default=Fa
 Vmfb = Annotated[Path, typer.Argument(metavar="FILE.vmfb", show_default=False,
                                       help="an artifact written by calque compile")]
 Args = Annotated[list[str], typer.Option("--arg", "-a", metavar="TYPE", show_default=False, help=(
-    "type of the next positional argument: f32[8,128], f32[b,128] (b is known at the call only), f32, "
-    "a tree like "
+    "type of the next positional argument: f32[8,128], f32[b,128] (b is known at the call only), "
+    "f32, a tree like "
     '{"w": f32[3,2], "b": [f32[2]]}; name=TYPE for a keyword argument'))]
 Constraints = Annotated[list[str], typer.Option(
     "--constraint", metavar="TEXT", show_default=False,

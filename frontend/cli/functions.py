@@ -44,7 +44,8 @@ def parse_arguments(args: Sequence[str], static: Sequence[str],
     try:
         scope = SymbolicScope(constraints)
     except ValueError as error:
-        raise UsageError(str(error).splitlines()[0], "write it like --constraint 'b >= 8'.") from None
+        raise UsageError(str(error).splitlines()[0],
+                         "write it like --constraint 'b >= 8'.") from None
     for text in args:
         found = _KEYWORD.fullmatch(text)
         if found is None:

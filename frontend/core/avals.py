@@ -1,5 +1,5 @@
-"""Abstract values: what is known of an array while tracing (shape, dtype, weak type).  Sizes are ints,
-or core.dims where they are known at the call only.
+"""Abstract values: what is known of an array while tracing (shape, dtype, weak type).  Sizes are
+ints, or core.dims where they are known at the call only.
 
 ShapedArrays are interned, so that equality is identity and cache keys hash fast.  `aval_of` gives
 the abstract value of anything array-like.  Imports core.dtypes and core.dims.

@@ -1,65 +1,35 @@
-"""Dimensions that are known at the call only: integer polynomials over named variables, with
-floordiv, mod, max and min as further factors.
+"""Dimensions that are known at the call only: scopes with constraints, what the rest of calque
+asks of sizes, and text.
 
-A `Dim` stands in shapes where an int stands otherwise.  Arithmetic that gives a constant gives an
-int.  `==` says whether two are equal for every value (undecided: False); order is decided from
-bounds and constraints, or InconclusiveDimensionOperation is raised.  Variables are at least 1, as in
-JAX; unlike there, 0 is allowed at the call as long as no comparison needed more, which the scope
-notes (`SymbolicScope.positive`).  Start reading at `Dim`; text is read by `symbolic_shape`.
-Imports core.errors, core.dtypes and core.avals (for the type of a dimension as a value).
+A `Dim` (core.dimension) stands in shapes where an int stands otherwise.  Start reading at
+`symbolic_shape`.  Imports core.dimension and core.errors.
 """
 from __future__ import annotations
 
-import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from calque.core.dimension import (
+    OPERATIONS,
+    PLAUSIBLE,
+    Dim,
+    Factor,
+    as_dim,
+    bounds,
+    build,
+    factor_bounds,
+    floordiv,
+    is_nonnegative,
+    mod,
+    operation,
+    proved,
+    quotient,
+    variable,
+)
 from calque.core.errors import InconclusiveDimensionOperation, explain
-
-T = TypeVar("T")
-OPERATIONS = ("floordiv", "mod", "max", "min")
-LARGEST = 2**31 - 1  # no variable is larger: checked at the call
-PLAUSIBLE = 512  # what an unknown size is taken for where only speed depends on it
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """floordiv, mod, max or min of two dimensions, a factor of a monomial."""
-
-    name: str
-    left: Dim | int
-    right: Dim | int
-
-    def __str__(self) -> str:
-        return f"{self.name}({self.left}, {self.right})"
-
-
-Factor = str | Operation
-Monomial = tuple[tuple[Factor, int], ...]  # factors with exponents, ascending; () is 1
-
-
-def _size(x: Factor | Dim | int) -> int:
-    if isinstance(x, str):
-        return 1
-    if isinstance(x, Operation):
-        return 1 + _size(x.left) + _size(x.right)
-    if isinstance(x, Dim):
-        return sum(max(1, sum(_size(f) * n for f, n in m)) for m, _ in x.terms)
-    return 1
-
-
-def _factor_key(f: Factor) -> tuple[Any, ...]:
-    return (isinstance(f, Operation), str(f))
-
-
-def _monomial_key(m: Monomial) -> tuple[Any, ...]:
-    return (sum(_size(f) * n for f, n in m),
-            [(_factor_key(f), n) for f, n in reversed(m)])
 
 
 class SymbolicScope:
@@ -84,9 +54,13 @@ class SymbolicScope:
 
     def __init__(self, constraints: Sequence[str] = ()) -> None:
         if isinstance(constraints, str):
-            raise ValueError(explain(
-                f"The symbolic constraints should be a sequence of strings. Got {constraints!r}",
-                fix=f"write constraints=[{constraints!r}]."))
+            raise ValueError(
+                explain(
+                    "The symbolic constraints should be a sequence of strings. Got "
+                    f"{constraints!r}",
+                    fix=f"write constraints=[{constraints!r}].",
+                )
+            )
         self.rewrites: dict[Factor, Dim | int] = {}
         self.inequalities: list[Dim] = []  # each is >= 0
         self.constraints: tuple[tuple[str, Dim | int, Dim | int], ...] = ()
@@ -96,18 +70,25 @@ class SymbolicScope:
 
     def _add(self, text: str) -> None:
         if not isinstance(text, str):
-            raise ValueError(explain(
-                f"The symbolic constraints should be a sequence of strings. Got {text!r}",
-                fix="write them like 'b >= 8'."))
+            raise ValueError(
+                explain(
+                    f"The symbolic constraints should be a sequence of strings. Got {text!r}",
+                    fix="write them like 'b >= 8'.",
+                )
+            )
         found = re.fullmatch(r"(.+?)(==|>=|<=)(.+)", text, re.DOTALL)
         if found is None:
-            raise ValueError(explain(
-                f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}.",
-                fix="write it like 'b >= 8' or 'b == 2*c'."))
+            raise ValueError(
+                explain(
+                    "Constraint parsing error: must contain one of '==' or '>=' or '<=', got "
+                f"{text!r}.",
+                    fix="write it like 'b >= 8' or 'b == 2*c'.",
+                )
+            )
         left, right = (_Parser(found[k], self).whole() for k in (1, 3))
         kind = found[2]
         self.constraints = (*self.constraints, (kind, left, right))
-        difference = _as_dim(left, self) - _as_dim(right, self)
+        difference = as_dim(left, self) - as_dim(right, self)
         if kind == "==":
             self._solve(difference, text)
             return
@@ -115,456 +96,51 @@ class SymbolicScope:
         if isinstance(difference, Dim):
             self.inequalities.append(difference)
         elif difference < 0:
-            raise ValueError(explain(f"Unsatisfiable constraint: {text}.",
-                                     fix="leave it out, or mend it."))
+            raise ValueError(
+                explain(f"Unsatisfiable constraint: {text}.", fix="leave it out, or mend it.")
+            )
 
     def _solve(self, zero: Dim | int, text: str) -> None:
         """Note that a term of `zero` is minus the others."""
         if not isinstance(zero, Dim):
             if zero:
-                raise ValueError(explain(f"Unsatisfiable constraint: {text}.",
-                                         fix="leave it out, or mend it."))
+                raise ValueError(
+                    explain(f"Unsatisfiable constraint: {text}.", fix="leave it out, or mend it.")
+                )
             return
         for monomial, c in zero.terms:
             if len(monomial) == 1 and monomial[0][1] == 1 and abs(c) == 1:
                 factor = monomial[0][0]
-                rest = _build({m: -k * c for m, k in zero.terms if m != monomial}, self)
+                rest = build({m: -k * c for m, k in zero.terms if m != monomial}, self)
                 if not isinstance(rest, Dim) or factor not in set(rest.factors()):
                     self.rewrites[factor] = rest
                     return
-        raise ValueError(explain(
-            f"the constraint {text} cannot be solved for a variable.",
-            fix="write it as a variable on the left, like 'b == 2*c', or as two inequalities."))
+        raise ValueError(
+            explain(
+                f"the constraint {text} cannot be solved for a variable.",
+                fix="write it as a variable on the left, like 'b == 2*c', or as two inequalities.",
+            )
+        )
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{left} {kind} {right}" for kind, left, right in self.constraints)
         return f"SymbolicScope({rows})"
 
 
-class Dim:
-    """An integer expression of dimension variables, in normal form; hashable, immutable."""
-
-    __slots__ = ("terms", "scope", "_hash", "_text")
-
-    terms: tuple[tuple[Monomial, int], ...]  # descending; never a constant alone
-    scope: SymbolicScope
-
-    def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: SymbolicScope) -> None:
-        object.__setattr__(self, "terms", terms)
-        object.__setattr__(self, "scope", scope)
-        object.__setattr__(self, "_hash", hash((terms, id(scope))))
-        object.__setattr__(self, "_text", None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("dimensions are immutable")
-
-    # ---- identity and text
-    def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (isinstance(other, Dim) and self.scope is other.scope
-                and self._hash == other._hash  # type: ignore[attr-defined]
-                and self.terms == other.terms)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __str__(self) -> str:
-        if self._text is None:  # type: ignore[attr-defined]
-            object.__setattr__(self, "_text", _text(self))
-        return self._text  # type: ignore[attr-defined,no-any-return]
-
-    __repr__ = __str__
-
-    def __reduce__(self) -> Any:
-        raise TypeError(explain(f"the symbolic dimension {self} cannot be pickled.",
-                                fix="make it anew with symbolic_shape."))
-
-    def __copy__(self) -> Dim:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Dim:
-        return self
-
-    # ---- structure
-    def factors(self) -> Iterator[Factor]:
-        """Every variable and operation, also inside of operations."""
-        for monomial, _ in self.terms:
-            for f, _ in monomial:
-                yield f
-                if isinstance(f, Operation):
-                    for x in (f.left, f.right):
-                        if isinstance(x, Dim):
-                            yield from x.factors()
-
-    def variables(self) -> set[str]:
-        """The names of its variables."""
-        return {f for f in self.factors() if isinstance(f, str)}
-
-    def linear(self) -> tuple[str, int, int] | None:
-        """(name, factor, offset) of factor * name + offset; None for anything else."""
-        rest = [(m, c) for m, c in self.terms if m]
-        offset = next((c for m, c in self.terms if not m), 0)
-        if len(rest) == 1 and len(rest[0][0]) == 1:
-            (((f, n),), c), = rest
-            if isinstance(f, str) and n == 1:
-                return f, c, offset
-        return None
-
-    def compute(self, variable: Callable[[str], T], number: Callable[[int], T],
-                apply: Callable[[str, T, T], T]) -> T:
-        """Its value in any arithmetic; apply(name, x, y) knows add, mul and OPERATIONS."""
-        def value(x: Dim | int) -> T:
-            return x.compute(variable, number, apply) if isinstance(x, Dim) else number(x)
-
-        total: T | None = None
-        for monomial, c in self.terms:
-            term: T | None = None if c != 1 and monomial else number(c) if not monomial else None
-            for f, n in monomial:
-                one = variable(f) if isinstance(f, str) else apply(
-                    f.name, value(f.left), value(f.right))
-                for _ in range(n):
-                    term = one if term is None else apply("mul", term, one)
-            assert term is not None
-            if c != 1 and monomial:
-                term = apply("mul", term, number(c))
-            total = term if total is None else apply("add", total, term)
-        assert total is not None
-        return total
-
-    def evaluate(self, sizes: Mapping[str, int]) -> int:
-        """Its value where the variables have these values."""
-        return self.compute(lambda name: sizes[name], lambda n: n,
-                            lambda name, x, y: int(_PYTHON[name](x, y)))
-
-    # ---- arithmetic
-    def _combine(self, other: Any, what: str, sign: int = 1) -> Any:
-        if isinstance(other, Dim):
-            _same_scope(self, other, what)
-            more: Sequence[tuple[Monomial, int]] = other.terms
-        else:
-            more = [((), other)]
-        total = dict(self.terms)
-        for m, c in more:
-            total[m] = total.get(m, 0) + sign * c
-        return _build(total, self.scope)
-
-    def __add__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__add__", other) if number is None else self._combine(number, "addition")
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__sub__", other) if number is None else self._combine(
-            number, "subtraction", -1)
-
-    def __rsub__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__rsub__", other) if number is None else (-self) + number
-
-    def __neg__(self) -> Any:
-        return self * -1
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __mul__(self, other: Any) -> Any:
-        number = _integer(other)
-        if number is None:
-            return self._value("__mul__", other)
-        if isinstance(number, int):
-            return _build({m: c * number for m, c in self.terms}, self.scope)
-        _same_scope(self, number, "multiplication")
-        total: dict[Monomial, int] = {}
-        for m, c in self.terms:
-            for n, d in number.terms:
-                product = _times(m, n)
-                total[product] = total.get(product, 0) + c * d
-        return _build(total, self.scope)
-
-    __rmul__ = __mul__
-
-    def __pow__(self, power: Any) -> Any:
-        if not isinstance(power, int) or power < 0:
-            return self._value("__pow__", power)
-        result: Any = 1
-        for _ in range(power):
-            result = self * result
-        return result
-
-    def __floordiv__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__floordiv__", other) if number is None else floordiv(self, number)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__rfloordiv__", other) if number is None else floordiv(number, self)
-
-    def __mod__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__mod__", other) if number is None else mod(self, number)
-
-    def __rmod__(self, other: Any) -> Any:
-        number = _integer(other)
-        return self._value("__rmod__", other) if number is None else mod(number, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._value("__truediv__", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._value("__rtruediv__", other)
-
-    def _value(self, method: str, other: Any) -> Any:
-        """Arithmetic with what is no dimension: this one becomes an array."""
-        if isinstance(other, Dim):
-            other = other.dimension_as_value()
-        elif not hasattr(other, "dtype") and not isinstance(other, int | float | complex):
-            return NotImplemented
-        return getattr(self.dimension_as_value(), method)(other)
-
-    def dimension_as_value(self) -> Any:
-        """This dimension as a traced integer."""
-        from calque.core.primitive import registry
-        return registry["dim_as_value"].bind(dim=self)
-
-    __jax_array__ = dimension_as_value
-
-    @property
-    def aval(self) -> Any:
-        from calque.core import dtypes
-        from calque.core.avals import ShapedArray
-        return ShapedArray((), dtypes.canonical(np.dtype(np.int64)), True)
-
-    # ---- order
-    def _compare(self, other: Any, sign: str) -> bool:
-        number = _integer(other)
-        if number is None:
-            return NotImplemented  # type: ignore[no-any-return]
-        left, right = (self, number) if sign in (">=", ">") else (number, self)
-        difference = _as_dim(left, self.scope) - right - (sign in (">", "<"))
-        found = is_nonnegative(difference)
-        if found is None:
-            raise InconclusiveDimensionOperation(explain(
-                f"Symbolic dimension comparison '{self}' {sign} '{other}' is inconclusive.",
-                fix="make the code not depend on it, or give a constraint, such as "
-                    f"constraints=['{self} {sign if '=' in sign else sign + '='} {other}'] "
-                    "to symbolic_shape."))
-        return found
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compare(other, ">=")
-
-    def __gt__(self, other: Any) -> bool:
-        return self._compare(other, ">")
-
-    def __le__(self, other: Any) -> bool:
-        return self._compare(other, "<=")
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compare(other, "<")
-
-    def __bool__(self) -> bool:
-        return True  # not provably 0
-
-    def __index__(self) -> int:
-        raise InconclusiveDimensionOperation(explain(
-            f"Symbolic dimension '{self}' used in a context that requires a constant.",
-            fix="give a number for that dimension, or use it in arithmetic with arrays only."))
-
-    __int__ = __float__ = __complex__ = __index__  # type: ignore[assignment]
-
-
-_PYTHON: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
-    "max": max, "min": min}
-
-
-def _integer(x: Any) -> Dim | int | None:
-    """x as a dimension; None if it is none."""
-    if isinstance(x, Dim) or type(x) is int:
-        return x
-    return int(x) if isinstance(x, int | np.integer) else None
-
-
-def _as_dim(x: Dim | int, scope: SymbolicScope) -> Any:
-    """x in a form whose arithmetic stays here."""
-    return x if isinstance(x, Dim) else _Number(x, scope)
-
-
-class _Number(int):
-    """An int that knows a scope, for arithmetic that begins with a number."""
-
-    def __new__(cls, value: int, scope: SymbolicScope) -> _Number:
-        return super().__new__(cls, value)
-
-    def __sub__(self, other: Any) -> Any:
-        return -other + int(self) if isinstance(other, Dim) else int(self) - other
-
-
-def _same_scope(x: Dim, y: Dim, what: str) -> None:
-    if x.scope is not y.scope:
-        raise ValueError(explain(
-            f"Invalid mixing of symbolic scopes for {what}: '{x}' and '{y}' were made apart.",
-            fix="make both with one call of symbolic_shape, or pass it scope=other.scope."))
-
-
-def _times(m: Monomial, n: Monomial) -> Monomial:
-    powers: dict[Factor, int] = dict(m)
-    for f, k in n:
-        powers[f] = powers.get(f, 0) + k
-    return tuple(sorted(powers.items(), key=lambda pair: _factor_key(pair[0])))
-
-
-def _build(total: Mapping[Monomial, int], scope: SymbolicScope) -> Any:
-    """The Dim or int of monomials with coefficients; equalities of the scope are applied."""
-    if scope.rewrites:
-        for m, c in total.items():
-            for f, n in m:
-                if c and f in scope.rewrites:
-                    rest = _build({k: v for k, v in total.items() if k != m}, scope)
-                    others = _build({tuple(p for p in m if p[0] != f): c}, scope)
-                    for _ in range(n):
-                        others = others * scope.rewrites[f]
-                    return others + rest
-    terms = sorted(((m, c) for m, c in total.items() if c), key=lambda t: _monomial_key(t[0]),
-                   reverse=True)
-    if not terms:
-        return 0
-    if len(terms) == 1 and not terms[0][0]:
-        return terms[0][1]
-    return Dim(tuple(terms), scope)
-
-
-def variable(name: str, scope: SymbolicScope) -> Any:
-    """The dimension of a variable."""
-    return _build({((name, 1),): 1}, scope)
-
-
-def _operation(name: str, x: Dim | int, y: Dim | int) -> Any:
-    scope = x.scope if isinstance(x, Dim) else y.scope  # type: ignore[union-attr]
-    return _build({((Operation(name, x, y), 1),): 1}, scope)
-
-
-def _text(d: Dim) -> str:
-    parts: list[str] = []
-    for m, c in d.terms:
-        factors = [str(f) if n == 1 else f"{f}^{n}" for f, n in m]
-        if abs(c) != 1 or not m:
-            factors.insert(0, str(abs(c)))
-        sign = "-" if c < 0 else "+"
-        body = "*".join(factors)
-        parts.append(f"{sign} {body}" if parts or c < 0 else body)
-    return " ".join(parts)
-
-
-# ---- division
-def _exact(x: Dim, y: Dim | int) -> Any:
-    """The quotient of polynomials, None where a remainder is left."""
-    if isinstance(y, int):
-        if any(c % y for _, c in x.terms):
-            return None
-        return _build({m: c // y for m, c in x.terms}, x.scope)
-    quotient: Any = 0
-    rest: Any = x
-    leading, factor = y.terms[0]
-    while isinstance(rest, Dim):
-        monomial, c = rest.terms[0]
-        powers = dict(monomial)
-        for f, n in leading:
-            powers[f] = powers.get(f, 0) - n
-        if c % factor or any(n < 0 for n in powers.values()):
-            return None
-        q = _build({tuple((f, n) for f, n in powers.items() if n): c // factor}, x.scope)
-        quotient, rest = quotient + q, rest - y * q
-    return quotient if rest == 0 else None
-
-
-def quotient(x: Dim | int, y: Dim | int) -> Any:
-    """x / y where it is whole for every value (also at y == 0, where any is right), else None."""
-    if isinstance(x, Dim):
-        return _exact(x, y) if not isinstance(y, int) or y else None
-    if isinstance(y, Dim):
-        return 0 if x == 0 else None
-    return x // y if y and x % y == 0 else None
-
-
-def floordiv(x: Any, y: Any) -> Any:
-    """x // y of dimensions."""
-    if not isinstance(x, Dim) and not isinstance(y, Dim):
-        return x // y
-    if isinstance(y, int):
-        if y == 0:
-            raise ZeroDivisionError(f"division of the dimension {x} by zero")
-        whole = {m: c // y for m, c in x.terms if c % y == 0}
-        rest = _build({m: c for m, c in x.terms if c % y}, x.scope)
-        front = _build(whole, x.scope)
-        low, high = bounds(rest, 0)
-        if low > -math.inf and high < math.inf and low // y == high // y:
-            return front + int(low // y)
-        return front + _operation("floordiv", rest, y)
-    _need_positive(y)
-    if isinstance(x, Dim):
-        _same_scope(x, y, "division")
-        found = _exact(x, y)
-        if found is not None:
-            return found
-    elif x == 0:
-        return 0
-    return _operation("floordiv", x, y)
-
-
-def mod(x: Any, y: Any) -> Any:
-    """x % y of dimensions."""
-    if not isinstance(x, Dim) and not isinstance(y, Dim):
-        return x % y
-    if isinstance(y, int):
-        if y == 0:
-            raise ZeroDivisionError(f"the dimension {x} modulo zero")
-        rest = _build({m: c for m, c in x.terms if c % y}, x.scope)
-        if not isinstance(rest, Dim):
-            return rest % y
-        low, high = bounds(rest, 0)
-        if low >= 0 and high < y:
-            return rest
-        return _operation("mod", rest, y)
-    _need_positive(y)
-    if isinstance(x, Dim) and _exact(x, y) is not None or not isinstance(x, Dim) and x == 0:
-        return 0
-    return _operation("mod", x, y)
-
-
-def _need_positive(y: Dim) -> None:
-    """Divisors are not 0: note it where bounds do not say so."""
-    if is_nonnegative(y - 1) is not True:
-        raise InconclusiveDimensionOperation(explain(
-            f"Symbolic dimension '{y}' may be 0 and is divided by.",
-            fix="give a constraint, such as constraints=['b >= 8'], to symbolic_shape."))
-
-
+# ---- extremes
 def _extreme(name: str, x: Any, y: Any) -> Any:
     if not isinstance(x, Dim) and not isinstance(y, Dim):
         return max(x, y) if name == "max" else min(x, y)
     larger, smaller = (x, y) if name == "max" else (y, x)
     for lowest in (0, 1):  # without the need for sizes of at least 1 where that is possible
         for d, found in ((_difference(x, y), larger), (_difference(y, x), smaller)):
-            if _proved(d, lowest, 2):
+            if proved(d, lowest, 2):
                 if lowest and isinstance(d, Dim):
                     d.scope.positive |= d.variables()
                 return found
     if not isinstance(x, Dim):
         x, y = y, x
-    return _operation(name, x, y)
+    return operation(name, x, y)
 
 
 def _difference(x: Any, y: Any) -> Any:
@@ -579,107 +155,6 @@ def max_dim(x: Any, y: Any) -> Any:
 def min_dim(x: Any, y: Any) -> Any:
     """The smaller of two dimensions or ints."""
     return _extreme("min", x, y)
-
-
-# ---- bounds
-def bounds(d: Any, lowest: int) -> tuple[float, float]:
-    """An interval that holds d's values if every variable is at least `lowest`."""
-    if not isinstance(d, Dim):
-        return d, d
-    low = high = 0.0
-    for m, c in d.terms:
-        span = (1.0, 1.0)
-        for f, n in m:
-            one = _factor_bounds(f, d.scope, lowest)
-            for _ in range(n):
-                span = _product(span, one)
-        a, b = _product(span, (float(c), float(c)))
-        low, high = low + a, high + b
-    return low, high
-
-
-def _product(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
-    ends = [0.0 if 0 in (a, b) else a * b for a in x for b in y]
-    return min(ends), max(ends)
-
-
-def _factor_bounds(f: Factor, scope: SymbolicScope, lowest: int) -> tuple[float, float]:
-    if isinstance(f, str):
-        low, high = float(lowest), float(LARGEST)
-        for e in scope.inequalities:
-            found = e.linear()
-            if found is not None and found[0] == f:
-                _, c, offset = found
-                if c > 0:
-                    low = max(low, float(-(offset // c)))
-                else:
-                    high = min(high, float(offset // -c))
-        return low, high
-    (a, b), (c, d) = bounds(f.left, lowest), bounds(f.right, lowest)
-    if f.name == "max":
-        return max(a, c), max(b, d)
-    if f.name == "min":
-        return min(a, c), min(b, d)
-    if f.name == "mod":
-        return (0.0, d - 1) if c > 0 else (-math.inf, math.inf)
-    if c <= 0:
-        return -math.inf, math.inf
-    ends = [x if math.isinf(x) else 0.0 if math.isinf(y) and x >= 0 else -1.0 if math.isinf(y)
-            else x // y for x in (a, b) for y in (c, d)]
-    return min(ends), max(ends)
-
-
-def is_nonnegative(d: Any) -> bool | None:
-    """Whether d >= 0 for every value of its variables; None if it depends on them.
-
-    Decided with variables from 0 on where that is possible; else from 1 on, which is noted.
-    """
-    if not isinstance(d, Dim):
-        return bool(d >= 0)
-    for lowest in (0, 1):
-        if _proved(d, lowest, 2):
-            found = True
-        elif _proved(-d - 1, lowest, 2):
-            found = False
-        else:
-            continue
-        if lowest:
-            d.scope.positive |= d.variables()
-        return found
-    return None
-
-
-def _proved(d: Any, lowest: int, depth: int) -> bool:
-    """Whether d >= 0 follows from the bounds and up to `depth` constraints."""
-    if bounds(d, lowest)[0] >= 0:
-        return True
-    if not depth or not isinstance(d, Dim):
-        return False
-    for e in [*d.scope.inequalities, *_implied(d, lowest)]:
-        theirs = dict(e.terms)
-        for m, c in d.terms:
-            k = theirs.get(m, 0)
-            if m and k and (c < 0) == (k < 0):
-                rest = d * abs(k) - e * abs(c)
-                if _proved(rest, lowest, depth - 1):
-                    return True
-    return False
-
-
-def _implied(d: Dim, lowest: int) -> Iterator[Dim]:
-    """What holds for the operations in d."""
-    for f in set(d.factors()):
-        if isinstance(f, Operation):
-            it = _build({((f, 1),): 1}, d.scope)
-            if f.name in ("max", "min"):
-                for x in (f.left, f.right):
-                    e = it - x if f.name == "max" else -it + x
-                    if isinstance(e, Dim):
-                        yield e
-            elif bounds(f.right, lowest)[0] > 0:
-                found = [-it - 1 + f.right] if f.name == "mod" else [
-                    -(it * f.right) + f.left, it * f.right + f.right - 1 - f.left]
-                yield from (e for e in found if isinstance(e, Dim))
 
 
 # ---- what others ask
@@ -722,7 +197,7 @@ def guess(d: Any) -> Any:
 
 
 def _plausible(name: str, scope: SymbolicScope) -> int:
-    low, high = _factor_bounds(name, scope, 1)
+    low, high = factor_bounds(name, scope, 1)
     return int(min(max(low, PLAUSIBLE), high))
 
 
@@ -731,8 +206,10 @@ def number(d: Any, dtype: Any) -> Any:
     if not isinstance(d, Dim):
         return np.dtype(dtype).type(d)
     from calque.core.primitive import registry
+
     return registry["convert_element_type"].bind(
-        d.dimension_as_value(), new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+        d.dimension_as_value(), new_dtype=np.dtype(dtype), weak_type=False, sharding=None
+    )
 
 
 def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
@@ -742,8 +219,9 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
         start, stop, step = item.indices(size)
         return start, len(range(start, stop, step)), step
     if isinstance(step, Dim):
-        raise InconclusiveDimensionOperation(explain(
-            f"slice steps must be numbers, got {step}.", fix="give the step as an int."))
+        raise InconclusiveDimensionOperation(
+            explain(f"slice steps must be numbers, got {step}.", fix="give the step as an int.")
+        )
 
     def place(v: Any, default: Any, low: Any, high: Any) -> Any:
         if v is None:
@@ -775,7 +253,9 @@ def scope_of(shapes: Sequence[Sequence[Any]]) -> SymbolicScope | None:
 
 
 # ---- text
-_TOKENS = re.compile(r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<mark>\.\.\.|[-+*^(),])|(?P<other>\S))")
+_TOKENS = re.compile(
+    r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<mark>\.\.\.|[-+*^(),])|(?P<other>\S))"
+)
 
 
 class _Parser:
@@ -783,8 +263,10 @@ class _Parser:
 
     def __init__(self, text: str, scope: SymbolicScope) -> None:
         self.text, self.scope = text, scope
-        self.tokens = [(str(m.lastgroup), m[m.lastgroup or 0], m.start(m.lastgroup or 0))
-                       for m in _TOKENS.finditer(text)]
+        self.tokens = [
+            (str(m.lastgroup), m[m.lastgroup or 0], m.start(m.lastgroup or 0))
+            for m in _TOKENS.finditer(text)
+        ]
         self.at = 0
 
     def peek(self) -> str:
@@ -798,11 +280,14 @@ class _Parser:
 
     def error(self, what: str) -> ValueError:
         at = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-        return ValueError(explain(
-            f"syntax error in symbolic shape {self.text!r}: {what} at "
-            f"{self.text[at:] or 'the end'!r}.",
-            fix="write dimensions as numbers and names, like 'b, 128', '2*b', 'b + 1', "
-                "'floordiv(b, 2)'."))
+        return ValueError(
+            explain(
+                f"syntax error in symbolic shape {self.text!r}: {what} at "
+                f"{self.text[at:] or 'the end'!r}.",
+                fix="write dimensions as numbers and names, like 'b, 128', '2*b', 'b + 1', "
+                "'floordiv(b, 2)'.",
+            )
+        )
 
     def whole(self) -> Any:
         found = self.sum()
@@ -859,15 +344,17 @@ class _Parser:
             right = self.sum()
             self.take(")")
             return {"floordiv": floordiv, "mod": mod, "max": max_dim, "min": min_dim}[token](
-                left, right)
+                left, right
+            )
         return variable(token, self.scope)
 
 
-def parse_dims(text: str, scope: SymbolicScope, like: Sequence[Any] | None = None
-               ) -> tuple[Any, ...]:
+def parse_dims(
+    text: str, scope: SymbolicScope, like: Sequence[Any] | None = None
+) -> tuple[Any, ...]:
     """The dimensions of a text, separated by commas; '_' and '...' are taken from `like`."""
     parser = _Parser(text, scope)
-    closing = parser.peek() == "("and parser.tokens[-1][1] == ")" and _one_pair(parser.tokens)
+    closing = parser.peek() == "(" and parser.tokens[-1][1] == ")" and _one_pair(parser.tokens)
     if closing:
         parser.tokens = parser.tokens[1:-1]
     found: list[Any] = []
@@ -882,7 +369,7 @@ def parse_dims(text: str, scope: SymbolicScope, like: Sequence[Any] | None = Non
                     parser.take()
                 if parser.peek():
                     raise parser.error("'...' must be the last dimension, more stands")
-                found += like[len(found):]
+                found += like[len(found) :]
                 break
             if len(found) >= len(like):
                 raise parser.error(f"'_' stands for no axis of {tuple(like)}")
@@ -891,11 +378,14 @@ def parse_dims(text: str, scope: SymbolicScope, like: Sequence[Any] | None = Non
             found.append(parser.sum())
         if parser.peek():
             parser.take(",")
-    if like is not None:
-        if len(found) != len(like):
-            raise ValueError(explain(
+    if like is not None and len(found) != len(like):
+        raise ValueError(
+            explain(
                 f"symbolic shape {text!r} has {len(found)} dimensions, and {tuple(like)} has "
-                f"{len(like)}.", fix="give one dimension an axis, or end with '...'."))
+                f"{len(like)}.",
+                fix="give one dimension an axis, or end with '...'.",
+            )
+        )
     return tuple(found)
 
 
@@ -909,9 +399,13 @@ def _one_pair(tokens: Sequence[tuple[str, str, int]]) -> bool:
     return False
 
 
-def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (),
-                   scope: SymbolicScope | None = None, like: Sequence[Any] | None = None
-                   ) -> tuple[Any, ...]:
+def symbolic_shape(
+    shape_spec: str | None,
+    *,
+    constraints: Sequence[str] = (),
+    scope: SymbolicScope | None = None,
+    like: Sequence[Any] | None = None,
+) -> tuple[Any, ...]:
     """A shape with dimensions that are known at the call only.
 
     Args:
@@ -934,14 +428,43 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (),
       (2*b + 1, 128)
     """
     if scope is not None and constraints:
-        raise ValueError(explain("constraints belong to a scope, and a scope is given.",
-                                 fix="give the constraints to SymbolicScope(...)."))
+        raise ValueError(
+            explain(
+                "constraints belong to a scope, and a scope is given.",
+                fix="give the constraints to SymbolicScope(...).",
+            )
+        )
     if isinstance(like, str):
         raise ValueError(explain(f"like must be a shape, got {like!r}."))
     made = scope if scope is not None else SymbolicScope(constraints)
     if shape_spec is not None and not isinstance(shape_spec, str):
         if isinstance(shape_spec, Sequence):  # a shape already
             return tuple(shape_spec)
-        raise ValueError(explain(f"symbolic_shape takes a text, got {shape_spec!r}.",
-                                 fix="write it like 'b, 128'."))
+        raise ValueError(
+            explain(
+                f"symbolic_shape takes a text, got {shape_spec!r}.", fix="write it like 'b, 128'."
+            )
+        )
     return parse_dims("..." if shape_spec is None else shape_spec, made, like)
+
+
+__all__ = [
+    "Dim",
+    "SymbolicScope",
+    "as_size",
+    "bounds",
+    "guess",
+    "in_int32",
+    "is_larger",
+    "is_nonnegative",
+    "is_static",
+    "is_symbolic_dim",
+    "max_dim",
+    "min_dim",
+    "number",
+    "parse_dims",
+    "quotient",
+    "scope_of",
+    "slice_of",
+    "symbolic_shape",
+]

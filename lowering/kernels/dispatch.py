@@ -28,9 +28,10 @@ def insert(module: Any, text: str) -> None:
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
              entry: str = "", into: int = -1, sizes: Sequence[Any] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
-    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign).  `sizes`
-    are further arguments of the executable's function, as index."""
-    if sizes or not all(is_static(s) for s in (*[v.shape for v in operands], *[s for s, _ in results])):
+    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign).
+    `sizes` are further arguments of the executable's function, as index."""
+    shapes = [*[v.shape for v in operands], *[s for s, _ in results]]
+    if sizes or not all(map(is_static, shapes)):
         return _dynamic(b, name, operands, results, entry or name, into, sizes)
     op = b.op("flow.dispatch", [b.bitcast(x, signed(x.dtype)) for x in operands],
               [(s, signed(d)) for s, d in results], {

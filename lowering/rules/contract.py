@@ -37,7 +37,7 @@ def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
 
 def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
                  dtype: np.dtype[Any]) -> Value:
-    """One linalg.generic: of vectors IREE makes matrices by reshapes whose sizes it wants to know."""
+    """One linalg.generic: of vectors IREE makes matrices, by reshapes whose sizes it asks for."""
     ir = mlir.ir()
     (xc, yc), (xb, yb) = dims
     names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
@@ -71,8 +71,9 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ..
 
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
     """A long vector times a wide row-major matrix: IREE's own tiles read it four times slower."""
-    return (ctx.cpu and is_static((*x.shape, *y.shape)) and dims == (((0,), (0,)), ((), ())) and len(x.shape) == 1
-            and len(y.shape) == 2 and min(y.shape) >= 512 and x.dtype == y.dtype
+    return (ctx.cpu and is_static((*x.shape, *y.shape)) and len(x.shape) == 1
+            and dims == (((0,), (0,)), ((), ())) and len(y.shape) == 2
+            and min(y.shape) >= 512 and x.dtype == y.dtype
             and x.dtype in (np.dtype("float32"), np.dtype("float64")))
 
 

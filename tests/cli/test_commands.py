@@ -212,3 +212,18 @@ def test_progress_is_shown_for_long_work(monkeypatch):
     with report.progress("short"):
         pass
     assert "short" not in terminal.getvalue()[shown:]
+
+
+def test_sizes_known_at_the_call(calque, folder):
+    calque("compile", "model.py:double", "-a", "f32[b,2]", "--constraint", "b <= 9", "-o", "d.vmfb")
+    assert "argument x: float32[b,2]" in calque("inspect", "d.vmfb").out
+    assert calque("run", "d.vmfb", "-i", "f32[3,2]=1").out.split() == ["[[2.", "2.]"] + [
+        "[2.", "2.]"] + ["[2.", "2.]]"]
+    assert "agrees with" in calque("verify", "d.vmfb", "model.py:double", "-a", "f32[4,2]").out
+    assert "result there" in calque("bench", "d.vmfb", "-a", "f32[4,2]", "-n", "3").out
+    assert "give --arg with the sizes to use" in calque("bench", "d.vmfb", code=2).err
+    for words in (("run", "d.vmfb", "-i", "f32[10,2]=1"), ("bench", "d.vmfb", "-a", "f32[10,2]")):
+        assert "b <= 9 must hold of the arguments' sizes, got b = 10." in calque(*words, code=2).err
+    assert "x must be float32[b,2]" in calque("run", "d.vmfb", "-i", "f32[3,3]=1", code=2).err
+    assert "Constraint parsing error" in calque(
+        "compile", "model.py:double", "-a", "f32[b]", "--constraint", "b > 9", code=2).err

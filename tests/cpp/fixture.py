@@ -47,6 +47,7 @@ ARTIFACTS: dict[str, list[str]] = {
                    "--arg", "f32", "--donate", "0"],
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
     "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
+    "halves": ["halves", "--arg", "f32[2*n,3]", "--arg", "f32[n,3]", "--constraint", "n <= 64"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
     "for_vulkan": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],

@@ -57,3 +57,10 @@ def slow(x: Any) -> Any:
 def weighted(x: Any) -> Any:
     """WEIGHTS are kept in an archive beside the artifact."""
     return x @ WEIGHTS
+
+
+def halves(x, y):
+    """The sum of x's halves and y, and its rows' sums; sizes are known at the call."""
+    n = y.shape[0]
+    total = x[:n] + x[n:] + y
+    return total, total.sum(1)

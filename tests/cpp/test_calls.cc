@@ -138,6 +138,25 @@ void dynamic_sizes() {
   }
 }
 
+// Sizes that are expressions of others, and a constraint: checked before the program runs.
+void related_sizes() {
+  const Function halves = load("halves")["halves"];
+  CHECK(halves.signature().describe() ==
+        "halves(x: float32[2*n,3], y: float32[n,3]) -> float32[n,3], float32[n]");
+  const auto ones = [](std::int64_t rows) {
+    return Array::from_host(std::vector<float>(static_cast<std::size_t>(3 * rows), 1.0f), {rows, 3});
+  };
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{7}, std::int64_t{64}, std::int64_t{0}}) {
+    const auto results = halves(ones(2 * n), ones(n));
+    CHECK((results[0].shape() == Shape{n, 3}) && (results[1].shape() == Shape{n}));
+    CHECK(results[1].to_vector<float>() == std::vector<float>(static_cast<std::size_t>(n), 9.0f));
+  }
+  CHECK_ERROR(shape, ({"x must be float32[2*n,3]", "got shape (5, 3)"}), halves(ones(5), ones(2)));
+  CHECK_ERROR(shape, ({"must be float32[", "got shape"}), halves(ones(4), ones(3)));
+  CHECK_ERROR(shape, ({"n <= 64 must hold of the arguments' sizes, got n = 65."}),
+              halves(ones(130), ones(65)));
+}
+
 // Weights in an archive beside the artifact, or named.
 void parameter_archives() {
   const std::vector<float> ones(2 * 64, 1.0f);
@@ -192,6 +211,7 @@ int main(int, char** words) {
   eight_bit_floats();
   odd_arguments();
   dynamic_sizes();
+  related_sizes();
   parameter_archives();
   conversions();
   return 0;

@@ -1,6 +1,7 @@
-"""Dimensions that are known at the call only: text, arithmetic and order as in JAX 0.10.2 (its answers
-were noted down), constraints, text of types, tracing.
+"""Dimensions that are known at the call only: text, arithmetic and order as in JAX 0.10.2
+(its answers were noted down), constraints, text of types, tracing.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -30,23 +31,50 @@ from calque.specs import SpecError, parse_spec, symbolic_args_specs
 b, c = symbolic_shape("b, c")
 
 
-@pytest.mark.parametrize("value, text", [
-    (b * 2, "2*b"), (2 * b + 1, "2*b + 1"), (b + c - b, "c"), (b * c, "b*c"), (b // 2, "floordiv(b, 2)"),
-    (b % 2, "mod(b, 2)"), (-b, "- b"), (b - 1, "b - 1"), ((b + 1) * (b - 1), "b^2 - 1"),
-    ((2 * b) // 2, "b"), ((2 * b + 1) // 2, "b"), (b // c, "floordiv(b, c)"), ((b * c) // c, "b"),
-    (b ** 2, "b^2"), (3 - b, "- b + 3"), (b * c + b * b + c + 3, "b*c + b^2 + c + 3"),
-    (2 * c * b - b + c // 2 * 3, "3*floordiv(c, 2) + 2*b*c - b"),
-    (b * c - c * b * b, "- b^2*c + b*c"), (4 % b, "mod(4, b)"), (4 // b, "floordiv(4, b)"),
-    (-b // 2, "floordiv(- b, 2)"), ((b - 1) // 2, "floordiv(b - 1, 2)"), ((4 * b + 6) // 4, "b + 1"),
-    ((b * b) // b, "b"), (1 + b + c * 3, "3*c + b + 1"), (b - b % 2, "- mod(b, 2) + b"),
-    (sum([b, c, 3]), "c + b + 3"), (max_dim(b, c), "max(b, c)"), (min_dim(b, 3), "min(b, 3)"),
-    (max(b, 1), "b"), (divmod(b, 2), "(floordiv(b, 2), mod(b, 2))")])
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (b * 2, "2*b"),
+        (2 * b + 1, "2*b + 1"),
+        (b + c - b, "c"),
+        (b * c, "b*c"),
+        (b // 2, "floordiv(b, 2)"),
+        (b % 2, "mod(b, 2)"),
+        (-b, "- b"),
+        (b - 1, "b - 1"),
+        ((b + 1) * (b - 1), "b^2 - 1"),
+        ((2 * b) // 2, "b"),
+        ((2 * b + 1) // 2, "b"),
+        (b // c, "floordiv(b, c)"),
+        ((b * c) // c, "b"),
+        (b**2, "b^2"),
+        (3 - b, "- b + 3"),
+        (b * c + b * b + c + 3, "b*c + b^2 + c + 3"),
+        (2 * c * b - b + c // 2 * 3, "3*floordiv(c, 2) + 2*b*c - b"),
+        (b * c - c * b * b, "- b^2*c + b*c"),
+        (4 % b, "mod(4, b)"),
+        (4 // b, "floordiv(4, b)"),
+        (-b // 2, "floordiv(- b, 2)"),
+        ((b - 1) // 2, "floordiv(b - 1, 2)"),
+        ((4 * b + 6) // 4, "b + 1"),
+        ((b * b) // b, "b"),
+        (1 + b + c * 3, "3*c + b + 1"),
+        (b - b % 2, "- mod(b, 2) + b"),
+        (sum([b, c, 3]), "c + b + 3"),
+        (max_dim(b, c), "max(b, c)"),
+        (min_dim(b, 3), "min(b, 3)"),
+        (max(b, 1), "b"),
+        (divmod(b, 2), "(floordiv(b, 2), mod(b, 2))"),
+    ],
+)
 def test_text(value: Any, text: str) -> None:
     assert str(value) == text
     if isinstance(value, Dim):  # it reads back, here and where artifacts are run
         assert symbolic_shape(text, scope=b.scope) == (value,)
         for x, y in itertools.product((1, 2, 5, 9), (1, 3, 4)):
-            assert at_run_time.parse(text).evaluate({"b": x, "c": y}) == value.evaluate({"b": x, "c": y})
+            assert at_run_time.parse(text).evaluate({"b": x, "c": y}) == value.evaluate(
+                {"b": x, "c": y}
+            )
 
 
 def test_constants_are_ints() -> None:
@@ -55,16 +83,25 @@ def test_constants_are_ints() -> None:
 
 
 def test_equality_and_order() -> None:
-    assert not b == 1 and not b == c and b == b + 0 and b != c and not b == 0 and not b == "b"
-    assert b >= 1 and b > 0 and b + 1 > b and 2 * b > b and b % 3 < 3 and b % 3 >= 0 and 0 <= b - 1
+    assert not (b == 1) and not (b == c) and b == b + 0 and b != c and not b == 0 and not b == "b"  # noqa: SIM201
+    assert b >= 1 and b > 0 and b + 1 > b and 2 * b > b and b % 3 < 3 and b % 3 >= 0 and b - 1 >= 0
     assert b <= 2**31 - 1 and bool(b) and b not in (1, 2) and (b, 3) != (c, 3)
     assert hash(b) == hash(symbolic_shape("b", scope=b.scope)[0]) and {b: 1}[b + 0] == 1
-    for question in (lambda: b > 1, lambda: b < c, lambda: b - c >= 0, lambda: b >= c + 1,
-                     lambda: b <= b * c, lambda: 3 < b, lambda: max(b, c)):
+    for question in (
+        lambda: b > 1,
+        lambda: b < c,
+        lambda: b - c >= 0,
+        lambda: b >= c + 1,
+        lambda: b <= b * c,
+        lambda: b > 3,
+        lambda: max(b, c),
+    ):
         with pytest.raises(InconclusiveDimensionOperation, match="is inconclusive") as caught:
             question()
         assert "Fix: " in str(caught.value)
-    with pytest.raises(InconclusiveDimensionOperation, match="Symbolic dimension 'b' used in a context"):
+    with pytest.raises(
+        InconclusiveDimensionOperation, match="Symbolic dimension 'b' used in a context"
+    ):
         int(b)
     with pytest.raises(InconclusiveDimensionOperation):
         range(b)
@@ -75,19 +112,26 @@ def test_equality_and_order() -> None:
 
 def test_needing_a_size_of_1_is_noted() -> None:
     (n,) = symbolic_shape("n")
-    assert n >= 0 and max_dim(n, 0) is n and quotient(n * 4, n) == 4 and not n == 0
+    assert n >= 0 and max_dim(n, 0) is n and quotient(n * 4, n) == 4 and not n == 0  # noqa: SIM201
     assert not n.scope.positive
     assert n >= 1 and n.scope.positive == {"n"}
 
 
-@pytest.mark.parametrize("texts, variables, good, bad", [
-    (["n >= 8"], "n", [{"n": 8}], [{"n": 7}]), (["n <= 3", "n >= 2"], "n", [{"n": 2}], [{"n": 4}]),
-    (["m >= 2*n"], "m, n", [{"m": 4, "n": 2}], [{"m": 3, "n": 2}])])
+@pytest.mark.parametrize(
+    "texts, variables, good, bad",
+    [
+        (["n >= 8"], "n", [{"n": 8}], [{"n": 7}]),
+        (["n <= 3", "n >= 2"], "n", [{"n": 2}], [{"n": 4}]),
+        (["m >= 2*n"], "m, n", [{"m": 4, "n": 2}], [{"m": 3, "n": 2}]),
+    ],
+)
 def test_constraints(texts: list[str], variables: str, good: Any, bad: Any) -> None:
     shape = symbolic_shape(variables, constraints=texts)
     for kind, left, right in shape[0].scope.constraints:
         assert is_nonnegative(left - right if kind == ">=" else right - left) is True
-    rows = [at_run_time.parse_constraint(k, str(x), str(y)) for k, x, y in shape[0].scope.constraints]
+    rows = [
+        at_run_time.parse_constraint(k, str(x), str(y)) for k, x, y in shape[0].scope.constraints
+    ]
     assert all(r.holds(sizes) for r in rows for sizes in good)
     assert not any(all(r.holds(sizes) for r in rows) for sizes in bad)
 
@@ -96,9 +140,12 @@ def test_equalities_are_substituted() -> None:
     assert str(symbolic_shape("n, m", constraints=["n == 2*m"])) == "(2*m, m)"
     assert symbolic_shape("mod(n, 2)", constraints=["mod(n, 2) == 0"]) == (0,)
     (n,) = symbolic_shape("n", constraints=["n >= 8"])
-    assert n >= 5 and not n == 5 and bounds(2 * n + 1, 1) == (17.0, 2.0**32 - 1)
-    for wrong, what in ((["n > 8"], "must contain one of '==' or '>=' or '<='"),
-                        ("n >= 8", "should be a sequence of strings"), (["n >= "], "syntax error")):
+    assert n >= 5 and not n == 5 and bounds(2 * n + 1, 1) == (17.0, 2.0**32 - 1)  # noqa: SIM201
+    for wrong, what in (
+        (["n > 8"], "must contain one of '==' or '>=' or '<='"),
+        ("n >= 8", "should be a sequence of strings"),
+        (["n >= "], "syntax error"),
+    ):
         with pytest.raises(ValueError, match=what):
             symbolic_shape("n", constraints=wrong)
 
@@ -112,7 +159,9 @@ def test_bounds_hold() -> None:
     for _ in range(120):
         x, y = (pool[i] for i in rng.integers(len(pool), size=2))
         n = int(rng.integers(1, 5))
-        made = [x + y, x - y, x * n - 1, x // n, x % n, max_dim(x, y), min_dim(x, n)][rng.integers(7)]
+        made = [x + y, x - y, x * n - 1, x // n, x % n, max_dim(x, y), min_dim(x, n)][
+            rng.integers(7)
+        ]
         if isinstance(made, Dim) and len(str(made)) < 60:
             pool.append(made)
     for d in pool:
@@ -149,23 +198,34 @@ def test_tracing() -> None:
     spec = calque.ShapeDtypeStruct(symbolic_shape("n, 4"), "float32")
     text = str(calque.make_jaxpr(lambda x: (x / x.shape[0]).sum(0))(spec))
     assert "a:f32[n,4]" in text and "dim_as_value[dim=n]" in text
-    shapes = calque.eval_shape(lambda x: (jnp.concatenate([x, x]), x[1:], x.reshape(-1), x.T @ x), spec)
+    shapes = calque.eval_shape(
+        lambda x: (jnp.concatenate([x, x]), x[1:], x.reshape(-1), x.T @ x), spec
+    )
     assert [str(s.shape) for s in shapes] == ["(2*n, 4)", "(n - 1, 4)", "(4*n,)", "(4, 4)"]
     with pytest.raises(TypeError, match="incompatible shapes|do not broadcast|broadcast"):
-        calque.eval_shape(lambda x, y: x + y, spec, calque.ShapeDtypeStruct((*symbolic_shape("m"), 4), "f4"))
+        calque.eval_shape(
+            lambda x, y: x + y, spec, calque.ShapeDtypeStruct((*symbolic_shape("m"), 4), "f4")
+        )
 
 
 def test_errors_of_calls() -> None:
-    made = aot.compile(lambda x, y: x[: y.shape[0]] * y, "f32[2*n]", "f32[n]", name="f",
-                       constraints=["n >= 2", "n <= 9"])
+    made = aot.compile(
+        lambda x, y: x[: y.shape[0]] * y,
+        "f32[2*n]",
+        "f32[n]",
+        name="f",
+        constraints=["n >= 2", "n <= 9"],
+    )
     call = aot.load(made.vmfb).f
     assert call.record.signature() == "f(x: float32[2*n], y: float32[n]) -> float32[n]"
     one = np.ones
     np.testing.assert_array_equal(call(one(6, np.float32), one(3, np.float32))[0].numpy(), one(3))
-    for x, y, text in ((one(5), one(3), r"x must be float32\[2\*n\], got shape \(5,\)"),
-                       (one(6), one(4), r"y must be float32\[n\] with \{'n': 3\}, got shape \(4,\)"),
-                       (one(2), one(1), "n >= 2 must hold of the arguments' sizes, got n = 1"),
-                       (one(20), one(10), "n <= 9 must hold of the arguments' sizes, got n = 10"),
-                       (one((6, 1)), one(3), "x must be")):
+    for x, y, text in (
+        (one(5), one(3), r"x must be float32\[2\*n\], got shape \(5,\)"),
+        (one(6), one(4), r"y must be float32\[n\] with \{'n': 3\}, got shape \(4,\)"),
+        (one(2), one(1), "n >= 2 must hold of the arguments' sizes, got n = 1"),
+        (one(20), one(10), "n <= 9 must hold of the arguments' sizes, got n = 10"),
+        (one((6, 1)), one(3), "x must be"),
+    ):
         with pytest.raises(ValueError, match=text):
             call(x.astype(np.float32), y.astype(np.float32))
