@@ -19,8 +19,8 @@ WRONG = [
     (("compile", "model.py:double", "-a", "f33[2]"), "unknown dtype 'f33'.", "use one of bool,"),
     (("compile", "model.py:double", "-a", "f32[2"),
      "'f32[2': the end is expected where '[' is.", "write it like"),
-    (("compile", "model.py:double", "-a", "f32[x.y]"), "'f32[x.y]': 'x.y': ',' is expected at",
-     "write sizes"),
+    (("compile", "model.py:double", "-a", "f32[x.y]"),
+     "'f32[x.y]': 'x.y': ',' is expected at '.y'.", "write sizes"),
     (("compile", "model.py:double", "-a", "f32[?]"), "'f32[?]': '?' is not a size.", "write each"),
     (("compile", "model.py:double", "-a", "f32[-1]"), "'f32[-1]': '-1' is not a size.", "write"),
     # arguments

@@ -59,7 +59,7 @@ def weighted(x: Any) -> Any:
     return x @ WEIGHTS
 
 
-def halves(x, y):
+def halves(x: Any, y: Any) -> tuple[Any, Any]:
     """The sum of x's halves and y, and its rows' sums; sizes are known at the call."""
     n = y.shape[0]
     total = x[:n] + x[n:] + y
