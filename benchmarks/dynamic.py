@@ -1,0 +1,80 @@
+"""What it costs that a size is known at the call only: artifacts for any batch beside artifacts for one.
+
+    python benchmarks/dynamic.py            prints a table
+    python benchmarks/dynamic.py --write    writes it into docs/dynamic_shapes.md
+"""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import calque.numpy as jnp
+from calque import aot, lax, nn
+from calque.runtime.buffer import Buffer
+
+PAGE = Path(__file__).parents[1] / "docs" / "dynamic_shapes.md"
+
+
+def mlp(x: Any, w: Any, u: Any) -> Any:
+    return nn.softmax(nn.relu(x @ w) @ u)
+
+
+CASES: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
+    "x + 1, 4 x 16": (lambda x: x + 1, 4, ("f32[b,16]",)),
+    "sin, 1000 x 1000": (jnp.sin, 1000, ("f32[b,1000]",)),
+    "sum, 1000 x 1000": (jnp.sum, 1000, ("f32[b,1000]",)),
+    "softmax, 1000 x 1000": (nn.softmax, 1000, ("f32[b,1000]",)),
+    "matmul, 512 x 512 x 512": (jnp.matmul, 512, ("f32[b,512]", "f32[512,512]")),
+    "MLP, batch 64, 784-512-10": (mlp, 64, ("f32[b,784]", "f32[784,512]", "f32[512,10]")),
+    "sort, 1e5": (jnp.sort, 100_000, ("f32[b]",)),
+    "convolution, 8 x 32 x 32 x 16": (
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+        8, ("f32[b,32,32,16]", "f32[3,3,16,16]")),
+}
+
+
+def best(call: Any, args: list[Buffer]) -> float:
+    """Seconds of a call with its results there: the best of many."""
+    times = []
+    end = time.perf_counter() + 1.0
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        for r in call(*args):
+            r.wait()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def rows() -> list[str]:
+    """The table."""
+    lines = ["| | known size | any size | ratio |", "|---|---|---|---|"]
+    for name, (fun, size, specs) in CASES.items():
+        times = []
+        for known in (True, False):
+            types = [s.replace("[b", f"[{size}") if known else s for s in specs]
+            call = aot.load(aot.compile(fun, *types, name="f").vmfb).f
+            shapes = [tuple(int(n.replace("b", str(size))) for n in s[4:-1].split(","))
+                      for s in specs]
+            rng = np.random.default_rng(0)
+            args = [Buffer.from_numpy(rng.normal(size=s).astype(np.float32), call.device)
+                    for s in shapes]
+            times.append(best(call, args))
+        lines.append(f"| {name} | {times[0] * 1e6:.1f} us | {times[1] * 1e6:.1f} us | "
+                     f"{times[1] / times[0]:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+if __name__ == "__main__":
+    table = "\n".join(rows())
+    if "--write" in sys.argv:
+        text = PAGE.read_text()
+        front, rest = text.split("<!-- bench: begin -->")
+        _, behind = rest.split("<!-- bench: end -->")
+        PAGE.write_text(f"{front}<!-- bench: begin -->\n{table}\n<!-- bench: end -->{behind}")
