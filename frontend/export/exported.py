@@ -445,6 +445,7 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         outs = replay(program, *given)
         return [_result(o, a) for o, a in zip(outs, out_avals) if a.dtype != dtypes.float0]
 
+    run.__name__ = e.fun_name if e.fun_name.isidentifier() else "exported"
     differentiable = custom_vjp(run)
 
     def forward(*flat: Any) -> tuple[list[Any], Any]:
@@ -463,7 +464,6 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         return tuple(found[i] for i in real)
 
     differentiable.defvjp(forward, backward)
-    run.__name__ = e.fun_name if e.fun_name.isidentifier() else "exported"
     inside = jit(differentiable)
 
     def call(*values: Any) -> list[Any]:

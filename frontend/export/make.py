@@ -137,24 +137,30 @@ def _vjp_in_process(e: Exported) -> Exported:
     ins = [*e.in_avals, *tangents]
     real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
     n = len(e.in_avals)
+    moving = [i for i, a in enumerate(e.in_avals) if a.tangent().dtype != dtypes.float0]
 
     def fun_vjp_jax(*given: Any) -> list[Any]:
-        every: list[Any] = [np.zeros(a.shape, dtypes.float0) for a in ins]
-        for i, x in zip(real, given):
-            every[i] = x
-        _, pull = vjp_of(lambda *xs: list(_replayed(p, e.in_avals, xs)), *every[:n])
-        found = pull(list(every[n:]))
-        return [np.zeros(a.shape, bool) if a.tangent().dtype == dtypes.float0 else c
-                for c, a in zip(found, e.in_avals)]
+        values = dict(zip(real, given))
+
+        def moved(*xs: Any) -> list[Any]:
+            every = {**values, **dict(zip(moving, xs))}
+            outs = replay(p, *[every[i] for i in real if i < n])
+            return [o for o, t in zip(outs, tangents) if t.dtype != dtypes.float0]
+
+        _, pull = vjp_of(moved, *[values[i] for i in moving])
+        cts = [values[n + i] for i, t in enumerate(tangents) if t.dtype != dtypes.float0]
+        found = dict(zip(moving, pull(cts)))
+        return [found[i] if i in found else _nothing(a) for i, a in enumerate(e.in_avals)]
 
     marks = tree_util.tree_structure((tuple(range(len(real))), {}))
     made, _ = trace_to_program(fun_vjp_jax, marks, [ins[i] for i in real], "fun_vjp_jax")
-    outs = [a.tangent() if a.tangent().dtype == dtypes.float0 else b
-            for a, b in zip(e.in_avals, made.out_avals)]
+    outs = [a if i in moving else e.in_avals[i].tangent() for i, a in enumerate(made.out_avals)]
     return _exported(
         made, "fun_vjp_jax", tree_util.tree_structure((tuple(range(len(ins))), {})),
         tree_util.tree_structure(tuple(range(n))), e.platforms, e.disabled_safety_checks, ins, outs)
 
 
-def _replayed(p: Program, avals: Sequence[ShapedArray], xs: Sequence[Any]) -> list[Any]:
-    return replay(p, *[x for x, a in zip(xs, avals) if a.dtype != dtypes.float0])
+def _nothing(a: ShapedArray) -> Any:
+    """A cotangent of float0, as modules have it."""
+    return registry["broadcast_in_dim"].bind(
+        np.False_, shape=a.shape, broadcast_dimensions=(), sharding=None)

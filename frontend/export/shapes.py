@@ -11,6 +11,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, SymbolicScope, symbolic_shape
 from calque.core.errors import explain
 from calque.export.container import Aval
+from calque.export.errors import UnsupportedOperationError
 from calque.export.stream import damaged
 from calque.lowering.rules.registry import physical
 
@@ -61,6 +62,10 @@ def check(wants: Sequence[ShapedArray], avals: Sequence[ShapedArray],
             raise ValueError(explain(
                 f"Rank mismatch for {where(i)}: expected {want.shape} and called with "
                 f"{have.shape}", fix="pass an array of that rank."))
+        if not is_static(have):
+            raise UnsupportedOperationError(explain(
+                f"{where(i)} has symbolic sizes {have.shape}: an exported function is called with "
+                "arrays of known sizes.", fix="trace the outer function with known shapes."))
         for axis, (n, m) in enumerate(zip(want.shape, have.shape)):
             if not isinstance(n, Dim):
                 if n != m:
@@ -77,8 +82,8 @@ def check(wants: Sequence[ShapedArray], avals: Sequence[ShapedArray],
             size, rest = divmod(m - offset, factor)
             if rest or size < 1:
                 raise ValueError(explain(
-                    f"Shape mismatch for {where(i)}.shape[{axis}]: expected {n} = "
-                    f"{factor}*{name} + {offset} for a {name} >= 1, called with {have.shape}",
+                    f"Shape mismatch for {where(i)}.shape[{axis}]: expected {n} with {name} >= 1, "
+                    f"called with {have.shape}",
                     fix="pass an array of such a size."))
             bound[name] = size
         if want.dtype != have.dtype:

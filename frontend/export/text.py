@@ -134,7 +134,9 @@ def _attribute(op: Op, name: str, value: Any) -> str:
         return f"@{value}"
     if name == "called_computations":
         return "[" + ", ".join(f"@{v}" for v in value) + "]"
-    if name in ("value", "padding") or name.endswith("_layouts"):
+    if name.endswith("_layouts"):
+        return "[" + ", ".join(map(_layout, value)) + "]"
+    if name in ("value", "padding"):
         return _dense(value)
     if isinstance(value, np.ndarray):
         kind = "i1" if value.dtype == bool else "i64"
@@ -161,7 +163,7 @@ def _any(value: Any) -> str:
     if isinstance(value, dict):
         inner = ", ".join(f'"{k}" = {_any(v)}' for k, v in value.items() if _any(v))
         return f"{{{inner}}}"
-    if isinstance(value, np.ndarray | Dense):
+    if isinstance(value, np.ndarray):
         return _dense(value)
     if isinstance(value, TypeOf) and not isinstance(value.type, Special):
         return type_text(value.type)
@@ -171,10 +173,13 @@ def _any(value: Any) -> str:
     return "" if isinstance(value, Accuracy) else ""
 
 
+def _layout(value: Any) -> str:
+    """The order of axes in memory: numbers of type index."""
+    order = np.frombuffer(value.data, np.int64) if isinstance(value, Dense) else value
+    return f"dense<{order.tolist() if len(order) else ''}> : tensor<{len(order)}xindex>"
+
+
 def _dense(value: Any) -> str:
-    if isinstance(value, Dense):  # a layout: of indices
-        order = np.frombuffer(value.data, np.int64).tolist()
-        return f"dense<{order if order else ''}> : tensor<{len(order)}xindex>"
     if not isinstance(value, np.ndarray):
         return _any(value)
     kind = "x".join([*map(str, value.shape), NAMES[value.dtype]])

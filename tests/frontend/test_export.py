@@ -18,6 +18,8 @@ import calque
 import calque.numpy as jnp
 from calque import export, lax
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # harness, samples
+
 DATA = Path(__file__).parent / "data"
 RECORDED = sorted(p.stem.removeprefix("export_") for p in DATA.glob("export_*.bin"))
 QUICK = ("platforms", "vjp")
@@ -156,6 +158,71 @@ def test_64_bits_inside() -> None:
         np.testing.assert_array_equal(big, [2**40, 2**41])
     with pytest.raises(ValueError, match="Dtype mismatch for args.0.: expected int64 and called"):
         export.deserialize(blob).call(jnp.array([1, 2]))
+
+
+# ---- every primitive: what we write, we read, and MLIR's own parser takes
+def _written_and_read(name: str, samples: int) -> None:
+    from harness import function, words
+    from samples import ROWS
+
+    from calque.core.avals import ShapedArray
+    from calque.export import bytecode, read, text
+    from calque.lowering import mlir
+    row = ROWS[name]
+    for s in (*row.samples, *row.specials)[:samples]:
+        f = function(row, s, s.parameters(row.main))
+        args = [np.asarray(a) for a in words(row, s, row.arrays(s, row.main))]
+        e = export.export(calque.jit(f))(*args)
+        module = bytecode.read_module(e.mlir_module_serialized)
+        kept = [ShapedArray(args[i].shape, args[i].dtype) for i in e.module_kept_var_idx]
+        assert [str(a) for a in read.program_of(module, kept, "f").out_avals] == [
+            str(a) for a in e.out_avals]
+        with mlir.ir().Context():
+            mlir.ir().Module.parse(text.module_text(module, pretty=False))
+
+
+@pytest.mark.parametrize("name", ["sort", "gather", "scatter-add", "dot_general", "erf", "cond",
+                                  "conv_general_dilated", "random_bits", "reduce_window_max"])
+def test_operations_are_written_and_read(name: str, x64: None) -> None:
+    _written_and_read(name, 1)
+
+
+@pytest.mark.slow
+def test_samples_are_written_and_read(x64: None) -> None:
+    from samples import ROWS
+    wrong = []
+    for name in ROWS:
+        try:
+            _written_and_read(name, 100)
+        except Exception as error:
+            wrong.append(f"{name}: {type(error).__name__}: {str(error)[:300]}")
+    # JAX has no such windows either
+    assert [w for w in wrong if "dilated windows have no portable form" not in w] == []
+
+
+# ---- symbolic sizes
+def test_symbolic_sizes() -> None:
+    b, = export.symbolic_shape("b")
+    spec = calque.ShapeDtypeStruct((b, 3), "float32")
+    e = export.export(calque.jit(lambda x: (jnp.tanh(x) ** 2).sum() * x.shape[0]))(spec)
+    again = export.deserialize(e.serialize(vjp_order=1))
+    assert str(again.in_avals[0]) == "float32[b,3]" and again.uses_global_constants
+    x = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3)
+    np.testing.assert_allclose(again.call(x), (np.tanh(x) ** 2).sum() * 2, rtol=1e-5)
+    want = 4 * np.tanh(x) * (1 - np.tanh(x) ** 2)
+    np.testing.assert_allclose(calque.grad(again.call)(x), want, rtol=1e-4)
+    args = (calque.ShapeDtypeStruct((2, 3), "f4"), calque.ShapeDtypeStruct((3, 4), "f4"))
+    product = export.export(calque.jit(lambda x, y: x @ y))(
+        *export.symbolic_args_specs(args, ("m, k", "k, 2*n")))
+    for shapes, message in (
+            ([(2, 3), (4, 4)], r"args\[1\].shape\[0\]: expected k = 3, called with size 4"),
+            ([(2, 3), (3, 5)], r"args\[1\].shape\[1\]: expected 2\*n with n >= 1"),
+            ([(2,), (3, 4)], "Rank mismatch")):
+        with pytest.raises(ValueError, match=message):
+            product.call(*[np.ones(s, "f4") for s in shapes])
+    with pytest.raises(ValueError, match="Cannot solve for values of dimension variables"):
+        export.export(calque.jit(lambda x: x))(calque.ShapeDtypeStruct(
+            export.symbolic_shape("a*b"), "f4"))
 
 
 # ---- trees
