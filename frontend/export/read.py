@@ -26,6 +26,7 @@ from calque.transforms.stage import stage
 Handler = Callable[["Reader", Op, list[Any]], Any]
 handlers: dict[str, Handler] = {}
 LARGE = 4096  # elements of integers computed while reading
+MOST = 1_000_000  # operations, those of called functions counted at every call
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
@@ -82,6 +83,7 @@ class Reader:
         self.module = module
         self.calls: list[str] = []
         self.makers: dict[Value, Op] = {}  # which operation makes a value
+        self.count = 0
 
     def call(self, f: Func, args: Sequence[Any]) -> list[Any]:
         if f.name in self.calls:
@@ -118,6 +120,9 @@ class Reader:
 
     def op(self, op: Op, xs: list[Any], env: dict[Value, Any]) -> list[Any]:
         handler = handlers.get(op.name)
+        self.count += 1
+        if self.count > MOST:
+            raise damaged("its calls unfold to operations without end")
         if handler is None:
             raise UnsupportedOperationError(explain(
                 f"{op.name}: this operation of StableHLO cannot be read.", where="deserialize",
