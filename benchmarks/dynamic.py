@@ -1,4 +1,4 @@
-"""What it costs that a size is known at the call only: artifacts for any batch beside artifacts for one.
+"""What it costs that a size is known at the call only: artifacts for any batch and for one of them.
 
     python benchmarks/dynamic.py            prints a table
     python benchmarks/dynamic.py --write    writes it into docs/dynamic_shapes.md

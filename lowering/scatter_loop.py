@@ -226,8 +226,8 @@ def scatter_rows(
     name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
     _declare(
         name,
-        _kernel(name, op, kind, element, index, *(["?", 0, width, "?"] if any_size else [
-            rows, limit, width, count]), max(1, lanes), pairs),
+        _kernel(name, op, kind, element, index, "?" if any_size else rows, limit, width,
+                "?" if any_size else count, max(1, lanes), pairs),
     )
     assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
     return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,

@@ -52,7 +52,7 @@ OPTIONS = {o.name: o for o in (
     Option("jax_num_cpu_devices", 1, "int", False,
            "number of logical CPU devices (before first use)"),
     Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
-           ("threefry2x32",)),
+           ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
     Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),

@@ -333,7 +333,7 @@ class Dim:
             )
         )
 
-    __int__ = __float__ = __complex__ = __index__  # type: ignore[assignment]
+    __int__ = __float__ = __complex__ = __index__
 
 
 _PYTHON: dict[str, Callable[[int, int], int]] = {
@@ -549,27 +549,27 @@ def factor_bounds(f: Factor, scope: SymbolicScope, lowest: int) -> tuple[float, 
                 else:
                     high = min(high, float(offset // -c))
         return low, high
-    (a, b), (c, d) = bounds(f.left, lowest), bounds(f.right, lowest)
+    a, b = bounds(f.left, lowest)
+    least, most = bounds(f.right, lowest)
     if f.name == "max":
-        return max(a, c), max(b, d)
+        return max(a, least), max(b, most)
     if f.name == "min":
-        return min(a, c), min(b, d)
+        return min(a, least), min(b, most)
     if f.name == "mod":
-        return (0.0, d - 1) if c > 0 else (-math.inf, math.inf)
-    if c <= 0:
+        return (0.0, most - 1) if least > 0 else (-math.inf, math.inf)
+    if least <= 0:
         return -math.inf, math.inf
-    ends = [
-        x
-        if math.isinf(x)
-        else 0.0
-        if math.isinf(y) and x >= 0
-        else -1.0
-        if math.isinf(y)
-        else x // y
-        for x in (a, b)
-        for y in (c, d)
-    ]
+    ends = [_floor(x, y) for x in (a, b) for y in (least, most)]
     return min(ends), max(ends)
+
+
+def _floor(x: float, y: float) -> float:
+    """x // y for a positive y."""
+    if math.isinf(x):
+        return x
+    if math.isinf(y):
+        return 0.0 if x >= 0 else -1.0
+    return x // y
 
 
 def is_nonnegative(d: Any) -> bool | None:

@@ -453,6 +453,7 @@ __all__ = [
     "SymbolicScope",
     "as_size",
     "bounds",
+    "floordiv",
     "guess",
     "in_int32",
     "is_larger",

@@ -38,22 +38,27 @@ _KNOWN = frozenset(ALL)
 
 
 class KeyDtype:
-    """Dtype of typed PRNG keys, `key<fry>`: a key is two uint32 words inside."""
+    """Dtype of typed PRNG keys of one implementation, such as `key<fry>` of threefry2x32: a key is
+    a few uint32 words inside."""
 
-    name = "key<fry>"
-    itemsize = 8
     kind = "K"
     char = "K"
-    words = 2
+
+    def __init__(self, tag: str, impl: str, words: int) -> None:
+        self.tag, self.impl, self.words = tag, impl, words
+        self.name, self.itemsize = f"key<{tag}>", 4 * words
 
     def __repr__(self) -> str:
-        return "key<fry>"
+        return self.name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyDtype)
+        return isinstance(other, KeyDtype) and other.tag == self.tag
 
     def __hash__(self) -> int:
-        return hash("key<fry>")
+        return hash(self.name)
+
+    def __reduce__(self) -> Any:
+        return key_dtype_of, (self.impl,)
 
 
 class extended(np.generic):  # noqa: N801 (JAX's name)
@@ -64,7 +69,23 @@ class prng_key(extended):  # noqa: N801 (JAX's name)
     """Abstract kind of PRNG key dtypes, for issubdtype."""
 
 
-key_dtype = KeyDtype()
+key_dtype = KeyDtype("fry", "threefry2x32", 2)
+KEYS = {k.impl: k for k in (
+    key_dtype, KeyDtype("fry4", "threefry4x32", 4), KeyDtype("phx2", "philox2x32", 1),
+    KeyDtype("phx4", "philox4x32", 2), KeyDtype("rbg", "rbg", 4),
+    KeyDtype("urbg", "unsafe_rbg", 4))}
+
+
+def key_dtype_of(impl: Any) -> KeyDtype:
+    """The dtype of keys of an implementation: by its name, its tag ("fry") or itself."""
+    if isinstance(impl, KeyDtype):
+        return impl
+    for k in KEYS.values():
+        if impl in (k.impl, k.tag, k.name):
+            return k
+    known = ", ".join(f'"{name}"' for name in KEYS)
+    raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {known}?\n'
+                     "  Fix: name one of those.")
 
 
 def is_key(dtype: Any) -> bool:
@@ -297,7 +318,7 @@ _SHORT = {"bool": "bool", "bfloat16": "bf16", "float8_e4m3fn": "f8_e4m3fn",
 def short_name(dtype: Any) -> str:
     """jaxpr notation: float32 -> f32, int8 -> i8, uint32 -> u32, complex64 -> c64."""
     if is_key(dtype):
-        return "key<fry>"
+        return str(dtype)
     if dtype == float0:
         return "float0"
     if dtype.name in _SHORT:

@@ -228,5 +228,6 @@ def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
         k = math.prod(x.shape[i] for i in xc)
         m = math.prod(n for i, n in enumerate(x.shape) if i not in xc and i not in xb)
         n = math.prod(n for i, n in enumerate(y.shape) if i not in yc and i not in yb)
-        low = (int(bounds(d, 1)[0]) for d in (m, n, k))  # tiles lose where a size is small
-        yield *low, bool(xb), str(x.dtype)
+        # tiles lose where a size is small
+        m, n, k = (int(bounds(d, 1)[0]) for d in (m, n, k))
+        yield m, n, k, bool(xb), str(x.dtype)

@@ -170,6 +170,15 @@ NOT_EMPTY = {
         lambda x, y, i: x.at[i].add(1.0),
         lambda x, y, i: _added(x, _kept(i, len(x))),
     ),
+    "vector_add": (
+        lambda x, y, i: x[:, 1].at[i].add(1.0),
+        lambda x, y, i: _added(x[:, 1], _kept(i, len(x))),
+    ),
+    "vector_set": (lambda x, y, i: x[:, 1].at[0].set(3.0), lambda x, y, i: _replaced(x[:, 1])),
+    "vector_take": (
+        lambda x, y, i: jnp.take(y[:, 0], i, mode="clip"),
+        lambda x, y, i: np.take(y[:, 0], np.clip(i, 0, len(x) - 1)),
+    ),
     "interior": (
         lambda x, y, i: lax.pad(x, F32(7), ((1, 0, 2), (0, 0, 0))),
         lambda x, y, i: _interior(x),
@@ -197,6 +206,12 @@ def _kept(i: Any, n: int) -> Any:
 def _added(x: Any, i: Any) -> Any:
     out = x.copy()
     np.add.at(out, i, F32(1))
+    return out
+
+
+def _replaced(x: Any) -> Any:
+    out = x.copy()
+    out[0] = 3
     return out
 
 
