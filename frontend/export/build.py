@@ -87,6 +87,27 @@ class PortableBuilder(Builder):
             block.ops.append(Op("return", [v.ir for v in outs]))
         return block
 
+    def iterate(self, go: Callable[..., Value], step: Callable[..., Sequence[Value]],
+                start: Sequence[Value], rounds: int) -> list[Value]:
+        """step each element's values while go(*values) of it, at most `rounds` times."""
+        specs: list[Spec] = [((), I32), *[(v.shape, v.dtype) for v in start]]
+        one: Spec = ((), np.dtype(bool))
+
+        def more(n: Value, *vs: Value) -> Value:
+            running = go(*vs)
+            some = self.make("reduce", [running, self.splat(False, (), bool)], [one],
+                             [self.region([one, one], lambda p, q: p | q)],
+                             dimensions=ints(range(len(running.shape))))[0] \
+                if running.shape else running
+            return (n < rounds) & some
+
+        def body(n: Value, *vs: Value) -> list[Value]:
+            running = go(*vs)
+            return [n + 1, *[self.select(running, new, old) for new, old in zip(step(*vs), vs)]]
+
+        return self.make("while", [self.splat(0, (), I32), *start], specs,
+                         [self.region(specs, more), self.region(specs, body)])[1:]
+
     # ---- what Builder spells with attributes in MLIR's text
     def _dense(self, a: np.ndarray[Any, Any]) -> Value:
         return self.one("constant", [], a.shape, a.dtype, value=np.array(a))

@@ -76,8 +76,10 @@ def widened(body: Callable[..., Value]) -> Callable[..., Value]:
 
 def iterate(b: Builder, go: Callable[..., Value], step: Callable[..., Sequence[Value]],
             start: Sequence[Value], rounds: int) -> list[Value]:
-    """step the values while go(*values), at most `rounds` times (without bodies: 60, written out).
-    """
+    """step the values while go(*values), at most `rounds` times (without bodies: 60, written out;
+    a builder with an `iterate` of its own does that)."""
+    if hasattr(b, "iterate"):
+        return b.iterate(go, step, start, rounds)  # type: ignore[no-any-return]
     if isinstance(b, BodyBuilder):
         first = b.splat(0, (), np.int32)
 
