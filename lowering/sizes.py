@@ -153,7 +153,7 @@ def extract(
     at = [b.extents.of(s) if isinstance(s, Dim) else s for s in offsets]
     marks = [s if isinstance(s, int) else None for s in start]
     body = ", ".join(str(DYNAMIC if s is None else s) for s in marks)
-    dynamic = b.extents.dynamic(sizes)
+    dynamic, steps = b.extents.dynamic(sizes), b.extents.dynamic(strides)
 
     def cut(v: Value) -> Value:
         return _make(
@@ -161,12 +161,12 @@ def extract(
             "tensor.extract_slice",
             v,
             tuple(sizes),
-            [v.ir, *at, *dynamic],
+            [v.ir, *at, *dynamic, *steps],
             {
                 "static_offsets": mlir.ir().Attribute.parse(f"array<i64: {body}>"),
                 "static_sizes": numbers(sizes),
                 "static_strides": numbers(strides),
-                "operandSegmentSizes": segments(1, len(at), len(dynamic), 0),
+                "operandSegmentSizes": segments(1, len(at), len(dynamic), len(steps)),
             },
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from calque.core import dtypes
+from calque.core.dims import guess
 from calque.core.errors import explain
 from calque.lax.contract import canonical_precision
 from calque.numpy import reductions as rd
@@ -139,6 +140,7 @@ def _path(sets: list[frozenset[Any]], out: frozenset[Any], sizes: dict[Any, int]
           optimize: Any) -> Path:
     if isinstance(optimize, tuple):
         return _given(optimize, len(sets))
+    sizes = {label: guess(n) for label, n in sizes.items()}
     if len(sets) <= 2:
         return [tuple(range(len(sets)))]
     if optimize is False:

@@ -16,6 +16,7 @@ from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.eager import fused
+from calque.lax.shape import broadcast_sizes
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
@@ -163,7 +164,7 @@ def parameters(name: str, shape: Any, *values: Any, dtype: Any = None
     size = None if shape is None else shape_of(name, shape)
     every = shapes if size is None else [size, *shapes]
     try:
-        full = np.broadcast_shapes(*every)
+        full = broadcast_sizes(every)
     except ValueError:
         raise ValueError(errors.explain(
             f"{name}: Incompatible shapes for broadcasting: shapes={every}.")) from None

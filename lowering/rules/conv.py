@@ -84,9 +84,9 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
     x = b.pad(x, 0, config)
     result = [shape[i] for i in dn.out_spec[2:]]
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
-    if not is_static((*result, *y.shape)):
+    if not is_static((*result, *kernel)):
         raise InconclusiveDimensionOperation(
-            f"only the batch may have an unknown size, not {(*result, *y.shape)}.")
+            f"windows of {tuple(kernel)} at {tuple(result)} places.")
     if 0 in shape:
         return b.splat(0, shape, dtype)
     count, window = guess(prod(result)), guess(prod(kernel))
