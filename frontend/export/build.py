@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
 from calque.export import hlo
+from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
 from calque.lowering.builder import Builder, Dtype, Value
 
@@ -70,7 +71,9 @@ class PortableBuilder(Builder):
         return self.make(name, operands, [(tuple(shape), np.dtype(dtype))], **attributes)[0]
 
     def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError(f"{name} is not portable")
+        raise UnsupportedOperationError(
+            f"{name}: this form of an operation is for IREE alone.\n"
+            "  Fix: compile the function with calque.aot instead.")
 
     def arguments(self, block: Block, specs: Sequence[Spec]) -> list[Value]:
         """New arguments of a block."""

@@ -29,7 +29,7 @@ _DTYPES: dict[int, Any] = {
         ml_dtypes.float8_e5m2fnuz)))),
     22: dtypes.float0, 23: np.dtype(ml_dtypes.float8_e4m3), 24: np.dtype(ml_dtypes.float8_e3m4),
     25: np.dtype(ml_dtypes.float8_e8m0fnu), 26: np.dtype(ml_dtypes.float4_e2m1fn),
-    27: dtypes.key_dtype}
+    27: dtypes.key_dtype, 28: dtypes.key_dtype_of("rbg"), 29: dtypes.key_dtype_of("unsafe_rbg")}
 _CODES = {d: code for code, d in _DTYPES.items()}
 _LEAF, _NONE, _TUPLE, _LIST, _DICT, _CUSTOM = range(6)
 
@@ -137,6 +137,9 @@ def _numbers(b: Any, values: Sequence[int], size: int) -> int:
 
 
 def _aval(b: Any, a: Aval) -> int:
+    if a.dtype not in _CODES:
+        raise UnsupportedOperationError(
+            f"JAX's container has no arrays of {a.dtype}.\n  Fix: pass random.key_data(key).")
     shape = _offsets(b, [b.CreateString(n) for n in a.shape])
     return _table(b, {1: shape}, 4, [(2, b.PrependUint8Slot, _CODES[a.dtype]),
                                      (3, b.PrependUint8Slot, 1)])  # in the device's memory

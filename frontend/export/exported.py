@@ -494,7 +494,8 @@ def _words(x: Any, a: ShapedArray) -> Any:
 
 def _result(x: Any, a: ShapedArray) -> Any:
     if dtypes.is_key(a.dtype):
-        return registry["random_wrap"].bind(x)
+        given = {} if a.dtype == dtypes.key_dtype else {"impl": a.dtype.tag}
+        return registry["random_wrap"].bind(x, **given)
     if a.weak_type:
         return registry["convert_element_type"].bind(x, new_dtype=a.dtype, weak_type=True,
                                                      sharding=None)

@@ -17,8 +17,7 @@ from calque.export.hlo import Number
 from calque.export.write import Writer, rule
 from calque.lowering import math
 from calque.lowering.builder import Value
-from calque.lowering.rules.random import threefry  # noqa: F401  (registers lowering's rules)
-from calque.lowering.rules.registry import rules as lowering_rules
+from calque.lowering.rules import rules as lowering_rules
 
 BOOL, I32 = np.dtype(bool), np.dtype("i4")
 Outs = list[ShapedArray]
