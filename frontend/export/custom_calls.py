@@ -16,6 +16,7 @@ from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
+from calque.export.ops_structured import windows
 from calque.export.read import Reader, bind, handles, known, used
 from calque.export.stream import damaged
 
@@ -42,14 +43,30 @@ def lapack(real: str, hermitian: str = "") -> Callable[[Call], Call]:
 @handles("custom_call")
 def _custom_call(r: Reader, op: Op, xs: list[Any]) -> Any:
     name = op.attributes["call_target_name"]
+    if name == "stablehlo.dynamic_reduce_window":
+        return _dynamic_windows(r, op, xs)
     call = CALLS.get(name)
     if call is None:
         raise UnsupportedOperationError(explain(
-            f"custom_call @{name}: this target is not known here; known are "
-            f"{', '.join(sorted(CALLS))}.", where="deserialize",
+            f"custom_call @{name}: this target is not known here; known are LAPACK's "
+            "(lapack_sgetrf_ffi, ...), ApproxTopK and marks of shardings.", where="deserialize",
             fix="export the function without it."))
     config = op.attributes.get("mhlo.backend_config") or op.attributes.get("backend_config")
     return call(op, config if isinstance(config, dict) else {}, [used(x) for x in xs])
+
+
+def _dynamic_windows(r: Reader, op: Op, xs: list[Any]) -> Any:
+    """reduce_window whose window is known when the module is called."""
+    *data, dimensions, strides, base, dilation, padding = xs
+    found = [known(v) for v in (dimensions, strides, base, dilation, padding)]
+    if any(v is None for v in found):
+        raise damaged("a window whose sizes depend on the values of arrays")
+    sizes = [v.tolist() for v in found if v is not None]
+    window = dict(zip(("window_dimensions", "window_strides", "base_dilation", "window_dilation"),
+                      map(tuple, sizes)))
+    called = op.attributes["called_computations"]
+    return windows(r, r.named(called[0]).body, data,
+                   {**window, "padding": tuple(map(tuple, sizes[4]))})
 
 
 _COMPOSITES = {"chlo.erf_inv": "erf_inv", "chlo.next_after": "nextafter",

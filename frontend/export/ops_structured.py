@@ -13,7 +13,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.export import regions
 from calque.export.errors import UnsupportedOperationError
-from calque.export.hlo import Op
+from calque.export.hlo import Block, Op
 from calque.export.ops import _total_order
 from calque.export.read import (
     Reader,
@@ -28,6 +28,7 @@ from calque.export.read import (
     used,
 )
 from calque.export.stream import damaged
+from calque.primitives.elementwise import ge_p, le_p
 from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode
 from calque.primitives.scatter import ScatterDimensionNumbers
 
@@ -110,49 +111,48 @@ _CUMULATIVE = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "min
 
 @handles("reduce_window")
 def _reduce_window(r: Reader, op: Op, xs: list[Any]) -> Any:
+    window = {name: ints(op, k) for name, k in (
+        ("window_dimensions", "window_dimensions"), ("window_strides", "window_strides"),
+        ("base_dilation", "base_dilations"), ("window_dilation", "window_dilations"))}
+    return windows(r, op.regions[0], xs, {**window, "padding": pairs(op, "padding")})
+
+
+def windows(r: Reader, body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
+    """Operands and their start values, folded over windows."""
     n = len(xs) // 2
-    sizes, strides, base, dilation = (ints(op, k) for k in (
-        "window_dimensions", "window_strides", "base_dilations", "window_dilations"))
-    padding = pairs(op, "padding")
-    fold = regions.fold_of(op.regions[0]) if n == 1 else ""
-    plain = set(strides) | set(base) | set(dilation) <= {1}
+    fold = regions.fold_of(body) if n == 1 else ""
+    plain = set(window["window_strides"]) | set(window["base_dilation"]) | set(
+        window["window_dilation"]) <= {1}
     if fold in _CUMULATIVE and plain and _is_identity(fold, xs[1]) and (
             aval_of(xs[0]).dtype != BOOL):
-        made = _cumulative(xs[0], fold, sizes, padding)
+        made = _cumulative(xs[0], fold, window["window_dimensions"], window["padding"])
         if made is not None:
             return made
+    rest = [window[k] for k in ("window_dimensions", "window_strides", "padding", "base_dilation",
+                                "window_dilation")]
     if fold in _FOLDS:
         f = getattr(lax, {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.get(
             fold, _FOLDS[fold]))
-        return lax.reduce_window(used(xs[0]), used(xs[1]), f, sizes, strides, padding, base,
-                                 dilation)
-    if n > 1:
-        picked = _picked_windows(op, xs, sizes, strides, padding, base, dilation)
-        if picked is not None:
-            return picked
-    combine = r.function(op.regions[0])
+        return lax.reduce_window(used(xs[0]), used(xs[1]), f, *rest)
+    picked = _picked_windows(body, xs, window) if n == 2 else None
+    if picked is not None:
+        return picked
+    combine = r.function(body)
     made = lax.reduce_window(tuple(map(used, xs[:n])), tuple(map(used, xs[n:])),
-                             lambda a, b: tuple(combine(*a, *b)), sizes, strides, padding, base,
-                             dilation)
+                             lambda a, b: tuple(combine(*a, *b)), *rest)
     return list(made) if isinstance(made, tuple | list) else made
 
 
 _PICKED = "v4=compare(a0,a2){%s %s}; v5=select(v4,a0,a2); v6=select(v4,a1,a3); =return(v5,v6)"
 
 
-def _picked_windows(op: Op, xs: list[Any], sizes: Any, strides: Any, padding: Any, base: Any,
-                    dilation: Any) -> Any:
+def _picked_windows(body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
     """The element of each window that is largest, and what goes with it, as JAX writes it."""
-    text = regions.text_of(op.regions[0])
-    for direction, name, extreme in (("GE", "ge", "max"), ("LE", "le", "min")):
+    text = regions.text_of(body)
+    for direction, prim, extreme in (("GE", ge_p, "max"), ("LE", le_p, "min")):
         if text in [_PICKED % (kind, direction) for kind in ("FLOAT", "SIGNED", "UNSIGNED")]:
-            window = {"window_dimensions": sizes, "window_strides": strides, "padding": padding,
-                      "base_dilation": base, "window_dilation": dilation}
-            from calque.primitives.elementwise import ge_p, le_p
-            values = bind(f"reduce_window_{extreme}", xs[0], **window)
-            moved = bind("select_and_gather_add", xs[1], xs[0],
-                         select_prim=ge_p if name == "ge" else le_p, **window)
-            return [values, moved]
+            return [bind(f"reduce_window_{extreme}", xs[0], **window),
+                    bind("select_and_gather_add", xs[1], xs[0], select_prim=prim, **window)]
     return None
 
 
@@ -175,7 +175,6 @@ def _select_and_scatter(r: Reader, op: Op, xs: list[Any]) -> Any:
     if not name or fold != "add" or not _is_identity("add", start):
         raise unsupported(op, "only sums at the largest or smallest elements can be read.",
                           "export the derivative of reduce_window with max or min.")
-    from calque.primitives.elementwise import ge_p, le_p
     return bind("select_and_scatter_add", source, x, select_prim=ge_p if name == "ge" else le_p,
                 window_dimensions=ints(op, "window_dimensions"),
                 window_strides=ints(op, "window_strides"), padding=pairs(op, "padding"))

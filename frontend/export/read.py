@@ -135,6 +135,8 @@ class Reader:
                           ) from error
         return list(out) if isinstance(out, list | tuple) else [out]
 
+    env: dict[Value, Any] = {}  # of the operation that is being read
+
     def function(self, block: Block) -> Callable[..., list[Any]]:
         """A region as a Python function; what it captures is as it is now."""
         env = self.env
