@@ -370,13 +370,16 @@ class Array(metaclass=_ArrayMeta):
         return self.shape[0]
 
     def __reduce__(self) -> Any:
-        return _unpickle, (np.asarray(self._numpy()), self.weak_type, dtypes.is_key(self.dtype))
+        return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl())
 
     def __copy__(self) -> Array:
         return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return _unpickle(self._numpy(), self.weak_type, dtypes.is_key(self.dtype))
+        return _unpickle(self._numpy(), self.weak_type, self._key_impl())
+
+    def _key_impl(self) -> str:
+        return self.dtype.impl if dtypes.is_key(self.dtype) else ""
 
 
 def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
@@ -396,10 +399,10 @@ def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
     return f"{prefix}{body},{sep}{tail}"
 
 
-def _unpickle(value: np.ndarray[Any, Any], weak: bool, key: bool) -> Array:
+def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str) -> Array:
     made = from_numpy(value, weak)
-    if key:
-        return Array(made._buffer, ShapedArray(value.shape[:-1], dtypes.key_dtype))
+    if impl:
+        return Array(made._buffer, ShapedArray(value.shape[:-1], dtypes.key_dtype_of(impl)))
     return made
 
 

@@ -269,7 +269,7 @@ def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
     if type(x) is not Array or x._pending is not None:
         return None
     out = host.abstract(registry[name], [x.aval], params)
-    shape = (*out.shape, 2) if dtypes.is_key(out.dtype) else out.shape
+    shape = (*out.shape, out.dtype.words) if dtypes.is_key(out.dtype) else out.shape
     return Array(x._buffer.with_shape(shape), out)
 
 

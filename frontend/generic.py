@@ -14,6 +14,7 @@ import numpy as np
 
 from calque import pack
 from calque.array import Array, on_device, to_array
+from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.host import abstract
@@ -69,6 +70,8 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
         literal, args = args[1], args[:1]  # a known exponent has a better form
     arrays = [to_array(a) for a in args]
     avals = [a.aval for a in arrays]
+    if any(is_key(a.dtype) for a in avals):
+        return None
     if literal is None:
         out = abstract(prim, avals, params)
     else:

@@ -49,7 +49,7 @@ def known(x: Any, limit: float = LIMIT) -> np.ndarray[Any, Any] | None:
             return None
         value = buffer.numpy()
     if dtypes.is_key(x.aval.dtype):
-        return value.view(np.uint64)[..., 0]
+        return value.view(np.uint64)[..., 0] if x.aval.dtype == dtypes.key_dtype else None
     return value
 
 

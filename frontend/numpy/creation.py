@@ -395,10 +395,11 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
     (value,) = util.check_arrays(name, value, start=1)
-    if dtypes.is_key(getattr(a, "dtype", None) if dtype is None else dtype):  # both words
-        words = _full(value, (*sizes, 2), name, np.uint32, (np.dtype(np.uint32), False), device,
-                      sharding)
-        return random_wrap_p.bind(words)
+    keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
+    if dtypes.is_key(keys):  # all words
+        words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
+                      device, sharding)
+        return random_wrap_p.bind(words, impl=keys.tag)
     return _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
 
 

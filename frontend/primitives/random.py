@@ -1,7 +1,8 @@
-"""Threefry keys and bits (Salmon et al. 2011, Threefry-2x32, 20 rounds) as primitives on keys.
+"""PRNG keys and bits as primitives on keys.
 
-A key array of shape s is uint32[*s, 2] inside; the lowering writes the rounds out.  `partitionable`
-chooses between JAX's two streams.  None is differentiable.
+A key array of shape s is uint32[*s, n] inside, n = 2 for threefry2x32, whose keys primitives make
+where no `impl` is given; the lowering writes the rounds out.  `partitionable` chooses between JAX's
+two streams of threefry2x32.  None is differentiable.
 """
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ def _batch_front(p: Primitive) -> Any:
 random_seed_p = _key_primitive("random_seed")
 
 
-def _seed_abstract(x: ShapedArray) -> ShapedArray:
+def _seed_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
     if not dtypes.is_integer(x.dtype):
         raise TypeError(explain(f"PRNG key seed must be an integer; got {x.short()}."))
-    return ShapedArray(x.shape, dtypes.key_dtype)
+    return ShapedArray(x.shape, dtypes.key_dtype_of(impl))
 
 
 random_seed_p.abstract = _seed_abstract
@@ -51,16 +52,18 @@ random_seed_p.batch = _batch_front(random_seed_p)
 random_wrap_p, random_unwrap_p = _key_primitive("random_wrap"), _key_primitive("random_unwrap")
 
 
-def _wrap_abstract(x: ShapedArray) -> ShapedArray:
-    if x.dtype != np.dtype("uint32") or x.shape[-1:] != (2,):
+def _wrap_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
+    kind = dtypes.key_dtype_of(impl)
+    if x.dtype != np.dtype("uint32") or x.shape[-1:] != (kind.words,):
         raise TypeError(explain(
-            f"random_wrap: key data must be uint32 with a last axis of size 2, got {x.short()}."))
-    return ShapedArray(x.shape[:-1], dtypes.key_dtype)
+            f"random_wrap: key data of {kind.impl} must be uint32 with a last axis of size "
+            f"{kind.words}, got {x.short()}."))
+    return ShapedArray(x.shape[:-1], kind)
 
 
 def _unwrap_abstract(k: ShapedArray) -> ShapedArray:
     _need_key("random_unwrap", k)
-    return ShapedArray((*k.shape, 2), np.dtype("uint32"))
+    return ShapedArray((*k.shape, k.dtype.words), np.dtype("uint32"))
 
 
 random_wrap_p.abstract, random_unwrap_p.abstract = _wrap_abstract, _unwrap_abstract

@@ -91,6 +91,10 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
     d = int_dtype("poisson", dtype)
     with fused("poisson"):
         typed = key_of("poisson", key)
+        if typed.dtype != dtypes.key_dtype:
+            raise NotImplementedError(explain(
+                "`poisson` is only implemented for the threefry2x32 RNG, not "
+                f"{typed.dtype.impl}.", fix="make the key with impl='threefry2x32'."))
         size, (lam,) = parameters("poisson", shape, lam, dtype=np.dtype(np.float32))
         return _poisson(typed, jnp.broadcast_to(lam, size), d)
 

@@ -6,6 +6,7 @@ of the implicit function (lax.random_gamma_grad).  Start reading at `_one` and `
 """
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -82,33 +83,34 @@ def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
     keys = prim.random_split_p.bind(key, shape=(alpha.size,),
                                     partitionable=config.jax_threefry_partitionable)
     draws = _log_draws if log_space else _draws
-    return sh.reshape(draws(prim.random_unwrap_p.bind(keys), flat), shape)
+    return sh.reshape(draws(key.dtype.tag, prim.random_unwrap_p.bind(keys), flat), shape)
 
 
-def _each(words: Any, alpha: Any, log_space: bool) -> Any:
+def _each(kind: str, words: Any, alpha: Any, log_space: bool) -> Any:
     """One variate for each element of a vector, each from the words of its own key."""
-    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w), a, log_space))(words, alpha)
+    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w, impl=kind), a, log_space))(
+        words, alpha)
 
 
-@custom_jvp
-def _draws(words: Any, alpha: Any) -> Any:
-    return _each(words, alpha, False)
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
+def _draws(kind: str, words: Any, alpha: Any) -> Any:
+    return _each(kind, words, alpha, False)
 
 
-@custom_jvp
-def _log_draws(words: Any, alpha: Any) -> Any:
-    return _each(words, alpha, True)
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
+def _log_draws(kind: str, words: Any, alpha: Any) -> Any:
+    return _each(kind, words, alpha, True)
 
 
 @_draws.defjvp
-def _draws_jvp(primals: Any, tangents: Any) -> Any:
-    out = _draws(*primals)
+def _draws_jvp(kind: str, primals: Any, tangents: Any) -> Any:
+    out = _draws(kind, *primals)
     return out, tangents[1] * lax.random_gamma_grad(primals[1], out)
 
 
 @_log_draws.defjvp
-def _log_draws_jvp(primals: Any, tangents: Any) -> Any:
-    out = _log_draws(*primals)
+def _log_draws_jvp(kind: str, primals: Any, tangents: Any) -> Any:
+    out = _log_draws(kind, *primals)
     x = lax.exp(out)
     x = jnp.where(x == 0, jnp.asarray(limits(x.dtype).tiny, x.dtype), x)
     return out, tangents[1] * (lax.random_gamma_grad(primals[1], x) / x)

@@ -1,6 +1,7 @@
-"""PRNG keys of JAX's Threefry streams: making them, splitting them, what is a key and what is not.
+"""PRNG keys of JAX's streams: making them, splitting them, what is a key and what is not.
 
-Keys are typed (`random.key`) or, as of old, uint32[2] arrays (`random.PRNGKey`).
+Keys are typed (`random.key`) or, as of old, uint32[n] arrays (`random.PRNGKey`), then of the
+implementation that `jax_default_prng_impl` names.
 Start reading at `key_of`.
 """
 from __future__ import annotations
@@ -41,11 +42,13 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
         if a.dtype != np.dtype("uint32"):
             raise TypeError(errors.explain(
                 f"{name}: PRNG key must be a typed key or a uint32 array, got {a.short()}."))
-        if a.shape[-1:] != (2,):
+        kind = _kind(None)
+        if a.shape[-1:] != (kind.words,):
             raise TypeError(errors.explain(
                 f"{name}: JAX encountered invalid PRNG key data: expected key_data.shape to end "
-                f"with (2,); got {a.shape}."))
-        key, shape = prim.random_wrap_p.bind(key), a.shape[:-1]
+                f"with ({kind.words},); got {a.shape}, for {kind.impl}.",
+                fix="wrap the words of another implementation: wrap_key_data(words, impl=...)."))
+        key, shape = prim.random_wrap_p.bind(key, **_given(kind)), a.shape[:-1]
     if shape and not batched:
         raise ValueError(errors.explain(
             f"{name} accepts a single key, but was given a key array of shape {shape} != ().",
@@ -73,11 +76,14 @@ def _seed(seed: Any) -> Any:
     return seed
 
 
-def _check_impl(impl: Any) -> None:
-    name = getattr(impl, "name", impl)
-    if name not in (None, "threefry2x32", "fry", "key<fry>"):
-        raise ValueError(errors.explain(
-            f"unrecognized PRNG implementation {impl!r}.", fix="use 'threefry2x32'."))
+def _kind(impl: Any) -> dtypes.KeyDtype:
+    """The dtype of keys of an implementation; None: the configured one."""
+    return dtypes.key_dtype_of(config.jax_default_prng_impl if impl is None else impl)
+
+
+def _given(kind: dtypes.KeyDtype) -> dict[str, str]:
+    """Parameters of primitives that make keys."""
+    return {} if kind == dtypes.key_dtype else {"impl": kind.tag}
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
@@ -85,7 +91,8 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
 
     Args:
       seed: integer scalar of at most 64 bits (without x64 the low 32 count), also traced.
-      impl: 'threefry2x32' or None.
+      impl: 'threefry2x32', 'threefry4x32', 'philox2x32', 'philox4x32', 'rbg' or 'unsafe_rbg';
+        None: what jax_default_prng_impl says, threefry2x32 at first.
       dtype: another word for impl: the dtype of keys, or the implementation's name.
 
     Returns:
@@ -94,7 +101,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     Raises:
       TypeError: the seed is no integer scalar.
       OverflowError: a Python seed does not fit 64 bits.
-      ValueError: another implementation is asked for, or both impl and dtype are given.
+      ValueError: there is no such implementation, or both impl and dtype are given.
 
     Example:
       >>> import calque.random as random
@@ -105,48 +112,49 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     if impl is not None and dtype is not None:
         raise ValueError(errors.explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
-    _check_impl(impl if dtype is None else dtype)
-    return prim.random_seed_p.bind(_seed(seed))
+    kind = _kind(impl if dtype is None else dtype)
+    return prim.random_seed_p.bind(_seed(seed), **_given(kind))
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
-    """A key as a uint32[2] array (the older form).
+    """A key as an array of words (the older form).
 
     Args:
       seed: integer scalar of at most 64 bits (without x64 the low 32 count), also traced.
-      impl: 'threefry2x32' or None.
+      impl: name of an implementation (see `key`).
 
     Returns:
-      uint32[2].
+      uint32[2], of other implementations than threefry2x32 uint32[1] or uint32[4].
 
     Raises:
       TypeError: the seed is no integer scalar.
       OverflowError: a Python seed does not fit 64 bits.
-      ValueError: another implementation is asked for.
+      ValueError: there is no such implementation.
 
     Example:
       >>> import calque.random as random
       >>> print(random.PRNGKey(18))
       [ 0 18]
     """
-    _check_impl(impl)
+    kind = _kind(impl)
     with fused("PRNGKey"):
-        return prim.random_unwrap_p.bind(prim.random_seed_p.bind(_seed(seed)))
+        return prim.random_unwrap_p.bind(prim.random_seed_p.bind(_seed(seed), **_given(kind)))
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     """A typed key from its words.
 
     Args:
-      key_bits_array: uint32[..., 2].
-      impl: 'threefry2x32' or None.
+      key_bits_array: uint32[..., n], n words a key: 2 for threefry2x32 and philox4x32, 1 for
+        philox2x32, 4 for the others.
+      impl: name of an implementation (see `key`).
 
     Returns:
       Keys of shape [...].
 
     Raises:
-      TypeError: the words are not uint32, or their last axis is not 2.
-      ValueError: another implementation is asked for.
+      TypeError: the words are not uint32, or their last axis is not n.
+      ValueError: there is no such implementation.
 
     Example:
       >>> import calque.random as random
@@ -155,8 +163,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
       Array((), dtype=key<fry>) overlaying:
       [0 1]
     """
-    _check_impl(impl)
-    return prim.random_wrap_p.bind(key_bits_array)
+    return prim.random_wrap_p.bind(key_bits_array, **_given(_kind(impl)))
 
 
 def key_data(keys: Any) -> Array:
@@ -166,7 +173,7 @@ def key_data(keys: Any) -> Array:
       keys: PRNG keys, typed or as words.
 
     Returns:
-      uint32[..., 2].
+      uint32[..., n], n words a key.
 
     Raises:
       TypeError: the argument is no key.
@@ -186,7 +193,7 @@ def key_impl(keys: Any) -> str:
       keys: PRNG keys, typed or as words.
 
     Returns:
-      'threefry2x32'.
+      Its name, such as 'threefry2x32'.
 
     Raises:
       TypeError: the argument is no key.
@@ -196,29 +203,27 @@ def key_impl(keys: Any) -> str:
       >>> random.key_impl(random.key(0))
       'threefry2x32'
     """
-    key_of("key_impl", keys, batched=True)
-    return "threefry2x32"
+    return str(aval_of(key_of("key_impl", keys, batched=True)).dtype.impl)
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
     """The dtype of typed keys.
 
     Args:
-      impl_spec: 'threefry2x32' or None.
+      impl_spec: name of an implementation (see `key`).
 
     Returns:
-      key<fry>.
+      A dtype, such as key<fry>.
 
     Raises:
-      ValueError: another implementation is asked for.
+      ValueError: there is no such implementation.
 
     Example:
       >>> import calque.random as random
       >>> random.key_dtype() == random.key(0).dtype
       True
     """
-    _check_impl(impl_spec)
-    return dtypes.key_dtype
+    return _kind(impl_spec)
 
 
 def clone(key: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Shape primitives on key arrays: a key is uint32[2], so every shape has one axis more in memory.
+"""Shape primitives on key arrays: a key is uint32[n], so every shape has one axis more in memory.
 
 `physical_params` rewrites the parameters; the rules then see plain uint32 arrays.
 """
@@ -14,11 +14,15 @@ from calque.core.errors import explain
 MOVES_KEYS = {"reshape", "transpose", "broadcast_in_dim", "concatenate", "slice", "squeeze", "rev",
               "select_n", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "copy",
               "stop_gradient", "jit", "cond", "scan", "while", "random_seed", "random_wrap",
-              "random_unwrap", "random_split", "random_fold_in", "random_bits"}
+              "random_unwrap", "eq", "ne", "random_split", "random_fold_in", "random_bits"}
 
 
 def has_keys(avals: Sequence[ShapedArray]) -> bool:
     return any(dtypes.is_key(a.dtype) for a in avals)
+
+
+def _words(a: ShapedArray) -> int:
+    return a.dtype.words  # type: ignore[attr-defined, no-any-return]
 
 
 def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray],
@@ -36,7 +40,7 @@ def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray
                                                    outs[0].ndim)}
     if name == "gather":
         d = params["dimension_numbers"]
-        return {**params, "slice_sizes": (*params["slice_sizes"], 2),
+        return {**params, "slice_sizes": (*params["slice_sizes"], _words(ins[0])),
                 "dimension_numbers": d._replace(offset_dims=(*d.offset_dims, outs[0].ndim))}
     if name == "scatter":
         d = params["dimension_numbers"]
@@ -45,6 +49,6 @@ def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray
     if name == "slice":
         strides = params["strides"]
         return {"start_indices": (*params["start_indices"], 0),
-                "limit_indices": (*params["limit_indices"], 2),
+                "limit_indices": (*params["limit_indices"], _words(ins[0])),
                 "strides": None if strides is None else (*strides, 1)}
     return params

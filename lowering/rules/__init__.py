@@ -19,7 +19,7 @@ from calque.lowering.rules import (  # noqa: F401
     generator,
     index,
     linalg,
-    random,
+    prng,
     reduce,
     scatter,
     shape,

@@ -29,7 +29,7 @@ def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
     b, state, out = ctx.b, xs[0], outs[1]
     words = _split(b, state) if state.dtype == U64 else state
     w = [b.reshape(b.slice(words, (i,), (i + 1,)), ()) for i in range(4)]
-    made = _threefry if params["algorithm"].name == "RNG_THREE_FRY" else _philox
+    made = _threefry if params["algorithm"].name == "RNG_THREE_FRY" else philox
     bits, steps = made(b, w, out.shape, out.dtype)
     low, carry = _plus(b, w[2], b.splat(steps & 0xFFFFFFFF, (), U32))
     high = w[3] + carry + (steps >> 32)
@@ -61,7 +61,7 @@ def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
     return b.broadcast(x, shape, ())
 
 
-def _philox(b: Builder, w: list[Value], shape: tuple[int, ...],
+def philox(b: Builder, w: list[Value], shape: tuple[int, ...],
             dtype: np.dtype[Any]) -> tuple[Value, int]:
     """Bits and how far the counter goes; the counter's upper half starts as the key."""
     count = math.prod(shape)
@@ -76,7 +76,7 @@ def _philox(b: Builder, w: list[Value], shape: tuple[int, ...],
         value, carry = _plus(b, _spread(b, word, line), carry)
         counter.append(value)
     operands = [*counter, _spread(b, w[0], line), _spread(b, w[1], line)]
-    made = elementwise(b, _philox_rounds, [v.view(I32) for v in operands], [I32] * 4)
+    made = elementwise(b, philox_rounds, [v.view(I32) for v in operands], [I32] * 4)
     columns = [b.reshape(v.view(U32), (blocks, 1)) for v in made]
     flat = b.reshape(b.concatenate(columns, 1), (4 * blocks,))
     if wide:
@@ -85,23 +85,23 @@ def _philox(b: Builder, w: list[Value], shape: tuple[int, ...],
     return b.reshape(flat.astype(dtype), shape), blocks
 
 
-def _philox_rounds(b: Builder, *x: Value) -> list[Value]:
+def philox_rounds(b: Builder, *x: Value) -> list[Value]:
     """Ten rounds on signless words: four of counter, two of key."""
     c, k = list(x[:4]), list(x[4:])
     for i in range(_ROUNDS):
         if i:
-            k = [k[j] + _signed(_STEPS[j]) for j in (0, 1)]
-        high0, low0 = _wide_product(b, c[0], _MULTIPLIERS[0])
-        high1, low1 = _wide_product(b, c[2], _MULTIPLIERS[1])
+            k = [k[j] + signed_word(_STEPS[j]) for j in (0, 1)]
+        high0, low0 = wide_product(b, c[0], _MULTIPLIERS[0])
+        high1, low1 = wide_product(b, c[2], _MULTIPLIERS[1])
         c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
     return c
 
 
-def _signed(word: int) -> int:
+def signed_word(word: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def _wide_product(b: Builder, x: Value, by: int) -> tuple[Value, Value]:
+def wide_product(b: Builder, x: Value, by: int) -> tuple[Value, Value]:
     """High and low words of x * by, through halves of 16 bits: targets may lack int64."""
     def shifted(v: Value) -> Value:
         return b.binary("shift_right_logical", *b.match(v, 16))
@@ -111,7 +111,7 @@ def _wide_product(b: Builder, x: Value, by: int) -> tuple[Value, Value]:
     first = x_low * low
     second = x_high * low + shifted(first)
     third = x_low * high + (second & mask)
-    return x_high * high + shifted(second) + shifted(third), x * _signed(by)
+    return x_high * high + shifted(second) + shifted(third), x * signed_word(by)
 
 
 def _threefry(b: Builder, w: list[Value], shape: tuple[int, ...],

@@ -1,5 +1,5 @@
 """Threefry-2x32 with its 20 rounds written out (Salmon, Moraes, Dror, Shaw: "Parallel random
-numbers: as easy as 1, 2, 3", SC 2011), and JAX's two ways of counting.
+numbers: as easy as 1, 2, 3", SC 2011), and JAX's two ways of counting; the rules are in rules/prng.
 
 Keys are uint32[..., 2].  A loop or a private function for the rounds meets IREE's "circular
 dependency" (IREE_NOTES 2), and written out it fuses with what makes the counts.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import elementwise
-from calque.lowering.rules.registry import Context, rule
 
 U32 = np.dtype(np.uint32)
 I32 = np.dtype(np.int32)
@@ -48,18 +45,18 @@ def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
     return y0.view(U32), y1.view(U32)
 
 
-def _words(b: Builder, keys: Value, extra: Sequence[int]) -> tuple[Value, Value]:
-    """The two words of each key, spread over trailing axes `extra`."""
+def words_of(b: Builder, keys: Value, extra: Sequence[int]) -> list[Value]:
+    """The words of each key, spread over trailing axes `extra`."""
     batch = keys.shape[:-1]
     result = []
-    for i in (0, 1):
+    for i in range(keys.shape[-1]):
         start = [0] * len(batch) + [i]
         word = b.reshape(b.slice(keys, start, [*batch, i + 1]), batch)
         result.append(b.broadcast(word, (*batch, *extra), range(len(batch))))
-    return result[0], result[1]
+    return result
 
 
-def _counts64(b: Builder, batch: Sequence[int], shape: Sequence[int]) -> tuple[Value, Value]:
+def counts64(b: Builder, batch: Sequence[int], shape: Sequence[int]) -> tuple[Value, Value]:
     """High and low words of the row-major position within `shape`."""
     full = (*batch, *shape)
     size = math.prod(shape)
@@ -79,7 +76,7 @@ def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
     """The original stream: counts 0..count-1 are cut in two halves, each a word of the counter."""
     batch = keys.shape[:-1]
     half = (count + 1) // 2
-    k0, k1 = _words(b, keys, (half,))
+    k0, k1 = words_of(b, keys, (half,))
     axis = len(batch)
     low = b.iota((*batch, half), U32, axis)
     high = low + half
@@ -95,8 +92,8 @@ def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
 
 def _partitionable_bits(b: Builder, keys: Value, shape: Sequence[int]) -> tuple[Value, Value]:
     batch = keys.shape[:-1]
-    hi, lo = _counts64(b, batch, shape)
-    return threefry(*_words(b, keys, shape), hi, lo)
+    hi, lo = counts64(b, batch, shape)
+    return threefry(*words_of(b, keys, shape), hi, lo)
 
 
 def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value:
@@ -121,72 +118,42 @@ def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value
     return b.slice(flat, [0] * (axis + 1), [*batch, size])
 
 
-@rule("random_bits")
-def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    b, (keys,) = ctx.b, xs
-    width, shape = params["bit_width"], params["shape"]
+def bits_of(b: Builder, keys: Value, width: int, shape: tuple[int, ...], partitionable: bool
+            ) -> Value:
+    """Random bits of `shape` for each key."""
     dtype = np.dtype(f"uint{width}")
-    if params["partitionable"]:
-        hi, lo = _partitionable_bits(b, keys, shape)
-        if width == 64:
-            out = (hi.astype(np.uint64) << 32) | lo.astype(np.uint64)
-        else:
-            mixed = hi ^ lo
-            out = mixed if width == 32 else (mixed & ((1 << width) - 1)).astype(dtype)
-    else:
+    if not partitionable:
         flat = _flat_bits_of_width(b, keys, width, math.prod(shape))
-        out = b.reshape(flat, (*keys.shape[:-1], *shape))
-    return out
+        return b.reshape(flat, (*keys.shape[:-1], *shape))
+    hi, lo = _partitionable_bits(b, keys, shape)
+    if width == 64:
+        return (hi.astype(np.uint64) << 32) | lo.astype(np.uint64)
+    mixed = hi ^ lo
+    return mixed if width == 32 else (mixed & ((1 << width) - 1)).astype(dtype)
 
 
-@rule("random_split")
-def _split(ctx: Context, xs: list[Value], params: dict[str, Any],
-           outs: list[ShapedArray]) -> Value:
-    b, (keys,) = ctx.b, xs
-    shape = params["shape"]
-    if params["partitionable"]:
-        hi, lo = _partitionable_bits(b, keys, shape)
-        pair = [b.reshape(v, (*v.shape, 1)) for v in (hi, lo)]
-        return b.concatenate(pair, len(pair[0].shape) - 1)
+def split_of(b: Builder, keys: Value, shape: tuple[int, ...], partitionable: bool) -> Value:
+    """Keys of `shape` for each key."""
+    if partitionable:
+        return _pair(b, *_partitionable_bits(b, keys, shape))
     flat = _flat_bits(b, keys, 2 * math.prod(shape))
-    return b.reshape(flat, outs[0].shape)
+    return b.reshape(flat, (*keys.shape[:-1], *shape, 2))
 
 
-def _fold(b: Builder, keys: Value, high: Value, low: Value) -> Value:
-    y = threefry(*_words(b, keys, ()), high, low)
-    pair = [b.reshape(v, (*v.shape, 1)) for v in y]
-    return b.concatenate(pair, len(pair[0].shape) - 1)
+def fold_of(b: Builder, keys: Value, high: Value, low: Value) -> Value:
+    """A key from each key and a number of 64 bits."""
+    return _pair(b, *threefry(*words_of(b, keys, ()), high, low))
 
 
-@rule("random_fold_in")
-def _fold_in(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    b, (keys, data) = ctx.b, xs
-    batch = outs[0].shape[:-1]
-    if keys.shape[:-1] != batch:
-        keys = b.broadcast(keys, (*batch, 2), [len(batch)])
-    if data.shape != batch:
-        data = b.broadcast(data, batch, ())
-    return _fold(b, keys, b.like(data, 0), data)
+def _pair(b: Builder, *words: Value) -> Value:
+    parts = [b.reshape(v, (*v.shape, 1)) for v in words]
+    return b.concatenate(parts, len(parts[0].shape) - 1)
 
 
-@rule("random_seed")
-def _seed(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    """The high and low words of the seed; 32-bit seeds have a high word of 0."""
-    b, (x,) = ctx.b, xs
+def seed_words(x: Value) -> tuple[Value, Value]:
+    """The high and low words of seeds; 32-bit seeds have a high word of 0."""
     if x.dtype.itemsize == 8:
         wide = x.astype(np.uint64) if x.dtype.kind == "i" else x
-        high, low = (wide >> 32).astype(U32), (wide & 0xFFFFFFFF).astype(U32)
-    else:
-        low = x.astype(np.int32).astype(U32) if x.dtype.kind == "i" else x.astype(U32)
-        high = b.like(low, 0)
-    pair = [b.reshape(v, (*v.shape, 1)) for v in (high, low)]
-    return b.concatenate(pair, len(pair[0].shape) - 1)
-
-
-@rule("random_wrap", "random_unwrap")
-def _pass(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    return xs[0]
+        return (wide >> 32).astype(U32), (wide & 0xFFFFFFFF).astype(U32)
+    low = x.astype(np.int32).astype(U32) if x.dtype.kind == "i" else x.astype(U32)
+    return x.b.like(low, 0), low

@@ -274,7 +274,7 @@ def _nbytes(v: Value) -> Any:
 
 
 def physical(a: ShapedArray) -> ShapedArray:
-    """The aval of what a value is in memory: keys are two uint32 words."""
+    """The aval of what a value is in memory: keys are a few uint32 words."""
     if dtypes.is_key(a.dtype):
-        return ShapedArray((*a.shape, 2), np.dtype("uint32"))
+        return ShapedArray((*a.shape, a.dtype.words), np.dtype("uint32"))
     return a
