@@ -300,12 +300,12 @@ class Dim:
         difference = as_dim(left, self.scope) - right - (sign in (">", "<"))
         found = is_nonnegative(difference)
         if found is None:
+            bound = number + {">": 1, "<": -1}.get(sign, 0)
             raise InconclusiveDimensionOperation(
                 explain(
                     f"Symbolic dimension comparison '{self}' {sign} '{other}' is inconclusive.",
                     fix="make the code not depend on it, or give a constraint, such as "
-                    f"constraints=['{self} {sign if '=' in sign else sign + '='} {other}'] "
-                    "to symbolic_shape.",
+                    f"constraints=['{self} {sign[0]}= {bound}'] to symbolic_shape.",
                 )
             )
         return found

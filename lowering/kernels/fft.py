@@ -17,6 +17,7 @@ from calque.lowering.builder import Value
 from calque.lowering.forms import form_of
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native
+from calque.lowering.passes.cost import is_dynamic
 from calque.lowering.rules.registry import Context
 
 LONG = 4096  # lines beyond do not fit the second-level cache side by side
@@ -27,7 +28,7 @@ WORTH = 8192  # elements that a workgroup should have
 
 def takes(ctx: Context, dtype: Dtype) -> bool:
     """Whether the target's form of fft is the kernels."""
-    return form_of("fft", ctx.target, dtype) == "native"
+    return form_of("fft", ctx.target, dtype) == "native" and not is_dynamic(ctx.equation)
 
 
 def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = False) -> Value:

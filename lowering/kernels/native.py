@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
+from calque.core.dims import Dim
 from calque.lowering.builder import Value
 from calque.lowering.kernels.dispatch import Dtype, Spec, dispatch, insert
 from calque.lowering.rules.registry import Context
@@ -72,27 +73,43 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
     name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
     specs = [*[(x.shape, x.dtype) for x in operands], *results]
     insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups))
-    return dispatch(ctx.b, name, ctx.entering(operands), results)
+    sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
+    return dispatch(ctx.b, name, ctx.entering(operands), results, sizes=sizes)
+
+
+def _count(spec: Spec) -> Any:
+    """How many numbers a binding has; of an empty one IREE makes one."""
+    shape, dtype = spec
+    size = math.prod(shape)
+    return (size if isinstance(size, Dim) else max(1, size)) * _memory(dtype)[1]
 
 
 def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],
                 scalars: Sequence[int], groups: int) -> str:
-    types, lines, given = [], [], []
-    for i, (shape, dtype) in enumerate(specs):
-        real, parts = _memory(dtype)
-        size = max(1, int(np.prod(shape, dtype=np.int64))) * parts
+    types, lines, given, more = [], [], [], []
+    for i, spec in enumerate(specs):
+        real, parts = _memory(spec[1])
+        size, known = _count(spec), ""
+        if isinstance(size, Dim):  # an argument of the kernel's
+            more.append(f"%z{i}: index")
+            size, known = "?", f"{{%z{i}}}"
         lines.append(
-            f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{size}x{real}>"
+            f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> "
+            f"memref<{size}x{real}>{known}"
             f"\n%p{i}, %o{i}, %s{i}, %t{i} = iree_codegen.extract_strided_metadata %m{i} : "
             f"memref<{size}x{real}> -> memref<{real}>, index, index, index\n"
             f"%at{i} = arith.divui %o{i}, %c{parts} : index")
         types += [f"memref<{real}>", "index"]
         given += [f"%p{i}", f"%at{i}"]
     for i, value in enumerate(scalars):
-        lines.append(f"%n{i} = arith.constant {int(value)} : i64")
+        if isinstance(value, Dim):
+            more.append(f"%y{i}: index")
+            lines.append(f"%n{i} = arith.index_cast %y{i} : index to i64")
+        else:
+            lines.append(f"%n{i} = arith.constant {int(value)} : i64")
     types += ["i64"] * len(scalars) + ["index", "index"]
     given += [f"%n{i}" for i in range(len(scalars))] + ["%group", "%groups"]
-    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(len(specs)))
+    arguments = ", ".join([*[f"%b{i}: !stream.binding" for i in range(len(specs))], *more])
     elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
     triple = f"{arch}-unknown-unknown-eabi-elf"
     body = "\n      ".join(lines)

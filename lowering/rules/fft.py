@@ -8,6 +8,7 @@ prime factors are Bluestein's chirps.  Tables: lowering/fourier.py.  Start readi
 """
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape))
+def _size(shape: tuple[int, ...]) -> Any:
+    return prod(shape)
 
 
 def _rows(b: Builder, x: Value) -> Value:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import guess
 from calque.lowering.builder import Value
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.kernels.dispatch import Spec
@@ -43,7 +44,7 @@ def _batch(x: Value, cores: int = 2) -> int:
 
 def _groups(x: Value, batch: int) -> int:
     """How many workgroups share the batch."""
-    return max(1, min(GROUPS, batch, math.prod(x.shape) // WORTH))
+    return max(1, min(GROUPS, guess(batch), guess(math.prod(x.shape)) // WORTH))
 
 
 def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
