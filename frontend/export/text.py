@@ -81,7 +81,7 @@ def _function(f: Func) -> str:
     args = ", ".join(f"{names(a)}: {type_text(a.type)}{_marks(m)}"
                      for a, m in zip(f.body.arguments, attributes))
     outs = ", ".join(map(type_text, f.outputs))
-    body = "\n".join(_op(op, names, 2, "func.return") for op in f.body.ops)
+    body = "\n".join(filter(None, (_op(op, names, 2, "func.return") for op in f.body.ops)))
     kind = "public" if f.public else "private"
     return f"  func.func {kind} @{f.name}({args}) -> ({outs}) {{\n{body}\n  }}"
 
@@ -93,6 +93,9 @@ def _marks(attributes: dict[str, Any]) -> str:
 
 def _op(op: Op, names: _Names, depth: int, back: str = "stablehlo.return") -> str:
     space = "  " * depth
+    if op.name.startswith(("sdy.", "builtin.")) and len(op.operands) == len(op.results):
+        names.known.update(zip(op.results, map(names, op.operands)))  # marks of JAX's
+        return ""
     name = back if op.name == "return" else "func.call" if op.name == "call" else \
         op.name if "." in op.name else f"stablehlo.{op.name}"
     operands = ", ".join(names(v) for v in op.operands)
@@ -107,7 +110,7 @@ def _op(op: Op, names: _Names, depth: int, back: str = "stablehlo.return") -> st
 def _region(block: Block, names: _Names, depth: int) -> str:
     space = "  " * depth
     args = ", ".join(f"{names(a)}: {type_text(a.type)}" for a in block.arguments)
-    body = "\n".join(_op(op, names, depth + 1) for op in block.ops)
+    body = "\n".join(filter(None, (_op(op, names, depth + 1) for op in block.ops)))
     return f"{{\n{space}^bb0({args}):\n{body}\n{space}}}" if args else f"{{\n{body}\n{space}}}"
 
 
@@ -135,6 +138,8 @@ def _attribute(op: Op, name: str, value: Any) -> str:
     if name == "called_computations":
         return "[" + ", ".join(f"@{v}" for v in value) + "]"
     if name.endswith("_layouts"):
+        if not op.attributes["operand_layouts"]:
+            return ""
         return "[" + ", ".join(map(_layout, value)) + "]"
     if name in ("value", "padding"):
         return _dense(value)
