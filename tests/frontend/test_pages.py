@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/eager.md",
-         "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md", "docs/export.md",
+         "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md",
+         "docs/export.md",
          "docs/dynamic_shapes.md")
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")
