@@ -455,6 +455,13 @@ def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
 
 def _check_sizes(p: Program) -> None:
     """Every variable is the size, or a multiple of it and a number, of an axis."""
+    scopes = {id(d.scope): d for a in p.in_avals for d in a.shape if isinstance(d, Dim)}
+    if len(scopes) > 1:
+        one, other = list(scopes.values())[:2]
+        raise ValueError(explain(
+            f"Invalid mixing of symbolic scopes: '{one}' and '{other}' of the arguments were made "
+            "apart.", where=p.name,
+            fix="make both with one call of symbolic_shape, or pass it scope=other.scope."))
     known = {found[0] for a in p.in_avals for d in a.shape if isinstance(d, Dim)
              and (found := d.linear()) is not None}
     scope = scope_of([a.shape for a in (*p.in_avals, *p.out_avals)])

@@ -360,11 +360,14 @@ class Emitter:
 
 def _undecided(e: Equation, error: Exception) -> Exception:
     """The error for a primitive that needs to know a size."""
+    first = str(error).splitlines()[0]
     sizes = [str(d) for a in (*e.inputs, *e.outputs) for d in a.aval.shape if isinstance(d, Dim)]
     operands = ", ".join(a.aval.str_short() for a in e.inputs)
+    if sizes and not first.startswith("Encountered"):
+        first = (f"{e.primitive.name} of {operands} needs to know "
+                 f"{', '.join(dict.fromkeys(sizes))}: {first}")
     made = InconclusiveDimensionOperation(explain(
-        f"{e.primitive.name} of {operands} needs to know {', '.join(dict.fromkeys(sizes))}: "
-        f"{str(error).splitlines()[0]}", where=str(e.source),
+        first, where=str(e.source),
         fix="give a number for that dimension, or a constraint that decides it."))
     made.located = True  # type: ignore[attr-defined]
     return made

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 LARGEST = 2**31 - 1  # of a variable: the compiler counted on it
+LARGEST_EXPONENT = 64
 _TOKENS = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\S))")
 _LINEAR = re.compile(r"(- )?(?:(\d+)\*)?([A-Za-z_]\w*)(?: ([+-]) (\d+))?")
 _CALLS: dict[str, Callable[[int, int], int]] = {
@@ -119,6 +120,8 @@ class _Parser:
             return base
         self.take()
         exponent = int(self.take())
+        if exponent > LARGEST_EXPONENT:  # a damaged record: a call would never end
+            raise ValueError(f"{self.text!r} is no dimension")
         return lambda sizes: base(sizes) ** exponent
 
     def atom(self) -> Evaluator:

@@ -44,7 +44,7 @@ def _batch(x: Value, cores: int = 2) -> int:
 
 def _groups(x: Value, batch: int) -> int:
     """How many workgroups share the batch."""
-    return max(1, min(GROUPS, guess(batch), guess(math.prod(x.shape)) // WORTH))
+    return int(max(1, min(GROUPS, guess(batch), guess(math.prod(x.shape)) // WORTH)))
 
 
 def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],

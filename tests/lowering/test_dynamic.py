@@ -374,3 +374,58 @@ def test_what_cannot_be_had_says_so(function: Any, spec: str, first: str) -> Non
 def test_dimensions_must_be_solvable() -> None:
     with pytest.raises(ValueError, match="Cannot solve for values of dimension variables"):
         aot.compile(lambda x: x, "f32[b*b]")
+    (n,), (m,) = symbolic_shape("n"), symbolic_shape("n")
+    with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes"):
+        aot.compile(
+            lambda x, y: x,
+            calque.ShapeDtypeStruct((n,), "float32"),
+            calque.ShapeDtypeStruct((m,), "float32"),
+        )
+
+
+def test_donation_and_other_targets() -> None:
+    def step(x: Any, y: Any) -> Any:
+        return x.at[0].add(y[0])
+
+    call = aot.load(aot.compile(step, "f32[b,4]", "f32[b,4]", donate_argnums=0, name="f").vmfb).f
+    for size in (1, 5):
+        x = Buffer.from_numpy(np.ones((size, 4), F32), call.device)
+        got = call(x, np.ones((size, 4), F32))[0].numpy()
+        assert x.is_deleted() and got.sum() == 4 * size + 4
+    made = aot.compile(
+        lambda x: (jnp.tanh(x) @ x.T).sum(0),
+        "f32[b,4]",
+        targets=["cuda:sm_80", "vulkan:lavapipe"],
+    )
+    assert made.targets == ("cuda:sm_80", "vulkan:lavapipe")
+    with pytest.raises(InconclusiveDimensionOperation, match=r"sort of f32\[b\] needs to know b"):
+        aot.compile(jnp.sort, "f32[b]", targets=["cuda:sm_80"])
+
+
+def test_the_queue_goes_by_the_sizes() -> None:
+    call = aot.load(aot.compile(lambda x: jnp.sin(x), "f32[b,4]", name="f").vmfb).f
+    assert str(call.record.work) == "32*b"
+    for size in (3, 100_000):
+        x = np.full((size, 4), 0.5, F32)
+        np.testing.assert_allclose(call(x)[0].numpy(), np.sin(x), rtol=1e-6)
+
+
+def test_damaged_dimensions_are_refused() -> None:
+    from calque.runtime.dims import parse
+
+    for text in (
+        "",
+        "b +",
+        "b^99999999",
+        "b b",
+        "mod(b)",
+        "mod(b, 2",
+        "f(b, 2)",
+        "1.5",
+        "__import__",
+    ):
+        if text == "__import__":
+            assert parse(text).variables == {"__import__"}  # a name like any other
+            continue
+        with pytest.raises(ValueError):
+            parse(text)
