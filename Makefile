@@ -60,7 +60,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	rm -rf build/typing && mkdir -p build/typing/calque
 	ln -s $(CURDIR)/frontend/* $(CURDIR)/lowering $(CURDIR)/runtime build/typing/calque/
-	MYPYPATH=build/typing $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime
+	MYPYPATH=build/typing $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime -p calque.export
 
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -35,13 +35,16 @@ class _Bool:
     value: bool
 
 
-class _Table:
-    """Things by number, in the order they are first asked for."""
+K = TypeVar("K", str, bytes)
+
+
+class _Table(Generic[K]):
+    """Strings or bytes by number, in the order they are first asked for."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
+        self.numbers: dict[K, int] = {}
 
-    def __call__(self, key: Hashable) -> int:
+    def __call__(self, key: K) -> int:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
@@ -64,10 +67,10 @@ class _Entries:
 
 class _Writer:
     def __init__(self) -> None:
-        self.strings = _Table()
+        self.strings: _Table[str] = _Table()
         self.types = _Entries(0)
         self.attributes = _Entries(2)  # after two of builtin: the location, the module's name
-        self.properties = _Table()
+        self.properties: _Table[bytes] = _Table()
         self.names: dict[str, int] = {"module": 0}  # operations; all others are VHLO's
         self.ids: dict[Value, int] = {}
 

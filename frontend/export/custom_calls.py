@@ -90,9 +90,15 @@ def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
     return r.call(r.named(op.attributes["decomposition"]), xs)
 
 
-for _name, _primitive in _COMPOSITES.items():  # how older versions wrote them
-    target(_name.replace("chlo.", "mhlo."))(
-        lambda op, config, xs, _p=_primitive: bind(_p, *xs))
+def _older(name: str, primitive: str) -> None:
+    """How versions before composites wrote such functions."""
+    @target(name.replace("chlo.", "mhlo."))
+    def read(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
+        return bind(primitive, *xs)
+
+
+for _name, _primitive in _COMPOSITES.items():
+    _older(_name, _primitive)
 
 
 @target("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",

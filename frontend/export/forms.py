@@ -100,8 +100,14 @@ def extremum(w: Writer, name: str, x: Value, y: Value) -> Value:
     return w.b.binary(f"{name}imum", x, y)
 
 
-for _name in ("max", "min"):
-    rule(_name)(lambda w, xs, params, outs, _n=_name: extremum(w, _n, *spread(w, xs, outs)))
+def _either(name: str) -> None:
+    @rule(name)
+    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+        return extremum(w, name, *spread(w, xs, outs))
+
+
+_either("max")
+_either("min")
 
 
 @rule("pow")

@@ -24,7 +24,7 @@ class Tensor:
     """tensor<shape x dtype>; sizes that are not known are DYNAMIC."""
 
     shape: tuple[int, ...]
-    dtype: Dtype
+    dtype: Any  # of NumPy's or ml_dtypes', or Special('index')
     bounds: tuple[int, ...] = ()
 
 
@@ -177,7 +177,6 @@ ELEMENTS: dict[str, Dtype] = {
     "complex<f64>": np.dtype("c16"), "i4": np.dtype(ml_dtypes.int4),
     "ui4": np.dtype(ml_dtypes.uint4), "i2": np.dtype(ml_dtypes.int2),
     "ui2": np.dtype(ml_dtypes.uint2),
-    **{name: np.dtype(getattr(ml_dtypes, name)) for name in ()},
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn), "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "f8E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "f8E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),

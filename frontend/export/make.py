@@ -94,7 +94,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         if not chosen:
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
         return _exported(traced.jaxpr, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
-                         checks)
+                         checks, keep_unused=fun_jit._keep_unused)
 
     return exporter
 
@@ -102,11 +102,12 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
 def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tuple[str, ...],
               checks: tuple[DisabledSafetyCheck, ...],
               in_avals: Sequence[ShapedArray] | None = None,
-              out_avals: Sequence[ShapedArray] | None = None) -> Exported:
+              out_avals: Sequence[ShapedArray] | None = None, keep_unused: bool = False
+              ) -> Exported:
     """The parts put together; p's consts are written into the module."""
     p = Program(p.inputs, p.equations, p.outputs, p.const_vars, [_constant(c) for c in p.consts],
                 p.name)
-    kept = write.kept_inputs(p)
+    kept = tuple(range(len(p.inputs))) if keep_unused else write.kept_inputs(p)
     own = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
     several = len(platforms) > 1
     module = write.module_of(p, own, kept, platforms)

@@ -16,6 +16,7 @@ from calque import tree_util
 from calque.core.errors import explain
 from calque.export.container import Node
 from calque.export.errors import DeserializationError
+from calque.tree_nodes import NAMESPACE
 
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
 
@@ -89,7 +90,7 @@ def register_pytree_node_serialization(
         static = deserialize_auxdata(raw)
         if from_children is not None:
             return from_children(static, children)
-        known = optree.register_pytree_node.get(nodetype, namespace=tree_util.NAMESPACE)
+        known = optree.register_pytree_node.get(nodetype, namespace=NAMESPACE)
         return known.unflatten_func(static, children)
 
     _register(_Class(nodetype, serialized_name, write, build))

@@ -308,9 +308,10 @@ def _booleans(t: Tensor, raw: bytes, count: int) -> np.ndarray[Any, Any]:
         return np.broadcast_to(np.bool_(raw[0] == 0xFF), t.shape)
     if len(raw) == -(-count // 8):
         packed = np.frombuffer(raw, np.uint8)
-        return np.unpackbits(packed, count=count, bitorder="little").astype(bool).reshape(t.shape)
+        flags = np.unpackbits(packed, count=count, bitorder="little")
+        return np.asarray(flags.astype(bool).reshape(t.shape))
     if len(raw) == count:
-        return (np.frombuffer(raw, np.uint8) != 0).reshape(t.shape)
+        return np.asarray((np.frombuffer(raw, np.uint8) != 0).reshape(t.shape))
     raise damaged(f"{len(raw)} bytes for {count} booleans")
 
 

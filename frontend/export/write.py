@@ -68,11 +68,11 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
         w.symbolic = bool(w.b.variables)
         _check_sizes(p, w.b.variables)
         env = dict(zip([p.inputs[i] for i in kept], values))
-        for v, c in zip(p.const_vars, p.consts):
-            env[v] = w.b._dense(np.asarray(c))
+        for var, const in zip(p.const_vars, p.consts):
+            env[var] = w.b._dense(np.asarray(const))
         outs = w.outputs(p, env)
         block.ops.append(Op("return", [v.ir for v in outs]))
-    attributes = ({}, ) * len(block.arguments)
+    attributes: tuple[dict[str, Any], ...] = ({},) * len(block.arguments)
     if platform_index:
         attributes = (PLATFORM_INDEX, *attributes[1:])
     main = Func("main", block, tuple(v.ir.type for v in outs), True, attributes)
@@ -82,7 +82,8 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
 def _check_sizes(p: Program, known: dict[str, Value]) -> None:
     for v in p.inputs:
         for n in v.aval.shape:
-            for name in n.variables() if isinstance(n, Dim) else ():
+            names: set[str] = set(n.variables()) if isinstance(n, Dim) else set()
+            for name in sorted(names):
                 if name not in known:
                     raise ValueError(explain(
                         f"Cannot solve for values of dimension variables {{'{name}'}}: no argument "

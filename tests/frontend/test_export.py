@@ -155,6 +155,8 @@ def test_integers_have_no_derivative() -> None:
 def test_weak_types_and_unused_arguments() -> None:
     e = export.export(calque.jit(lambda x, unused: x * 2))(1.0, jnp.ones(3))
     assert e.module_kept_var_idx == (0,) and e.in_avals[0].weak_type
+    whole = export.export(calque.jit(lambda x, unused: x, keep_unused=True))(1.0, 2.0)
+    assert whole.module_kept_var_idx == (0, 1)
     assert e.call(1.5, jnp.ones(3)).weak_type
     again = export.deserialize(e.serialize())
     assert not again.in_avals[0].weak_type and not again.call(1.5, jnp.ones(3)).weak_type
