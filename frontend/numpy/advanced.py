@@ -95,8 +95,9 @@ def as_index(item: Any) -> Any:
         return np.asarray(item)
     if dtypes.is_key(item.dtype) or not dtypes.is_integer(item.dtype):
         raise ix.refusal(item)
-    if type(item) is Array and (item._pending is not None or not item.is_ready()):
-        return item
+    if type(item) is Array and (item._pending is not None or item.aval.nbytes > HOST_BYTES
+                                or not item.is_ready()):
+        return item  # (many positions are counted by the program)
     return item if isinstance(item, Tracer) else np.asarray(item)
 
 

@@ -1,8 +1,9 @@
-"""Operators on small concrete arrays, with what promotion and broadcasting said remembered.
+"""Operators on concrete arrays, with what promotion and broadcasting said remembered.
 
 `quick` computes x op y by NumPy where both are small Arrays (or Python numbers),
-no operand needs a conversion and the primitive has a rule in calque.host; None otherwise, and the
-general road follows.  A plan is kept for each pair of types.
+no operand needs a conversion and the primitive has a rule in calque.host.  Of large Arrays that
+broadcast it keeps the compiled program: recording one anew costs 200 us a call.  Otherwise None,
+and the general road follows.  A plan is kept for each pair of types.
 """
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
 from calque.core.primitive import Primitive
-from calque.core.trace import current
-from calque.runtime import Buffer
+from calque.core.trace import bottom, current
+from calque.eager import compiled
+from calque.numpy import util
+from calque.runtime import Buffer, Device
+from calque.transforms.stage import stage
 
 _NUMBERS = frozenset((int, float))
 _RUNS = frozenset(("eval", "lazy"))  # traces under which operations run at once
@@ -40,6 +44,8 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
         plan = _learn(prim, inexact, a, b)
     if plan is None or current.get().kind not in _RUNS:
         return None
+    if type(plan) is _Large:
+        return plan.run(x, y)
     rule, dtype, out = plan
     device = None
     try:
@@ -104,6 +110,33 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         return None  # the general road says what is wrong
     out = ShapedArray(shape, kind.dtype, kind.weak_type)
     ones = np.ones((1,) * len(shape), dtype)
+    if out.nbytes > host.LIMIT and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
+        return _Large(prim, a, b, out)  # (others are executables for any shape)
     if out.nbytes > host.LIMIT or rule(out, ones, ones) is None:
         return None
     return rule, dtype, out
+
+
+class _Large:
+    """A primitive on two large Arrays that broadcast."""
+
+    def __init__(self, prim: Primitive, a: ShapedArray, b: ShapedArray, out: ShapedArray) -> None:
+        self.prim, self.avals, self.out = prim, (a, b), out
+        self.seen = False
+        self.made: dict[Device, Any] = {}
+
+    def run(self, x: Array, y: Array) -> Array | None:
+        if not self.seen or current.get() is not bottom:  # what is done once is not kept
+            self.seen = True
+            return None
+        buffers = [x._buffer, y._buffer]
+        device = buffers[0].device
+        if buffers[1].device is not device:
+            return None
+        made = self.made.get(device)
+        if made is None:
+            def whole(x: Any, y: Any) -> list[Any]:
+                return [self.prim.bind(*util.broadcast_all(self.prim.name, x, y))]
+            program = stage(whole, self.avals, self.prim.name)
+            made = self.made[device] = compiled(program, device, reason=f"eager {self.prim.name}")
+        return Array(made(buffers)[0], self.out)

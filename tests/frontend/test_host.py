@@ -117,3 +117,31 @@ def test_words_of_keys() -> None:
     assert np.asarray(calque.random.key_data(key)).tolist() == [256, 3]
     np.testing.assert_array_equal(
         physical(np.asarray(2**40 + 3, np.uint64)), np.asarray(calque.random.key_data(key)))
+
+
+# ---- large arrays that broadcast (numpy/quick._Large)
+def test_large_operands_that_broadcast() -> None:
+    x = np.arange(150 * 130, dtype=np.float32).reshape(150, 130) % 97
+    row, column = np.arange(130, dtype=np.float32) - 60, np.arange(150, dtype=np.int32)[:, None]
+    a, b, c = map(jnp.asarray, (x, row, column))
+    for _ in range(4):  # the general road, then the program that is kept
+        np.testing.assert_array_equal(np.asarray(a - b), x - row)
+        np.testing.assert_array_equal(np.asarray(b - a), row - x)
+        np.testing.assert_array_equal(np.asarray(a < b), x < row)
+        np.testing.assert_array_equal(np.asarray(a * c), x * column.astype(np.float32))
+        np.testing.assert_array_equal(np.asarray(c + jnp.asarray(column.T)), column + column.T)
+        np.testing.assert_array_equal(np.asarray(calque.vmap(lambda r: r - b)(a)), x - row)
+        np.testing.assert_array_equal(np.asarray(calque.grad(lambda b: (a * b).sum())(b)), x.sum(0))
+    pending = calque.jit(lambda a: jnp.tanh(a @ a.T) * 0)(a)[:, :130]
+    np.testing.assert_array_equal(np.asarray(pending - b), 0 * x - row)
+    b.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        a - b
+
+
+def test_many_positions() -> None:
+    x = np.arange(300.0, dtype=np.float32).reshape(100, 3)
+    at = (np.arange(70_000) * 37 % 220 - 110).astype(np.int32)
+    want = x[np.clip(np.where(at < 0, at + 100, at), 0, 99)]  # outside: the nearest, as in JAX
+    np.testing.assert_array_equal(np.asarray(jnp.asarray(x)[jnp.asarray(at)]), want)
+    np.testing.assert_array_equal(np.asarray(jnp.asarray(x)[jnp.asarray(at), 1]), want[:, 1])
