@@ -259,7 +259,8 @@ class ArtifactFunction:
         self._executable = None if not computed else Executable(
             module, device, record.entry, small=record.small, inline=record.inline,
             result_specs=specs, donated=donated)
-        self._dynamic = any(isinstance(d, Expression) for a in record.args for d in a.shape)
+        sizes = [d for a in record.args for d in a.shape if isinstance(d, Expression)]
+        self._dynamic = bool(record.constraints) or any(d.linear is None for d in sizes)
         # which queue, where that depends on the sizes: loaded when it is first taken
         self._other = None if not computed or record.work is None else Executable(
             module, device, record.entry, small=not record.small, inline=record.inline,

@@ -174,8 +174,11 @@ def fits(size: int, expected: int | Expression, sizes: dict[str, int]) -> bool |
     variables are not known yet."""
     if not isinstance(expected, Expression):
         return size == expected
-    if expected.linear is not None and expected.linear[0] not in sizes:
+    if expected.linear is not None:
         name, factor, offset = expected.linear
+        known = sizes.get(name)
+        if known is not None:
+            return factor * known + offset == size
         value, rest = divmod(size - offset, factor)
         if rest or not 0 <= value <= LARGEST:
             return False
