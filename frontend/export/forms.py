@@ -66,7 +66,7 @@ _decomposed("integer_pow", lambda b, x, *, y: math.integer_pow(b, x, y))
 _decomposed("mulhi", lambda b, x, y: lowering_mulhi(b, x, y))
 _decomposed("conj", lambda b, x: b.complex(b.real(x), -b.imag(x)) if x.dtype.kind == "c"
             else b.complex(x, b.like(x, 0)))
-_decomposed("abs", lambda b, x: abs(x))
+_decomposed("abs", lambda b, x: math.TABLE["abs"](b, x) if x.dtype.kind == "c" else abs(x))
 _decomposed("copy", lambda b, x: x)
 _decomposed("stop_gradient", lambda b, x: x)
 _decomposed("name", lambda b, x, *, name: x)
@@ -145,7 +145,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 def _convert(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     (x,), to = xs, outs[0].dtype
     if x.dtype.kind == "c" and to.kind != "c":
-        x = w.b.real(x) if to != BOOL else x
+        x = w.b.real(x)
     if to == BOOL and x.dtype != BOOL:
         return x.ne(0)
     return x.astype(to)

@@ -288,6 +288,8 @@ def _before(w: Writer, x: Value, y: Value, descending: bool = False) -> tuple[Va
         less, same = _before(w, b.real(x), b.real(y), descending)
         less_im, same_im = _before(w, b.imag(x), b.imag(y), descending)
         return less | (same & less_im), same & same_im
+    if x.dtype.kind == "V" and x.dtype.itemsize == 1:  # NaN of fnuz types has the bits of -0
+        x, y = x.astype(np.float32), y.astype(np.float32)
     kind = "TOTALORDER" if x.dtype.kind in "fV" else ""
     if kind and not descending:
         x, y = _sorting_keys(w, x), _sorting_keys(w, y)

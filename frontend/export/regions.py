@@ -133,6 +133,8 @@ def _keys(test: Any) -> list[Key] | None:
 def _meaning(op: Op, xs: list[Any]) -> Any:
     if op.name in ("real", "imag") and isinstance(xs[0], _Operand):
         return _Operand(xs[0].operand, xs[0].left, op.name[:2])
+    if op.name == "convert" and isinstance(xs[0], _Operand) and _widens(op):
+        return xs[0]
     if op.name == "constant":
         return ("constant", np.asarray(op.attributes.get("value")))
     if op.name == "compare" and len(xs) == 2:
@@ -142,6 +144,12 @@ def _meaning(op: Op, xs: list[Any]) -> Any:
     if op.name in ("and", "or") and len(xs) == 2:
         return _joined(op.name, *xs)
     return None
+
+
+def _widens(op: Op) -> bool:
+    """Whether a conversion keeps the order: 8-bit floats to f32."""
+    narrow, wide = op.operands[0].dtype, op.results[0].dtype
+    return narrow.itemsize == 1 and narrow.kind == "V" and wide == np.dtype("f4")
 
 
 def _comparison(op: Op, x: Any, y: Any) -> Any:
