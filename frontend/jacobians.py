@@ -14,7 +14,9 @@ from calque.api import argument_places, check_real_input, jvp, vjp
 from calque.array import as_values
 from calque.batching import vmap
 from calque.core.avals import aval_of
+from calque.core.dims import Dim, number
 from calque.eager import fused
+from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.tracing import wrapped
 
@@ -22,7 +24,15 @@ from calque.tracing import wrapped
 def _basis(leaf: Any) -> Any:
     """The standard basis of a leaf's space: one row per element."""
     a = aval_of(leaf)
+    if isinstance(a.size, Dim):
+        return sh.reshape(_diagonal(a.size, a.size, 0, a.dtype), (a.size, *a.shape))
     return np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
+
+
+def _diagonal(rows: Any, columns: Any, first: Any, dtype: Any) -> Any:
+    """1 where row = first + column, of sizes that are known at the call only."""
+    down, right = (sh.iota(np.int32, (rows, columns), axis) for axis in (0, 1))
+    return ew.convert(ew.eq_p.bind(down, ew.add_p.bind(right, number(first, np.int32))), dtype)
 
 
 def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
@@ -30,6 +40,10 @@ def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
     total, start, blocks = sum(aval_of(x).size for x in leaves), 0, []
     for x in leaves:
         a = aval_of(x)
+        if isinstance(total, Dim):
+            blocks.append(sh.reshape(_diagonal(total, a.size, start, a.dtype), (total, *a.shape)))
+            start += a.size
+            continue
         block = np.zeros((total, a.size), a.dtype)
         block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
         blocks.append(block.reshape(total, *a.shape))

@@ -226,16 +226,22 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
     def raised(x: Any) -> Any:
         return sh.reshape(x, (1, *shape))
 
-    if parts > 0:
-        step = ew.div_p.bind(ew.sub_p.bind(last, first), working.type(parts))
+    known = not isinstance(count, Dim)
+    nan = np.asarray(np.nan).astype(working)[()]
+    if not known or parts > 0:
+        step = ew.div_p.bind(ew.sub_p.bind(last, first), number(parts, working))
     else:
-        step = util.array(np.asarray(np.nan).astype(working)[()])
+        step = util.array(nan)
+    if not known:  # it may be 1: then there is no step, and the one value is the first
+        alone = ew.eq_p.bind(number(parts, np.int32), np.int32(0))
+        step = ew.select_n(alone, step, util.spread(nan, shape))
+        last = ew.select_n(alone, last, first) if endpoint else last
     if count == 0:
         line = sh.broadcast_in_dim(working.type(0), (0, *shape), ())
     elif count == 1:
         line = raised(first)
     else:
-        ratio = ew.div_p.bind(sh.iota(real, (parts,)), real.type(parts))
+        ratio = ew.div_p.bind(sh.iota(real, (parts,)), number(parts, real))
         rest = ew.sub_p.bind(real.type(1), ratio)
         column = [ew.convert(sh.reshape(r, (parts, *ones)), working) for r in (rest, ratio)]
         full = (parts, *shape)

@@ -191,6 +191,14 @@ NOT_EMPTY = {
         lambda x, y, i: jnp.take(y[:, 0], i, mode="clip"),
         lambda x, y, i: np.take(y[:, 0], np.clip(i, 0, len(x) - 1)),
     ),
+    "linspace": (
+        lambda x, y, i: jnp.linspace(1.0, 3.0, x.shape[0]),
+        lambda x, y, i: np.linspace(1, 3, len(x), dtype=F32),
+    ),
+    "hessian": (
+        lambda x, y, i: calque.hessian(lambda v: (v**3).sum())(x[:, 0])[:, 0],
+        lambda x, y, i: np.diag(6 * x[:, 0])[:, 0],
+    ),
     "interior": (
         lambda x, y, i: lax.pad(x, F32(7), ((1, 0, 2), (0, 0, 0))),
         lambda x, y, i: _interior(x),
