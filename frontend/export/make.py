@@ -71,10 +71,8 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
       >>> import calque, calque.numpy as jnp
       >>> from calque import export
       >>> e = export.export(calque.jit(jnp.cumsum), platforms=("cpu", "cuda"))(jnp.ones(3))
-      >>> e.platforms
-      ('cpu', 'cuda')
-      >>> e.call(jnp.ones(3))
-      Array([1., 2., 3.], dtype=float32)
+      >>> e.platforms, e.out_avals
+      (('cpu', 'cuda'), (ShapedArray(float32[3]),))
     """
     if not isinstance(fun_jit, JitFunction):
         raise ValueError(explain(
