@@ -3,6 +3,7 @@ loops and calls.  forms.py has the elementwise ones.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.export.build import ints, number
-from calque.export.errors import UnsupportedOperationError
 from calque.export.forms import BOOL, I32, Outs, extremum, reduced, start_of
 from calque.export.hlo import Enum
 from calque.export.write import Writer, rule
@@ -223,34 +223,54 @@ for _name in ("sum", "max", "min"):
     _windows(_name)
 
 
-@rule("select_and_gather_add")
-def _select_and_gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (t, x) = w.b, xs
+def _chosen(w: Writer, t: Value, x: Value, params: dict[str, Any], shape: tuple[int, ...],
+            none: Any) -> Value:
+    """Of t what goes with the first element of each window of x that no other beats."""
+    b = w.b
     largest = params["select_prim"].name == "ge"
     there = b.splat(1, x.shape, I32)
     dtypes = (x.dtype, t.dtype, I32)
-    starts = [b.splat(start_of(x.dtype, not largest), (), x.dtype), b.splat(0, (), t.dtype),
+    starts = [b.splat(start_of(x.dtype, not largest), (), x.dtype), b.splat(none, (), t.dtype),
               b.splat(0, (), I32)]
 
     def body(p: Value, tp: Value, np_: Value, q: Value, tq: Value, nq: Value) -> list[Value]:
         stays = (b.compare("GE" if largest else "LE", p, q) & np_.ne(0)) | nq.eq(0)
         return [b.select(stays, p, q), b.select(stays, tp, tq), b.select(stays, np_, nq)]
 
-    shape = outs[0].shape
     return b.make("reduce_window", [x, t, there, *starts], [(shape, d) for d in dtypes],
                   [b.region([((), d) for d in (*dtypes, *dtypes)], body)], **_window(params))[1]
+
+
+@rule("select_and_gather_add")
+def _select_and_gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
+    return _chosen(w, *xs, params, outs[0].shape, 0)
 
 
 @rule("select_and_scatter_add")
 def _select_and_scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     b, (source, x) = w.b, xs
     if any(n != 1 for k in ("base_dilation", "window_dilation") for n in params.get(k, ())):
-        raise UnsupportedOperationError(explain(
-            "select_and_scatter_add: dilated windows have no portable form.",
-            where=str(w.equation.source), fix="use windows without dilation."))
+        return _scattered(w, source, x, params)
     if source.dtype.kind == "c":
         return b.complex(*[_picked(w, part(source), x, params) for part in (b.real, b.imag)])
     return _picked(w, source, x, params)
+
+
+def _scattered(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Value:
+    """With dilated windows: the position that each window takes, then a scatter."""
+    b, size = w.b, math.prod(x.shape)
+    positions = b.reshape(b.iota((size,), I32, 0), x.shape)
+    found = _chosen(w, positions, x, params, source.shape, -1)
+    count = math.prod(source.shape)
+    empty, scalar = b.splat(0, (size,), source.dtype), ((), source.dtype)
+    made = b.make(
+        "scatter", [empty, b.reshape(found, (count, 1)), b.reshape(source, (count,))],
+        [((size,), source.dtype)], [b.region([scalar, scalar], lambda p, q: p + q)],
+        update_window_dims=ints(()), inserted_window_dims=ints((0,)),
+        input_batching_dims=ints(()), scatter_indices_batching_dims=ints(()),
+        scatter_dims_to_operand_dims=ints((0,)), index_vector_dim=number(1),
+        indices_are_sorted=False, unique_indices=False)[0]
+    return b.reshape(made, x.shape)
 
 
 def _picked(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Value:
