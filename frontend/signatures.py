@@ -19,7 +19,7 @@ from calque.core.avals import ShapedArray
 from calque.tracing import argument_path, check_arguments
 
 MOST_LEAVES = 200  # longer functions cost more to write than they save
-_NAMESPACE = tree_util.NAMESPACE
+_NAMESPACE = tree_util.NAMESPACE  # type: ignore[attr-defined]
 _KINDS = optree.PyTreeKind
 # the key of a signature, (structure, configuration, *avals); buffers; leaves
 Read = tuple[tuple[Any, ...], list[Any], Sequence[Any]]
@@ -31,6 +31,7 @@ _LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, n
 def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) -> Read:
     """The signature of a call of `name`; TypeError for leaves that are no arrays."""
     leaves: Any
+    tree: Any
     if not kwargs and all([type(x) in _LEAVES for x in args]):
         leaves, tree = args, len(args)
     elif kwargs:
@@ -144,7 +145,7 @@ def short_tree(tree: Any, keywords: bool) -> Any:
 # ---- what a signature has that others have not
 def distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     """How much two signatures differ: a number to compare."""
-    return abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b))
+    return int(abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b)))
 
 
 def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:

@@ -91,7 +91,7 @@ class Buffer:
 
     view: Any  # HalBufferView; None once deleted; unset until somebody asks
     _host: Array | None  # the value, where NumPy computed it
-    _later: tuple[Callable[..., Any], int, list[int]] | None  # what gives the view, until somebody asks
+    _later: tuple[Callable[..., Any], int, list[int]] | None  # what gives the view till then
     fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
     owned: bool
     _sharing: _Sharing | None

@@ -130,8 +130,9 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock", "_module",
-                 "_queued", "_always", "_small", "_storage", "device", "entry", "result_specs")
+    __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock",
+                 "_module", "_queued", "_always", "_small", "_storage", "device", "entry",
+                 "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  inline: bool = False, callbacks: Sequence[Any] = (),

@@ -50,7 +50,7 @@ PATIENCE = 300.0  # seconds for a module, after which its worker is ended
 STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
 WHOLE = os.environ.get("CALQUE_FUZZ") == "whole"  # set by --whole, for the workers too
 if WHOLE:
-    UNKNOWN = ("_argmax", "_gather", "_scatter", "_sort", "_top_k", "_cumulative", "_reduce_window",
+    UNKNOWN = ("_argmax", "_sort", "_top_k", "_cumulative", "_reduce_window",
                "_conv", "_bits", "_linear", "_fft", "_complex")
     STEPS = [s for s in STEPS if s.__name__ not in UNKNOWN]
     DTYPES = [d for d in DTYPES if d in loops.DTYPES]

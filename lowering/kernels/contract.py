@@ -67,23 +67,25 @@ def _product(a: Memory, b: Memory, out: Memory, rows: int, folded: int) -> None:
         def row(r: int) -> list[Index]:
             return [*outer, memory.add(first, r)] if m_shape else []
 
-        zero = kb.splat(0, (), out.dtype).ir
+        kind = memory.summed(out.dtype)
+        zero = kb.splat(0, (), kind).ir
 
         def at(k: list[Index], accs: Sequence[Any]) -> list[Any]:
-            right = [memory.load(kb, b, [*k, *columns, s]) for s in starts]
+            right = [kb.convert(memory.load(kb, b, [*k, *columns, s]), kind) for s in starts]
             result = []
             for r in range(count):
-                left = kb.spread(memory.load(SCALAR, a, [*row(r), *k]))
+                one = SCALAR.convert(memory.load(SCALAR, a, [*row(r), *k]), kind)
+                left = kb.spread(one)
                 for c, w in enumerate(right):
-                    acc = Value(kb, accs[r * len(starts) + c], (), out.dtype)
+                    acc = Value(kb, accs[r * len(starts) + c], (), kind)
                     result.append(_fma(kb, left, w, acc).ir)
             return result
 
         accs = _folded(k_shape, at, [zero] * (count * len(starts)))
         for r in range(count):
             for c, s in enumerate(starts):
-                memory.store(kb, Value(kb, accs[r * len(starts) + c], (), out.dtype), out,
-                             [*row(r), *columns, s])
+                total = Value(kb, accs[r * len(starts) + c], (), kind)
+                memory.store(kb, kb.convert(total, out.dtype), out, [*row(r), *columns, s])
 
     def rows_of(outer: list[Index], columns: list[Index]) -> None:
         whole = last_m // ROWS * ROWS
@@ -149,7 +151,8 @@ def _folded(shape: Sequence[int], body: Any, accs: list[Any]) -> list[Any]:
 def _inner(a: Memory, b: Memory, row: list[Index], column: list[Index], shape: Sequence[int],
            dtype: Any) -> Value:
     """An inner product along the last contracted axis, in lanes."""
-    total = SCALAR.splat(0, (), dtype)
+    kind = memory.summed(dtype)
+    total = SCALAR.splat(0, (), kind)
     n, at = shape[-1], 0
     width = max(2, 64 // max(4, dtype.itemsize))
     while at < n:
@@ -159,21 +162,22 @@ def _inner(a: Memory, b: Memory, row: list[Index], column: list[Index], shape: S
         stop = at + (n - at) // width * width
 
         def step(k: list[Index], i: Index, acc: Any, kb: KernelBuilder = kb) -> Any:
-            left = memory.load(kb, a, [*row, *k, i])
+            left = kb.convert(memory.load(kb, a, [*row, *k, i]), kind)
             wide = b.view([*b.shape[:len(shape)]], b.strides[:len(shape)],
                           _offset(b, column, len(shape)))
-            return _fma(kb, left, memory.load(kb, wide, [*k, i]), Value(kb, acc, (), dtype)).ir
+            right = kb.convert(memory.load(kb, wide, [*k, i]), kind)
+            return _fma(kb, left, right, Value(kb, acc, (), kind)).ir
 
         def body(k: list[Index], accs: Sequence[Any], kb: KernelBuilder = kb, at: int = at,
                  stop: int = stop, width: int = width) -> list[Any]:
             return memory.loop(stop, lambda i, acc: [step(k, i, acc, kb)], list(accs), start=at,
                                step=width)
 
-        (sums,) = _folded(shape[:-1], body, [kb.splat(0, (), dtype).ir])
-        part = kb.horizontal("add", Value(kb, sums, (), dtype))
-        total = total + Value(SCALAR, part.ir, (), dtype)
+        (sums,) = _folded(shape[:-1], body, [kb.splat(0, (), kind).ir])
+        part = kb.horizontal("add", Value(kb, sums, (), kind))
+        total = total + Value(SCALAR, part.ir, (), kind)
         at = stop
-    return total
+    return SCALAR.convert(total, dtype)
 
 
 def _offset(m: Memory, where: Sequence[Index], axis: int) -> Index:

@@ -107,6 +107,11 @@ class Memory:
         return None
 
 
+def summed(dtype: Dtype) -> Dtype:
+    """The dtype in which numbers are added up."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+
+
 def memref_type(size: int, dtype: Dtype) -> Any:
     element = "i8" if dtype == BOOL else scalar_text(dtype)
     return mlir.ir().Type.parse(f"memref<{size}x{element}>", mlir.context())

@@ -14,7 +14,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.builder import Dtype, Value
-from calque.lowering.kernels import memory
+from calque.lowering.kernels import indexing, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
@@ -138,6 +138,8 @@ class _Run:
             self.env[e.outputs[0]] = self.view(e)
         elif name in FOLDS:
             self.env[e.outputs[0]] = self.fold(e)
+        elif name in indexing.NAMES:
+            self.env[e.outputs[0]] = self.indexed(e)
         else:
             outs = getattr(self, f"_{name}")(e, [self.read(a) for a in e.inputs])
             self.env.update(zip(e.outputs, outs, strict=True))
@@ -255,6 +257,16 @@ class _Run:
             from calque.lowering.rules.reduce import extreme
             start = extreme(x.dtype, how == "minimum")
         return self.loaded(reduce(self.emitter, x, axes, how, kind, start))
+
+    def indexed(self, e: Equation) -> Entry:
+        x, indices, *updates = [self.in_memory(self.read(a)) for a in e.inputs]
+        if updates:
+            made = self.emitter.temporary(x)
+            indexing.scatter(e, made, indices, updates[0], elementwise)
+        else:
+            made = self.emitter.allocate(e.outputs[0].aval.shape, x.dtype)
+            indexing.gather(e, x, indices, made, elementwise)
+        return self.loaded(made)
 
     def _dot_general(self, e: Equation, args: list[Entry]) -> list[Entry]:
         x, y = [self.in_memory(a) for a in args]
@@ -380,6 +392,7 @@ def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str
     """x folded over axes: lanes run along the last axis, which is kept or folded at the end."""
     kept = [i for i in range(len(x.shape)) if i not in axes]
     out = emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
+    dtype = memory.summed(x.dtype) if how in ("add", "multiply") else x.dtype
     last = len(x.shape) - 1
     along = bool(kept) and kept[-1] == last
     inner = [i for i in axes if along or i != last]
@@ -396,23 +409,23 @@ def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str
         """acc with x folded in over the inner axes."""
         def level(axes: list[int], folded: list[Index], ir: Any) -> Any:
             if not axes:
-                value = memory.load(b, x, source(outer, folded, i))
-                return b.binary(how, Value(b, ir, (), x.dtype), value).ir
+                value = b.convert(memory.load(b, x, source(outer, folded, i)), dtype)
+                return b.binary(how, Value(b, ir, (), dtype), value).ir
             return memory.loop(x.shape[axes[0]], lambda k, a: [
                 level(axes[1:], [*folded, k], a)], [ir])[0]
-        return Value(b, level(list(inner), [], acc.ir), (), x.dtype)
+        return Value(b, level(list(inner), [], acc.ir), (), dtype)
 
     if along:
         def row(outer: list[Index]) -> None:
             def step(b: KernelBuilder, i: Index) -> None:
-                memory.store(b, folds(b, [*outer, i], i, b.splat(start, (), x.dtype)), out,
-                             [*outer, i])
+                found = folds(b, [*outer, i], i, b.splat(start, (), dtype))
+                memory.store(b, b.convert(found, x.dtype), out, [*outer, i])
             memory.strip(x.shape[last], lanes, step)
         memory.nest([x.shape[i] for i in kept[:-1]], row)
         return out
 
     def cell(outer: list[Index]) -> None:
-        total = SCALAR.splat(start, (), x.dtype)
+        total = SCALAR.splat(start, (), dtype)
         at, width, n = 0, lanes, x.shape[last]
         while at < n:
             while width > n - at:
@@ -420,12 +433,12 @@ def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str
             b = SCALAR if width == 1 else KernelBuilder(width)
             stop = at + (n - at) // width * width
             (acc,) = memory.loop(stop, lambda i, a, b=b: [
-                folds(b, outer, i, Value(b, a, (), x.dtype)).ir],
-                [b.splat(start, (), x.dtype).ir], start=at, step=width)
-            part = b.horizontal(_kind(kind, x.dtype), Value(b, acc, (), x.dtype))
-            total = SCALAR.binary(how, total, Value(SCALAR, part.ir, (), x.dtype))
+                folds(b, outer, i, Value(b, a, (), dtype)).ir],
+                [b.splat(start, (), dtype).ir], start=at, step=width)
+            part = b.horizontal(_kind(kind, dtype), Value(b, acc, (), dtype))
+            total = SCALAR.binary(how, total, Value(SCALAR, part.ir, (), dtype))
             at = stop
-        memory.store(SCALAR, total, out, outer)
+        memory.store(SCALAR, SCALAR.convert(total, x.dtype), out, outer)
 
     memory.nest(out.shape, cell)
     return out
@@ -435,6 +448,6 @@ def _kind(kind: str, dtype: Dtype) -> str:
     """vector.reduction's name of a fold."""
     if kind not in ("max", "min"):
         return kind
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return f"{kind}imumf"
     return f"{kind}ui" if dtype.kind in "ub" else f"{kind}si"

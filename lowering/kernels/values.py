@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.math.region import BodyBuilder
+
+F16, BF16, F32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 
 
 def scalar_text(dtype: Dtype) -> str:
@@ -47,6 +50,11 @@ class KernelBuilder(BodyBuilder):
         value_attr = ir.Attribute.parse(f"dense<{text}> : {self.type_of(dtype)}")
         return self._make("arith.constant", [], dtype, {"value": value_attr})
 
+    def convert(self, x: Value, dtype: Dtype) -> Value:
+        if x.dtype != dtype and {x.dtype, dtype} == {F16, BF16}:  # of one width: neither way
+            x = super().convert(x, F32)
+        return super().convert(x, dtype)
+
     def spread(self, x: Value) -> Value:
         """A scalar in all lanes."""
         if self.lanes == 1:
@@ -60,6 +68,10 @@ class KernelBuilder(BodyBuilder):
             return self._divided(name, *operands)
         if kind in "iu" and name.startswith("shift_"):
             return self._shifted(name, *operands)
+        if name in ("maximum", "minimum") and dtype == F16 and self.lanes > 1:
+            # IREE widens such vectors element by element ("requires the same shape")
+            wide = [self.convert(x, F32) for x in operands]
+            return self.convert(super().emit(name, wide, shape, F32, attributes), dtype)
         if name in ("popcnt", "count_leading_zeros"):
             return self._make("math.ctpop" if name == "popcnt" else "math.ctlz", operands, dtype)
         return super().emit(name, operands, shape, dtype, attributes)

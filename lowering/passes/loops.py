@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import ml_dtypes
 import numpy as np
 
 from calque.core.program import Atom, Equation, Program
@@ -26,10 +27,11 @@ FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "red
                    "reduce_or"))
 LOOPS = frozenset(("scan", "while"))
 OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
-                    "pad", "jit", "cond"))
+                    "pad", "jit", "cond", "gather", "scatter", "scatter-add", "scatter-sub",
+                    "scatter-mul", "scatter-min", "scatter-max"))
 enabled = True  # tests switch kernels off to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
-                                         "f4", "f8"))
+                                         "f2", ml_dtypes.bfloat16, "f4", "f8"))
 
 
 def inner(e: Equation) -> Iterator[Program]:

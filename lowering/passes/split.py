@@ -275,7 +275,7 @@ class _Rewriter:
         carry = self.settled(body, [a for _, a in given[:k]], [a for _, a in given[k:k + c]], rows)
         made, outs = _rewritten(body, [*[a for _, a in given[:k]], *carry, *rows], carry, self.n,
                                 self.m)
-        start = [self.with_axis(*g, a)[0] for g, a in zip(given[k:k + c], carry)]
+        start = [self.with_axis(x, has, a)[0] for (x, has), a in zip(given[k:k + c], carry)]
         stacked = [None if a is None else a + 1 for a in outs[c:]]
         self.emit(e, [self.first, *[x for x, _ in given[:k]], *start,
                       *[x for x, _ in given[k + c:]]],
@@ -291,7 +291,7 @@ class _Rewriter:
         test, _ = _rewritten(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None], self.n,
                              self.m)
         self.emit(e, [self.first, *[x for x, _ in heads], self.first, *[x for x, _ in consts],
-                      *[self.with_axis(*g, a)[0] for g, a in zip(start, carry)]],
+                      *[self.with_axis(x, has, a)[0] for (x, has), a in zip(start, carry)]],
                   carry, cond_jaxpr=test, body_jaxpr=body, cond_nconsts=kc + 1,
                   body_nconsts=kb + 1)
 

@@ -32,7 +32,8 @@ _XORED = {"phx2": ((0,), (1,)), "phx4": ((0,), (1,)), "fry4": ((0, 2), (1, 3))} 
 
 def _kind(ctx: Context) -> str:
     e = ctx.equation
-    return next(a.aval.dtype.tag for a in (*e.inputs, *e.outputs) if is_key(a.aval.dtype))
+    kinds = [a.aval.dtype for a in (*e.inputs, *e.outputs) if is_key(a.aval.dtype)]
+    return str(kinds[0].tag)
 
 
 @rule("random_bits")

@@ -93,7 +93,8 @@ def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
 def _partitionable_bits(b: Builder, keys: Value, shape: Sequence[int]) -> tuple[Value, Value]:
     batch = keys.shape[:-1]
     hi, lo = counts64(b, batch, shape)
-    return threefry(*words_of(b, keys, shape), hi, lo)
+    k0, k1 = words_of(b, keys, shape)
+    return threefry(k0, k1, hi, lo)
 
 
 def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value:
@@ -142,7 +143,8 @@ def split_of(b: Builder, keys: Value, shape: tuple[int, ...], partitionable: boo
 
 def fold_of(b: Builder, keys: Value, high: Value, low: Value) -> Value:
     """A key from each key and a number of 64 bits."""
-    return _pair(b, *threefry(*words_of(b, keys, ()), high, low))
+    k0, k1 = words_of(b, keys, ())
+    return _pair(b, *threefry(k0, k1, high, low))
 
 
 def _pair(b: Builder, *words: Value) -> Value:

@@ -237,13 +237,12 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
             how = "or" if name == "max" else "and"
             return emit_reduce(ctx.b, [x], [largest], params["axes"], fold(how))[0]
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
-        found = None
+        found = []
         for part in _cut(ctx.b, x, params["axes"]):
             part, axes = _staged(ctx.b, part, sorted(params["axes"]), init, body)
             (out,) = emit_reduce(ctx.b, [part], [init], axes, body)
-            out = ctx.b.reshape(out, outs[0].shape)
-            found = out if found is None else body(ctx.b, [found, out])[0]
-        return found
+            found.append(ctx.b.reshape(out, outs[0].shape))
+        return functools.reduce(lambda p, q: body(ctx.b, [p, q])[0], found)
 
 
 _extremum("max", "GT", False)

@@ -16,12 +16,14 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.lowering.passes import cost, loops
+from calque.lowering.rules.reduce import NARROW
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 STEPS = 201  # a body of one equation is unrolled up to 200
 KNOWN = [n for n in ROWS if n in loops.ELEMENTWISE | loops.VIEWS | loops.FOLDS | {
-    "dot_general", "dynamic_update_slice", "concatenate", "pad", "jit", "cond", "scan", "while"}]
+    "dot_general", "dynamic_update_slice", "concatenate", "pad", "gather", "scatter", "scatter-add",
+    "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "jit", "cond", "scan", "while"}]
 
 
 def scans(f: Any, *args: Any) -> list[Any]:
@@ -66,10 +68,12 @@ def in_scan(row: Row, sample: Sample, dtype: Any, memory: bool) -> Case | None:
     return Case(f"{row.name} [{sample.label}] {dtype}", f, stacked, both)
 
 
-def cases(name: str, memory: bool) -> list[Case]:
+def cases(name: str, memory: bool, narrow: bool = False) -> list[Case]:
+    """narrow: float16 and bfloat16 instead of the other dtypes."""
     row = ROWS[name]
     grid = [(s, d) for s in (*row.samples, *row.specials) for d in row.dtypes
-            if s in (row.samples[0], *row.specials) or d == row.main]
+            if (any(s is t for t in (row.samples[0], *row.specials)) or d == row.main)
+            and (d in NARROW) == narrow]
     found = [in_scan(row, s, d, memory) for s, d in grid]
     return [c for c in found if c is not None]
 
@@ -89,6 +93,17 @@ def test_primitives_in_registers(start: int) -> None:
     found = [c for n in ELEMENTWISE[start:start + 8] for c in cases(n, False)]
     assert found
     run(found)
+
+
+@pytest.mark.parametrize("names", [
+    ["add", "max", "clamp", "exp", "convert_element_type", "dot_general", "reduce_sum", "gather"],
+    *[pytest.param(KNOWN[i:i + 12], marks=pytest.mark.slow) for i in range(0, len(KNOWN), 12)]],
+    ids=lambda names: names[0])
+@pytest.mark.parametrize("memory", [True, False])
+def test_narrow_floats(names: list[str], memory: bool) -> None:
+    found = [c for n in names for c in cases(n, memory, narrow=True)]
+    if found:
+        run(found)
 
 
 def test_most_of_what_is_known_was_tested() -> None:
