@@ -55,7 +55,7 @@ class PortableBuilder(Builder):
 
     # ---- the two places where operations are made
     def make(self, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             regions: Sequence[Block] = (), **attributes: Any) -> list[Value]:
+             regions: Sequence[Block] = (), /, **attributes: Any) -> list[Value]:
         op = Op(name, [v.ir for v in operands],
                 [hlo.Value(tensor(s, d)) for s, d in results], attributes, list(regions))
         self.block.ops.append(op)

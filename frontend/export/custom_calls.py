@@ -5,6 +5,7 @@ Start reading at `CALLS`.
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,11 @@ def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
     if name == "chlo.top_k":
         k = int(op.attributes["composite_attributes"]["k"].value)
         return list(bind("top_k", *xs, k=k, axis=aval_of(xs[0]).ndim - 1))
+    ours = registry.get(name.removeprefix("calque.")) if name.startswith("calque.") else None
+    if ours is not None and ours.program is not None:
+        params = json.loads(op.attributes["composite_attributes"]["parameters"])
+        made = bind(ours.name, *xs, **params)
+        return list(made) if ours.multiple_results else made
     return r.call(r.named(op.attributes["decomposition"]), xs)
 
 

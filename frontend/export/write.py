@@ -5,6 +5,7 @@ an error that names it.  Start reading at `module_of`.
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from calque.core.errors import explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
-from calque.export.hlo import Block, Func, Module, Op
+from calque.export.hlo import Block, Func, Module, Number, Op
 from calque.lowering.builder import Value
 from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
@@ -92,6 +93,12 @@ def _check_sizes(p: Program, known: dict[str, Value]) -> None:
                             f"2*{name} + 1."))
 
 
+def parameters_text(params: dict[str, Any]) -> str | None:
+    """Parameters that are plain values as JSON; None for others."""
+    plain = all(v is None or isinstance(v, bool | int | str) for v in params.values())
+    return json.dumps(params, sort_keys=True) if plain else None
+
+
 class Writer:
     """Writes the equations of Programs into the builder's block."""
 
@@ -113,8 +120,13 @@ class Writer:
         """The results of a Program without consts, written out here."""
         return self.outputs(p, dict(zip(p.inputs, args)))
 
-    def call(self, p: Program, args: Sequence[Value], name: str) -> list[Value]:
-        """The results of a Program as a function of its own; equal ones are written once."""
+    def call(self, p: Program, args: Sequence[Value], name: str,
+             parameters: str | None = None) -> list[Value]:
+        """The results of a Program as a function of its own; equal ones are written once.
+
+        parameters: of the primitive that the Program is; written beside it (a composite), so that
+        readers who know the primitive need not take the function.
+        """
         if self.symbolic:
             return self.program(p, args)
         key = p.key()
@@ -133,8 +145,12 @@ class Writer:
                 block.ops.append(Op("return", [v.ir for v in outs]))
             self.functions.append(Func(own, block, tuple(v.ir.type for v in outs)))
         results = [physical(a) for a in p.out_avals]
-        return self.b.make("call", args, [(a.shape, a.dtype) for a in results],
-                           callee=self.called[key])
+        specs = [(a.shape, a.dtype) for a in results]
+        if parameters is None:
+            return self.b.make("call", args, specs, callee=self.called[key])
+        return self.b.make(
+            "composite", args, specs, name=f"calque.{name}", decomposition=self.called[key],
+            composite_attributes={"parameters": parameters}, version=Number(0, np.dtype("i4")))
 
     def read(self, atom: Atom, env: dict[Var, Value]) -> Value:
         if isinstance(atom, Literal):
@@ -175,7 +191,7 @@ class Writer:
         form = rules.get(name)
         if form is None and e.primitive.program is not None:
             made = e.primitive.program(*[a.aval for a in e.inputs], **params)
-            return self.call(made, values, name)
+            return self.call(made, values, name, parameters_text(params))
         if form is None:
             raise UnsupportedOperationError(explain(
                 f"{name}: this primitive has no portable form in StableHLO.", where=str(e.source),
