@@ -130,7 +130,8 @@ def read_type(s: Stream, t: Tables) -> Any:
         return Special(_SPECIAL_OF[code])
     if code == _COMPLEX:
         part = t.type(s.varint())
-        if part not in (np.dtype("f4"), np.dtype("f8")):
+        # (NumPy takes whatever has a dtype for that dtype when it compares)
+        if not isinstance(part, np.dtype) or part not in (np.dtype("f4"), np.dtype("f8")):
             raise damaged("a complex type of no float")
         return np.dtype(f"c{2 * part.itemsize}")
     if code in (_TENSOR, _TENSOR_ENCODED):
