@@ -33,6 +33,8 @@ def read_module(data: bytes) -> Module:
         return _Reader(bytes(data)).module()
     except RecursionError:
         raise damaged("attributes or regions are nested too deeply") from None
+    except (AttributeError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise damaged(f"its parts do not fit together ({error!r})") from error
 
 
 def version_of(producer: str) -> vhlo.Version:
