@@ -32,7 +32,7 @@ RECORD_KEY = "calque.signature"
 RECORD_VERSION = 1
 
 Dim = int | Expression  # a size that is known at the call only is an expression of variables
-SMALL_WORK = 100_000  # element operations below which a call runs on the caller's thread
+SMALL_WORK = 500_000  # element operations below which a call runs on the caller's thread
 
 # LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo where they
 # differ.  Features not listed (clflushopt, fsgsbase, ...) are never chosen by the code generator.

@@ -1,8 +1,8 @@
 """How much work a Program is, roughly: from it follow where it runs and which flags it gets.
 
-`work` counts element operations (a multiply-add of a dot counts as one); `is_small` says whether to
-run inline (see docs/architecture.md for the measured border), `is_cheap` whether both branches of a
-cond may be computed.
+`work` counts element operations (four multiply-adds of a dot count as one); `is_small` says whether
+to run inline (benchmarks/border.py measures the border), `is_cheap` whether both branches of a cond
+may be computed.
 """
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.lowering.passes import hazards, loops
 
-SMALL_WORK = 100_000  # about 100 us of one core (benchmarks/dispatch.py prints the border)
+SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
+PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
+MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
@@ -66,7 +68,7 @@ def equation_work(e: Equation) -> Any:
     out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
-        return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc))
+        return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
     if e.primitive.name == "gather":  # it reads no more of its operand than it returns
         return out
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
@@ -156,7 +158,8 @@ def _loop_steps(p: Program) -> int:
 
 def is_small(p: Program) -> bool:
     """Whether the program runs inline on the caller's thread."""
-    return work(p) < SMALL_WORK and may_be_small(p)
+    limit = min(MOST_WORK, SMALL_WORK + PASS_WORK * loops.passes(p))
+    return work(p) < limit and may_be_small(p)
 
 
 def may_be_small(p: Program) -> bool:
