@@ -243,7 +243,8 @@ def _chosen(w: Writer, t: Value, x: Value, params: dict[str, Any], shape: tuple[
 
 @rule("select_and_gather_add")
 def _select_and_gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return _chosen(w, *xs, params, outs[0].shape, 0)
+    t, x = xs
+    return _chosen(w, t, x, params, outs[0].shape, 0)
 
 
 @rule("select_and_scatter_add")

@@ -139,9 +139,9 @@ class Writer:
             self.names.add(own)
             self.called[key] = own
             with self.b.inside(Block()) as block:
-                specs = [physical(a) for a in p.in_avals]
+                given = [physical(a) for a in p.in_avals]
                 outs = self.program(
-                    p, self.b.arguments(block, [(a.shape, a.dtype) for a in specs]))
+                    p, self.b.arguments(block, [(a.shape, a.dtype) for a in given]))
                 block.ops.append(Op("return", [v.ir for v in outs]))
             self.functions.append(Func(own, block, tuple(v.ir.type for v in outs)))
         results = [physical(a) for a in p.out_avals]

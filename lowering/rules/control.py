@@ -190,7 +190,7 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
             ctx.roots[v] = roots | {id(v)}
         if keep_out:
             ctx.carries.update(values[carried])
-        results = step(values)
+        results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
         ctx.loops -= 1
         ctx.regions -= 1
         roots = roots.union(*[ctx.roots_of(r) for r in results])

@@ -219,6 +219,14 @@ class Context:
         """
         return self._from_zero(x) if x in self.constants else x
 
+    def reads(self, old: Value, new: Value) -> Value:
+        """What a carry of a host loop becomes: IREE's compiler dies where nothing in the body reads
+        what it was (a crash, or no end of memory; tests/lowering/test_refusals.py)."""
+        if new is old or any(True for _ in old.ir.uses) or 0 in old.shape:
+            return new
+        never = self.b.compare("NE", self._unknown_zero(), self.b.splat(0, (), np.uint32))
+        return self.b.select(never, old, new)
+
     def entering(self, xs: Sequence[Value]) -> list[Value]:
         """Operands of a kernel of ours: opaque within loops and branches."""
         return [self.opaque(x) for x in xs] if self.regions else list(xs)

@@ -5,6 +5,10 @@ no longer needs it.
 """
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +16,7 @@ import numpy as np
 import pytest
 
 import calque
+import calque.numpy as jnp
 from calque import lax
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower
@@ -346,3 +351,48 @@ def test_iree_still_refuses_changes_of_a_scalar_broadcast_twice() -> None:
       %m = stablehlo.negate %a : tensor<4x1xf32>
       %n = stablehlo.negate %b : tensor<2x2xf32>
       return %m, %n : tensor<4x1xf32>, tensor<2x2xf32> }""", "unresolved materialization")
+
+
+# ---- carries that nobody reads
+def test_carries_that_the_body_does_not_read() -> None:
+    """Context.reads: in host loops, whose bodies are no kernels."""
+    def f(n: Any, u: Any) -> Any:
+        def body(c: Any) -> Any:
+            i, u, s, k, b, z = c
+            u = jnp.cumsum(u * 0.5, 0)
+            return i + 1, u, u.sum(), i * 2, u[0, 0] > 1, lax.complex(u, u)
+
+        start = (0, u, jnp.float32(7), -1, True, lax.complex(u, u))
+        return lax.while_loop(lambda c: c[0] < n, body, start), lax.scan(
+            lambda c, x: (jnp.cumsum(x), x[:2]), u[0], jnp.tile(u, (70, 1)))
+
+    with calque.enable_x64(False):
+        u = (np.arange(16, dtype=np.float32) % 5).reshape(4, 4)
+        for n in (0, 3):
+            (i, v, s, k, b, z), (last, rows) = calque.jit(f)(n, u)
+            np.testing.assert_array_equal(np.asarray(last), np.cumsum(u[3]))
+            np.testing.assert_array_equal(np.asarray(rows), np.tile(u, (70, 1))[:, :2])
+            want = u.copy()
+            for _step in range(n):
+                want = np.cumsum(want * np.float32(0.5), 0, dtype=np.float32)
+            np.testing.assert_array_equal(np.asarray(v), want)
+            assert (int(i), int(k), bool(b)) == (n, 2 * (n - 1) if n else -1,
+                                                 bool(want[0, 0] > 1) if n else True)
+            np.testing.assert_allclose(float(s), want.sum() if n else 7, rtol=1e-6)
+            np.testing.assert_array_equal(np.asarray(z), want + 1j * want)
+
+
+def test_iree_still_dies_of_carries_that_the_body_does_not_read() -> None:
+    code = """
+import numpy as np, calque, calque.numpy as jnp
+from calque import lax
+from calque.lowering.rules import Context
+Context.reads = lambda self, old, new: new
+calque.jit(lambda i, x, s: lax.while_loop(lambda c: c[0] < 10, lambda c: (
+    c[0] + 1, jnp.cumsum(c[1] * 0.5, 0), c[1].sum()), (i, x, s)))(
+        np.int32(0), np.ones((4, 4), "f"), np.float32(0))"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=120,
+        env={**os.environ, "CALQUE_CACHE": "0"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)))
+    assert done.returncode < 0, done.stderr.decode()[-500:]
