@@ -30,7 +30,7 @@ _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 _HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv": 12, "tanh": 8,
           "random_bits": 40, "random_split": 40, "atan2": 12, "erf": 8, "logistic": 6,
-          "sort": 16, "top_k": 16, "fft": 16}
+          "sort": 16, "top_k": 4, "fft": 16}
 
 
 def _inner(e: Equation) -> list[tuple[Program, int]]:
