@@ -168,25 +168,27 @@ def may_be_small(p: Program) -> bool:
 
 
 def is_inline(p: Program) -> bool:
-    """Whether it holds several host loops, in or beside each other: on local-task IREE frees memory
-    of one too early ("transient buffer has not been committed", or another loop's values), on
-    local-sync all is well.  Such a program keeps its caller waiting anyway."""
+    """Whether it holds several host loops, in or beside each other, or kernels of loops in one: on
+    local-task IREE frees memory of one too early ("transient buffer has not been committed", or
+    another loop's values), on local-sync all is well.  Such a program keeps its caller waiting
+    anyway."""
     return host_loops(p) > 1
 
 
 def host_loops(p: Program) -> int:
-    """Loops that IREE steps through from the host."""
-    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p))  # type: ignore[no-any-return]
+    """Loops that IREE steps through from the host, and loops of ours within them."""
+    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))  # type: ignore[no-any-return]
 
 
-def _host_loops(p: Program) -> int:
+def _host_loops(p: Program, inside: bool) -> int:
     found = 0
     for e in p.equations:
         if is_kernel(e):
+            found += inside
             continue
-        found += e.primitive.name == "while" or (
+        stepped = e.primitive.name == "while" or (
             e.primitive.name == "scan" and not is_unrolled(e.params))
-        found += sum(host_loops(q) for q, _ in _inner(e))
+        found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in _inner(e))
     return found
 
 

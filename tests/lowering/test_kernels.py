@@ -68,24 +68,31 @@ def in_scan(row: Row, sample: Sample, dtype: Any, memory: bool) -> Case | None:
     return Case(f"{row.name} [{sample.label}] {dtype}", f, stacked, both)
 
 
-def cases(name: str, memory: bool, narrow: bool = False) -> list[Case]:
-    """narrow: float16 and bfloat16 instead of the other dtypes."""
+def cases(name: str, memory: bool, narrow: bool = False, few: bool = False) -> list[Case]:
+    """narrow: float16 and bfloat16 instead of the other dtypes; few: the main one only."""
     row = ROWS[name]
     grid = [(s, d) for s in (*row.samples, *row.specials) for d in row.dtypes
             if (any(s is t for t in (row.samples[0], *row.specials)) or d == row.main)
-            and (d in NARROW) == narrow]
+            and (d in NARROW) == narrow and (d == row.main or not few)]
     found = [in_scan(row, s, d, memory) for s, d in grid]
     return [c for c in found if c is not None]
 
 
 @pytest.mark.parametrize("start", range(0, len(KNOWN), 6))
 def test_primitives_over_memory(start: int) -> None:
-    found = [c for n in KNOWN[start:start + 6] for c in cases(n, True)]
+    """Elementwise ones in their main dtype: their other dtypes are in registers below."""
+    found = [c for n in KNOWN[start:start + 6] for c in cases(n, True, few=n in ELEMENTWISE)]
     if found:
         run(found)
 
 
 ELEMENTWISE = [n for n in KNOWN if n in loops.ELEMENTWISE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
+def test_every_dtype_over_memory(start: int) -> None:
+    run([c for n in ELEMENTWISE[start:start + 8] for c in cases(n, True)])
 
 
 @pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
@@ -262,7 +269,7 @@ def test_large_steps_stay_on_the_host() -> None:
     """A step with work for several cores is IREE's."""
     def f(x: Any) -> Any:
         return lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, None, length=300)[0]
-    (loop,) = scans(f, np.ones((64, 64), F))
+    (loop,) = scans(f, np.ones((128, 128), F))
     assert not cost.is_kernel(loop)
     (loop,) = scans(f, np.ones((16, 16), F))
     assert cost.is_kernel(loop)
