@@ -31,7 +31,8 @@ GRID = [(r, s, d) for r in ROWS_WITH_DERIVATIVES for d in (F64, C128) if d in r.
 SLOW = [g for g in GRID if g[2] == C128 and g[0].name in FUNCTIONS and g[0].name not in (
     "exp", "sin", "tanh")]
 # factorizations take seconds each to compile: every third shape in the default suite
-SLOW += [g for name in ("qr", "svd") for i, g in enumerate(
+FACTORS = ("qr", "svd", "lu", "eig", "eigh", "pinv", "tridiagonal_solve", "triangular_solve")
+SLOW += [g for name in FACTORS for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % 3]
 GRID = [g for g in GRID if not any(g is s for s in SLOW)]
 
@@ -136,12 +137,16 @@ def test_complex_functions_and_more_shapes(start: int) -> None:
 
 
 SECOND = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES if F64 in r.dtypes]
+SECOND_FACTORS = [g for g in SECOND if g[0].name in FACTORS]
+SECOND = [g for g in SECOND if g[0].name not in FACTORS]
 
 
-@pytest.mark.parametrize("start", range(0, len(SECOND), 40))
-def test_second_order(start: int) -> None:
+@pytest.mark.parametrize("part", [
+    *[SECOND[i:i + 40] for i in range(0, len(SECOND), 40)],
+    pytest.param(SECOND_FACTORS, marks=pytest.mark.slow)], ids=lambda part: part[0][0].name)
+def test_second_order(part: list[Any]) -> None:
     """d/du of the gradient of <v, f>, against central differences of that gradient."""
-    settings = [Setting(*g) for g in SECOND[start:start + 40]]
+    settings = [Setting(*g) for g in part]
 
     def with_slope(s: Setting) -> Callable[..., list[Any]]:
         def gradient(*xs: Any) -> list[Any]:
@@ -172,13 +177,15 @@ def test_second_order(start: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_linear_transpose() -> None:
+@pytest.mark.parametrize("dtypes", [(F64,), pytest.param((C128,), marks=pytest.mark.slow)],
+                         ids=["f64", "c128"])
+def test_linear_transpose(dtypes: tuple[Any, ...]) -> None:
     """Every linear primitive transposed with respect to each of its linear operands."""
     cases = []
     for row in ROWS.values():
         for place in row.linear:
             for sample in [s for s in row.samples if s is row.samples[0] or s not in ELEMENTWISE]:
-                for dtype in [d for d in (F64, C128) if d in row.dtypes]:
+                for dtype in [d for d in dtypes if d in row.dtypes]:
                     if place < len(sample.operands) and (dtype == F64 or sample is row.samples[0]):
                         setting = Setting(row, sample, dtype)
                         if setting.kept:
