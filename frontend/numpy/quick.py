@@ -2,7 +2,7 @@
 
 `quick` computes x op y by NumPy where both are small Arrays (or Python numbers),
 no operand needs a conversion and the primitive has a rule in calque.host.  Of large Arrays that
-broadcast it keeps the compiled program: recording one anew costs 200 us a call.  Otherwise None,
+broadcast it keeps the Program: recording one anew costs 200 us a call.  Otherwise None,
 and the general road follows.  A plan is kept for each pair of types.
 """
 from __future__ import annotations
@@ -17,10 +17,11 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
 from calque.core.primitive import Primitive
+from calque.core.program import Program
 from calque.core.trace import bottom, current
 from calque.eager import compiled
 from calque.numpy import util
-from calque.runtime import Buffer, Device
+from calque.runtime import Buffer
 from calque.transforms.stage import stage
 
 _NUMBERS = frozenset((int, float))
@@ -123,7 +124,7 @@ class _Large:
     def __init__(self, prim: Primitive, a: ShapedArray, b: ShapedArray, out: ShapedArray) -> None:
         self.prim, self.avals, self.out = prim, (a, b), out
         self.seen = False
-        self.made: dict[Device, Any] = {}
+        self.program: Program | None = None
 
     def run(self, x: Array, y: Array) -> Array | None:
         if not self.seen or current.get() is not bottom:  # what is done once is not kept
@@ -133,10 +134,8 @@ class _Large:
         device = buffers[0].device
         if buffers[1].device is not device:
             return None
-        made = self.made.get(device)
-        if made is None:
-            def whole(x: Any, y: Any) -> list[Any]:
-                return [self.prim.bind(*util.broadcast_all(self.prim.name, x, y))]
-            program = stage(whole, self.avals, self.prim.name)
-            made = self.made[device] = compiled(program, device, reason=f"eager {self.prim.name}")
-        return Array(made(buffers)[0], self.out)
+        name = self.prim.name
+        if self.program is None:
+            self.program = stage(lambda x, y: [self.prim.bind(*util.broadcast_all(name, x, y))],
+                                 self.avals, name)
+        return Array(compiled(self.program, device, reason=f"eager {name}")(buffers)[0], self.out)

@@ -89,7 +89,7 @@ def _cuts(shape: Sequence[int], axes: Sequence[int], lanes: int) -> list[int]:
     if list(axes) != [len(shape) - 1] or math.prod(shape) < 1 << 16:
         return []
     n = shape[-1]
-    if n % (lanes // 4) == 0 or n < 4 * lanes:  # (_part, _block)
+    if n % max(4, lanes // 4) == 0 or n < 4 * lanes:  # (_part, _block)
         return []
     if n == math.prod(shape):
         return [n // 512 * 512] if n > 4096 else []
@@ -167,7 +167,7 @@ def _sum_stages(b: Builder, x: Value, axes: list[int], identity: Any, body: Body
     staged, rest = _staged(b, x, axes, identity, body)
     if staged is not x:
         return _sum_stages(b, staged, rest, identity, body)
-    count = math.prod(x.shape[a] for a in axes) if is_static(x.shape) else 0
+    count = math.prod(x.shape[a] for a in axes)
     block = _block(count, _lanes(x.dtype)) if count > BLOCK and _adjacent(axes) else 1
     if block > 1 and x.dtype.kind == "f":
         first, after = axes[0], x.shape[axes[-1] + 1:]

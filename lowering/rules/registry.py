@@ -175,17 +175,15 @@ class Context:
         axis = next((i for i, n in enumerate(x.shape) if not isinstance(n, Dim) and n > 1),
                     next((i for i, n in enumerate(x.shape) if isinstance(n, Dim)), None))
         assert axis is not None, "an operand of one element is replaced, never written"
-        source, flat = self.roots_of(x), (math.prod(x.shape),)
+        source = self.roots_of(x)
         made = self.made[source] = self.made.get(source, -1) + 1
-        if isinstance(x.shape[axis], Dim):
-            whole, at = x, x.shape[axis] // 2
-        else:
-            whole = x if made < x.shape[axis] - 1 else self.b.reshape(x, flat)
-            axis = axis if whole is x else 0
-            n = whole.shape[axis]
+        whole, n = x, x.shape[axis]
+        if not isinstance(n, Dim) and made >= n - 1:  # no places left on this axis
+            n, axis = math.prod(x.shape), 0
             if not isinstance(n, Dim) and made >= n - 1:
                 return self.private(x)
-            at = n // 2 if isinstance(n, Dim) else (n // 2 + made - 1) % (n - 1) + 1
+            whole = self.b.reshape(x, (n,))
+        at = n // (made + 2) if isinstance(n, Dim) else (n // 2 + made - 1) % (n - 1) + 1
         zero = [0] * len(whole.shape)
         limit, start = list(whole.shape), list(zero)
         limit[axis] = start[axis] = at

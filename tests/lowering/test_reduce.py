@@ -1,13 +1,18 @@
-"""Sums of products with spread operands: every mixture of spread and summed axes compiles."""
+"""Sums of products with spread operands: every mixture of spread and summed axes compiles.  Large
+reductions, which are taken in stages: each way of staging, beside NumPy in double precision.
+"""
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from harness import Case, run
 
+import calque
+import calque.numpy as jnp
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.targets import host_target
 
@@ -45,3 +50,55 @@ def test_iree_still_rejects_them() -> None:
     }"""
     with pytest.raises(CompileError, match="vector.contract"):
         compile_module(source, host_target())
+
+
+# ---- stages: shape, axes
+STAGED = {
+    "streams": ((512, 700), (0,)), "streams of two axes": ((32, 20, 500), (0, 1)),
+    "streams behind an axis of 1": ((1, 600, 450), (1,)), "no divisor: rows": ((521, 510), (0,)),
+    "parts of 8": ((90, 1000), (1,)), "parts of 4": ((70, 1004), (1,)),
+    "cuts": ((80, 999), (1,)), "even cuts": ((80, 1002), (1,)),
+    "cuts of long rows": ((30, 3001), (1,)),
+    "blocks": ((100_000,), (0,)), "a prime": ((99_991,), (0,)),
+    "all of two axes": ((300, 333), (0, 1)),
+    "a middle axis": ((20, 130, 40), (1,)), "blocks whose rows are parts": ((30, 3000), (1,))}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "f2", ml_dtypes.bfloat16])
+def test_stages(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(dtype)
+    arrays = {}
+    for name, (shape, _) in STAGED.items():
+        x = rng.integers(-50, 50, shape) if dtype.kind == "i" else rng.uniform(-1, 1, shape)
+        arrays[name] = x.astype(dtype)
+        if dtype.kind != "i":
+            arrays[name].reshape(-1)[[3, -2]] = np.inf, -np.inf
+    quiet = {n: np.where(np.isfinite(x.astype("f8")), x, 0).astype(dtype)
+             for n, x in arrays.items()}
+    spoiled = {n: x.copy() for n, x in arrays.items()} if dtype.kind != "i" else {}
+    for x in spoiled.values():
+        x.reshape(-1)[x.size // 2] = np.nan
+
+    def f(arrays: Any, quiet: Any, spoiled: Any) -> Any:
+        return {n: [jnp.sum(quiet[n], axes), jnp.max(arrays[n], axes), jnp.min(arrays[n], axes),
+                    jnp.max(spoiled[n], axes) if spoiled else 0]
+                for n, (_, axes) in STAGED.items()}
+
+    with calque.enable_x64(True):
+        outs = calque.jit(f)(arrays, quiet, spoiled)
+    for n, (shape, axes) in STAGED.items():
+        wide = quiet[n].astype("f8")
+        total, largest, least, nan = (np.asarray(o).astype("f8") for o in outs[n])
+        count = np.prod([shape[a] for a in axes])
+        if dtype.kind == "i":
+            np.testing.assert_array_equal(total, wide.sum(axes), err_msg=n)
+        else:  # stages of at most 1024: that many roundings of partial sums, and one of the result
+            eps = float(ml_dtypes.finfo(dtype).eps)
+            stage = np.finfo("f4" if dtype.itemsize < 4 else dtype).eps
+            bound = 1024 * stage * np.abs(wide).sum(axes) / max(1, count ** 0.5) + eps * np.abs(
+                wide.sum(axes))
+            assert (np.abs(total - wide.sum(axes)) <= bound).all(), n
+            np.testing.assert_array_equal(nan, spoiled[n].astype("f8").max(axes), err_msg=n)
+        np.testing.assert_array_equal(largest, arrays[n].astype("f8").max(axes), err_msg=n)
+        np.testing.assert_array_equal(least, arrays[n].astype("f8").min(axes), err_msg=n)

@@ -396,3 +396,25 @@ calque.jit(lambda i, x, s: lax.while_loop(lambda c: c[0] < 10, lambda c: (
         env={**os.environ, "CALQUE_CACHE": "0"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)))
     assert done.returncode < 0, done.stderr.decode()[-500:]
+
+
+# ---- maxima of float16 in vectors
+def test_iree_still_refuses_maxima_of_vectors_of_float16() -> None:
+    """KernelBuilder.emit; test_kernels.test_narrow_floats fails without the cure."""
+    refused("""stream.executable private @k {
+      stream.executable.export public @k workgroups() -> (index, index, index) {
+        %c1 = arith.constant 1 : index
+        stream.return %c1, %c1, %c1 : index, index, index }
+      builtin.module {
+        func.func @k(%a: !stream.binding, %b: !stream.binding) {
+          %c0 = arith.constant 0 : index
+          %x = stream.binding.subspan %a[%c0] : !stream.binding -> memref<8xf16>
+          %y = stream.binding.subspan %b[%c0] : !stream.binding -> memref<8xf16>
+          %v = vector.load %x[%c0] : memref<8xf16>, vector<8xf16>
+          %w = arith.negf %v : vector<8xf16>
+          %m = arith.maximumf %v, %w : vector<8xf16>
+          vector.store %m, %y[%c0] : memref<8xf16>, vector<8xf16>
+          return } } }
+    func.func @main(%x: tensor<8xf16>) -> tensor<8xf16> {
+      %r = flow.dispatch @k::@k(%x) : (tensor<8xf16>) -> tensor<8xf16>
+      return %r : tensor<8xf16> }""", "requires the same shape")

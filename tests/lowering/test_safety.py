@@ -352,6 +352,22 @@ def test_copies_of_one_array_are_not_merged() -> None:
         assert fuzz.failures([18137]) == []
 
 
+def test_iree_still_merges_equal_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halves(self: Context, x: Any) -> Any:
+        half, *rest = x.shape[0] // 2, *x.shape[1:]
+        zero = [0] * len(x.shape)
+        copy = self.b.concatenate([self.b.slice(x, zero, [half, *rest]),
+                                   self.b.slice(x, [half, *zero[1:]], x.shape)], 0)
+        self.roots[copy] = frozenset((id(copy),))
+        return copy
+
+    calque.clear_caches()
+    monkeypatch.setattr(Context, "copy", halves)
+    with calque.enable_x64(True):
+        assert fuzz.failures([18137])
+    calque.clear_caches()
+
+
 PASSED_ON = [
     lambda x, i: lax.dynamic_update_slice(jnp.cos(x).astype(x.dtype), x, (i, i)),
     lambda x, i: lax.dynamic_slice(x, (i, i), x.shape), lambda x, i: jnp.maximum(x, x),
