@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.runtime.aot import (
-    ArgumentRecord,
-    Artifact,
-    ArtifactFunction,
-    FunctionRecord,
-    dtype_from_name,
-    load,
-)
+from calque.runtime.aot import Artifact, ArtifactFunction, dtype_from_name, load
 from calque.runtime.buffer import Buffer
 from calque.runtime.device import Device, devices
 from calque.runtime.dims import Expression
@@ -52,12 +45,8 @@ def open_device(uri: str) -> tuple[Device, str, str, bool]:
 
 
 def load_artifact(source: str | bytes, device: Device, parameters: str = ""
-                  ) -> tuple[Artifact, list[Any]]:
-    """An artifact (a path or bytes) and what C++ keeps of each of its functions.
-
-    Of a function: name, target, record, whether one of its sizes is known at the call only, and
-    (path, position in DTYPES, sizes, donated) of each argument and result.
-    """
+                  ) -> tuple[Artifact, list[tuple[str, str]]]:
+    """An artifact (a path or bytes), and (name, record) of each of its functions: C++ reads the records."""
     try:
         artifact = load(source, device, parameters=parameters or None)
     except (ArtifactError, MemoryError):
@@ -66,30 +55,7 @@ def load_artifact(source: str | bytes, device: Device, parameters: str = ""
         name = source if isinstance(source, str) else f"{len(source)} bytes"
         raise ArtifactError(explain(f"the artifact cannot be read: {error!r}.", name,
                                     "copy it again, or compile it again.")) from error
-    return artifact, [_describe(record) for record in artifact.functions.values()]
-
-
-def _describe(record: FunctionRecord) -> tuple[Any, ...]:
-    try:
-        args = [(a.path, DTYPES.index(a.dtype), _sizes(a), i in record.donated)
-                for i, a in enumerate(record.args)]
-        results = [(r.path, DTYPES.index(r.dtype), _sizes(r), False) for r in record.results]
-    except ValueError as error:
-        raise ArtifactError(explain(
-            f"the artifact's description of {record.name} has a type that no device has: {error}.",
-            "", "compile it again; the file was written by something else or is damaged.")
-        ) from error
-    return (record.name, str(record.target.get("name", "")), record.text, _is_dynamic(record), args,
-            results)
-
-
-def _sizes(a: ArgumentRecord) -> tuple[int | str, ...]:
-    """Numbers and texts: C++ checks the names alone, relations between sizes are checked here."""
-    return tuple(d if isinstance(d, int) else str(d) for d in a.shape)
-
-
-def _is_dynamic(record: FunctionRecord) -> bool:
-    return any(isinstance(d, Expression) for a in (*record.args, *record.results) for d in a.shape)
+    return artifact, [(name, record.text) for name, record in artifact.functions.items()]
 
 
 def bind(artifact: Artifact, name: str) -> Call:
@@ -97,7 +63,8 @@ def bind(artifact: Artifact, name: str) -> Call:
     function: ArtifactFunction = artifact[name]
     record = function.record
     executable = function._executable
-    plain = (executable is not None and not record.donated and not _is_dynamic(record)
+    dynamic = any(isinstance(d, Expression) for a in (*record.args, *record.results) for d in a.shape)
+    plain = (executable is not None and not record.donated and not dynamic
              and record.passed == tuple(range(len(record.args)))
              and [r.origin for r in record.results]
              == [("computed", k) for k in range(len(record.results))])

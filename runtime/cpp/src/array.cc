@@ -46,31 +46,9 @@ void check_memory(const void* data, std::size_t bytes, DType dtype, const Shape&
                 "give the address of the first element.");
 }
 
-python::Ref shape_tuple(const Shape& shape) {
-  python::Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  for (std::size_t i = 0; tuple && i < shape.size(); ++i) {
-    PyObject* size = PyLong_FromLongLong(shape[i]);
-    if (size == nullptr) return {};
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), size);
-  }
-  return tuple;
-}
-
-Array from_memory(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
-                  std::shared_ptr<const void> keep, const Device& device, bool copy,
-                  const char* where) {
-  const python::Hosting& hosting = python::hosting();
-  python::Lock lock;
-  python::Ref memory = bytes != 0 ? python::memory_object(data, bytes, std::move(keep))
-                                  : python::Ref(Py_NewRef(Py_None));
-  python::Ref sizes = shape_tuple(shape);
-  python::Ref type(PyLong_FromLong(static_cast<int>(dtype)));
-  if (!sizes || !type) python::raise_pending(where);
-  PyObject* arguments[] = {memory.get(), sizes.get(), type.get(),
-                           Access::impl(device)->object.get(), copy ? Py_True : Py_False};
+Array array_of(backend::Buffer buffer, DType dtype, const Shape& shape, const Device& device) {
   auto made = std::make_shared<ArrayImpl>();
-  made->buffer = python::checked(
-      PyObject_Vectorcall(hosting.from_memory, arguments, 5, nullptr), where);
+  made->buffer = std::move(buffer);
   made->dtype = dtype;
   made->shape = shape;
   made->device = device;
@@ -98,41 +76,17 @@ const ArrayImpl& made(const std::shared_ptr<ArrayImpl>& impl, const char* where)
               "assign an array to it first.");
 }
 
-// What a method of a Buffer without arguments says: yes or no.  Under the lock.
-bool ask(const ArrayImpl& array, const char* method) {
-  const python::Ref answer =
-      python::checked(PyObject_CallMethod(array.buffer.get(), method, nullptr), method);
-  return answer.get() == Py_True;
-}
-
-// Is the value known to be there?  Under the lock.  (Cheaper than asking the Buffer.)
-bool has_no_fence(const ArrayImpl& array) {
-  static PyObject* name = PyUnicode_InternFromString("fence");
-  return python::checked(PyObject_GetAttr(array.buffer.get(), name), "fence").get() == Py_None;
-}
-
 bool note_ready(ArrayImpl& array, bool ready) {
   if (ready) array.ready.store(true, std::memory_order_release);
   return ready;
 }
-
-// A buffer of Python's, given back under the lock.
-struct Held {
-  Py_buffer view{};
-  python::Ref object;
-  ~Held() {
-    if (view.obj == nullptr || !python::is_alive()) return;
-    python::Lock lock;
-    PyBuffer_Release(&view);
-  }
-};
 
 }  // namespace
 
 Array Array::copy_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
                         const Device& device) {
   check_memory(data, bytes, dtype, shape, "Array::from_host");
-  return from_memory(data, bytes, dtype, shape, nullptr, device, true, "Array::from_host");
+  return array_of(backend::copied(data, bytes, dtype, shape, device), dtype, shape, device);
 }
 
 Array Array::wrap_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
@@ -145,7 +99,8 @@ Array Array::wrap_bytes(const void* data, std::size_t bytes, DType dtype, const 
                     " bytes; generated code needs " + std::to_string(alignment) + ".",
                 "Array::wrap",
                 "allocate it with std::aligned_alloc(64, ...), or copy it: Array::from_host.");
-  return from_memory(data, bytes, dtype, shape, std::move(keep), device, false, "Array::wrap");
+  return array_of(backend::wrapped(data, bytes, dtype, shape, std::move(keep), device), dtype, shape,
+                  device);
 }
 
 DType Array::dtype() const { return made(impl_, "Array::dtype").dtype; }
@@ -163,24 +118,14 @@ std::size_t Array::size() const {
 bool Array::is_ready() const {
   alive(impl_, "Array::is_ready");
   if (impl_->ready.load(std::memory_order_acquire)) return true;
-  python::hosting();
-  python::Lock lock;
-  return note_ready(*impl_, ask(*impl_, "is_ready"));
+  return note_ready(*impl_, backend::is_ready(*impl_));
 }
 
 bool Array::wait_seconds(double seconds) const {
   alive(impl_, "Array::wait_for");
   if (impl_->ready.load(std::memory_order_acquire)) return true;
-  const python::Hosting& hosting = python::hosting();
-  python::Lock lock;
-  if (has_no_fence(*impl_)) return note_ready(*impl_, true);
-  // Of Python, a negative time means for ever: 0 looks only.
-  const double limit = std::isnan(seconds) || seconds < 0 ? 0 : seconds;
-  python::Ref time = python::checked(PyFloat_FromDouble(limit), "Array::wait_for");
-  PyObject* arguments[] = {impl_->buffer.get(), time.get()};
-  const python::Ref answer = python::checked(
-      PyObject_Vectorcall(hosting.wait, arguments, 2, nullptr), "Array::wait_for");
-  return note_ready(*impl_, answer.get() == Py_True);
+  // 0 looks only.
+  return note_ready(*impl_, backend::wait(*impl_, std::isnan(seconds) || seconds < 0 ? 0 : seconds));
 }
 
 void Array::block_until_ready() const {
@@ -200,22 +145,13 @@ const void* Array::read(DType wanted, std::shared_ptr<void>& hold) const {
   };
   if (!impl_->claim.share()) raise_deleted(array, "Array::view");
   const Sharing sharing{impl_->claim};
-  const python::Hosting& hosting = python::hosting();
-  python::Lock lock;
-  auto held = std::make_shared<Held>();
-  held->object =
-      python::checked(PyObject_CallOneArg(hosting.view, array.buffer.get()), "Array::view");
-  if (held->object.get() == Py_None) return nullptr;
-  if (PyObject_GetBuffer(held->object.get(), &held->view, PyBUF_SIMPLE) != 0)
-    python::raise_pending("Array::view");
-  if (static_cast<std::size_t>(held->view.len) != nbytes())
+  const Span<const std::uint8_t> bytes = backend::view(*impl_, hold);
+  if (bytes.size() != nbytes())
     throw Error(Code::artifact,
                 describe() + " has " + std::to_string(nbytes()) + " bytes, its memory " +
-                    std::to_string(held->view.len) + ".",
+                    std::to_string(bytes.size()) + ".",
                 "Array::view", "compile the artifact again; its description is wrong.");
-  const void* data = held->view.buf;
-  hold = std::move(held);
-  return data;
+  return bytes.empty() ? nullptr : bytes.data();
 }
 
 void Array::require_size(std::size_t size) const {
@@ -229,11 +165,7 @@ void Array::require_size(std::size_t size) const {
 bool Array::is_deleted() const { return made(impl_, "Array::is_deleted").claim.is_taken(); }
 
 void Array::release() {
-  if (impl_ == nullptr || !impl_->claim.take()) return;
-  if (!python::is_alive()) return;
-  python::Lock lock;
-  static PyObject* name = PyUnicode_InternFromString("delete");
-  python::checked(PyObject_CallMethodNoArgs(impl_->buffer.get(), name), "Array::release");
+  if (impl_ != nullptr && impl_->claim.take()) backend::drop(*impl_);
 }
 
 }  // namespace calque

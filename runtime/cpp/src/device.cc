@@ -1,4 +1,4 @@
-#include <mutex>
+#include <atomic>
 
 #include "impl.hpp"
 
@@ -10,26 +10,8 @@ using detail::DeviceImpl;
 namespace {
 
 std::shared_ptr<const DeviceImpl> open_device(std::string_view uri) {
-  const python::Hosting& hosting = python::hosting();
-  python::Lock lock;
-  const std::string where = "Device::open(\"" + std::string(uri) + "\")";
-  python::Ref text = python::checked(
-      PyUnicode_DecodeUTF8(uri.data(), static_cast<Py_ssize_t>(uri.size()), "replace"), where);
-  PyObject* raw = PyObject_CallOneArg(hosting.open_device, text.get());
-  if (raw == nullptr) {
-    try {
-      python::raise_pending(where);
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      throw Error(Code::unavailable, message.substr(0, message.find("\n  ")), where, error.fix());
-    }
-  }
-  python::Ref parts(raw);
   auto made = std::make_shared<DeviceImpl>();
-  made->name = python::text_of(PyTuple_GET_ITEM(raw, 1));
-  made->platform = python::text_of(PyTuple_GET_ITEM(raw, 2));
-  made->is_host = PyTuple_GET_ITEM(raw, 3) == Py_True;
-  made->object = python::Ref(Py_NewRef(PyTuple_GET_ITEM(raw, 0)));
+  backend::open(uri, *made);
   return made;
 }
 

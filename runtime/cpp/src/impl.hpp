@@ -1,4 +1,10 @@
-// What stands behind the public handles.
+// What stands behind the public handles, and what a backend has to give.
+//
+// One backend is built: hosting (src/hosting: a Python with calque.runtime in the process) or native
+// (src/native: IREE's C runtime).  Its folder has a `backend.hpp` with four types, DeviceState, Buffer,
+// ModuleState and FunctionState, and defines the functions of `calque::backend` below.  Everything
+// that does not depend on it is here and in array.cc, device.cc and module.cc: handles, checks before a
+// call, who may use an array.
 #pragma once
 
 #include <atomic>
@@ -7,15 +13,25 @@
 #include <string>
 #include <vector>
 
+#include "artifact/record.hpp"
+#include "backend.hpp"
 #include "calque/module.hpp"
-#include "interpreter.hpp"
 
-namespace calque::detail {
+namespace calque {
+
+namespace backend {
+
+// Gives way to other threads.
+void yield() noexcept;
+
+}  // namespace backend
+
+namespace detail {
 
 struct DeviceImpl {
   std::string name, platform;
   bool is_host = true;  // its memory is the host's
-  python::Ref object;
+  backend::DeviceState state;
 };
 
 // Who is using an array right now.  A call that takes an array over (donation) keeps everybody else
@@ -38,7 +54,7 @@ class Claim {
       // The mark goes in first, so that no new reader comes; then those within leave.
       if (users_.compare_exchange_weak(users, users + kTaken, std::memory_order_acquire)) break;
     }
-    while (users_.load(std::memory_order_acquire) != kTaken) python::yield();
+    while (users_.load(std::memory_order_acquire) != kTaken) backend::yield();
     return true;
   }
   void untake() noexcept { users_.store(0, std::memory_order_release); }
@@ -50,27 +66,73 @@ class Claim {
 };
 
 struct ArrayImpl {
-  python::Ref buffer;  // a calque.runtime.Buffer
+  backend::Buffer buffer;
   DType dtype = DType::float32;
   Shape shape;
   Device device;
   std::atomic<bool> ready{false};  // seen to be there; never false again
   Claim claim;
+
+  std::size_t nbytes() const {
+    std::size_t bytes = size_of(dtype);
+    for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+    return bytes;
+  }
 };
 
 struct ModuleImpl {
   Device device;
-  python::Ref artifact;
-  std::vector<Signature> signatures;
-  std::vector<bool> dynamic;  // of each: is a size known at the call only?
+  std::vector<artifact::Record> records;
+  std::vector<Signature> signatures;  // of the records
+  backend::ModuleState state;
 };
 
 struct FunctionImpl {
   std::shared_ptr<const ModuleImpl> module;
-  Signature signature;
+  std::size_t index = 0;  // in the module's records
   bool dynamic = false, donates = false;
+  bool related = false;        // sizes that cannot be checked one argument at a time
   std::vector<Shape> results;  // where all are known
-  python::Ref target;          // called with a tuple of Buffers, gives a sequence of them
+  backend::FunctionState state;
+
+  const artifact::Record& record() const { return module->records[index]; }
+  const Signature& signature() const { return module->signatures[index]; }
+};
+
+// The claims of one call on its arguments: donated ones taken, the others shared.
+class Claims {
+ public:
+  Claims(const FunctionImpl& function, Span<const Array> arguments);
+  Claims(const Claims&) = delete;
+  Claims& operator=(const Claims&) = delete;
+  ~Claims() { release(done_); }
+
+  // The call was made, or failed after it had taken its arguments: what it took over is gone.
+  void done() noexcept { done_ = true; }
+
+  // It failed before: what is gone all the same, by `is_gone(array)`, stays taken.
+  template <class IsGone>
+  void failed(IsGone is_gone) noexcept {
+    for (auto i = taken_.begin(); i != taken_.end();)
+      i = is_gone(impl(*i)) ? forget(i) : i + 1;
+  }
+
+  // The arguments that the call took over, each once.
+  const std::vector<std::size_t>& taken() const noexcept { return taken_; }
+
+ private:
+  ArrayImpl& impl(std::size_t i) const;
+  bool is_taken(std::size_t i) const;
+  void take();
+  std::vector<std::size_t>::iterator forget(std::vector<std::size_t>::iterator i) noexcept;
+  void release(bool consumed) noexcept;
+  [[noreturn]] void raise_deleted(std::size_t i) const;
+
+  const FunctionImpl& function_;
+  Span<const Array> arguments_;
+  std::vector<std::size_t> taken_, gone_;
+  std::size_t shared_ = 0;
+  bool done_ = false;
 };
 
 // The way from handles to what stands behind them, and back.
@@ -87,4 +149,39 @@ struct Access {
   }
 };
 
-}  // namespace calque::detail
+}  // namespace detail
+
+namespace backend {
+
+// Fills in a device; Error (unavailable, host) if there is none.
+void open(std::string_view uri, detail::DeviceImpl& device);
+
+// A copy of host memory, and the memory itself where the device's memory is the host's.
+Buffer copied(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
+              const Device& device);
+Buffer wrapped(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
+               std::shared_ptr<const void> keep, const Device& device);
+
+// Is the value of an array there?  Wait for it, at most so long: is it there?  Error if its program
+// failed.  Of arrays that are alive and not known to be ready.
+bool is_ready(detail::ArrayImpl& array);
+bool wait(detail::ArrayImpl& array, double seconds);
+
+// The bytes of a value that is there, and what keeps them.
+Span<const std::uint8_t> view(detail::ArrayImpl& array, std::shared_ptr<void>& hold);
+
+// Give the memory up.
+void drop(detail::ArrayImpl& array);
+
+// Fills in records and state from a path or bytes (where the path is null).
+void load(const std::string* path, Span<const std::uint8_t> bytes, const std::string& parameters,
+          detail::ModuleImpl& module);
+void bind(detail::FunctionImpl& function);
+
+// Calls with arguments that were checked and claimed; `sizes` are the values of variables in shapes.
+std::vector<Array> call(const detail::FunctionImpl& function, Span<const Array> arguments,
+                        const artifact::Sizes& sizes, detail::Claims& claims);
+
+}  // namespace backend
+
+}  // namespace calque

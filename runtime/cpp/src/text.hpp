@@ -21,4 +21,10 @@ inline std::string describe(const Shape& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+// "f; argument 0 is x".
+inline std::string context(const Signature& signature, std::size_t position) {
+  return signature.name + "; argument " + std::to_string(position) + " is " +
+         signature.arguments[position].path;
+}
+
 }  // namespace calque::detail

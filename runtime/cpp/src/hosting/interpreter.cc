@@ -1,4 +1,4 @@
-#include "interpreter.hpp"
+#include "hosting/interpreter.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>

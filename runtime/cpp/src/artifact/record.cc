@@ -1,0 +1,226 @@
+#include "artifact/record.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "artifact/json.hpp"
+
+namespace calque::artifact {
+
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+const char* kFix = "compile it again; the file was written by something else or is damaged.";
+
+DType dtype_of_name(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(DType::float8_e5m2fnuz); ++i)
+    if (name == name_of(static_cast<DType>(i))) return static_cast<DType>(i);
+  throw Unreadable("'" + name + "' is no type that a device has");
+}
+
+std::int64_t size_of(const Json& value) {
+  const std::int64_t size = value.integer();
+  if (size < 0) throw Unreadable("a negative size");
+  return size;
+}
+
+Size dimension(const Json& value) {
+  Size made;
+  if (value.is_string()) {
+    made.expression = Expression::parse(value.string());
+  } else {
+    made.number = size_of(value);
+  }
+  return made;
+}
+
+void read_argument(const Json& value, Argument& made) {
+  made.path = value.at("path").string();
+  made.dtype = dtype_of_name(value.at("dtype").string());
+  for (const Json& size : value.at("shape").array()) made.shape.push_back(dimension(size));
+}
+
+std::size_t position_of(const Json& value, std::size_t count) {
+  const std::int64_t position = value.integer();
+  if (position < 0 || static_cast<std::size_t>(position) >= count)
+    throw Unreadable("an argument beyond the " + std::to_string(count) + " that there are");
+  return static_cast<std::size_t>(position);
+}
+
+Result read_result(const Json& value, std::size_t index, std::size_t arguments) {
+  Result made;
+  read_argument(value, made);
+  made.position = index;
+  const Json* from = value.find("from");
+  if (from == nullptr) return made;
+  const std::vector<Json>& words = from->array();
+  const std::string& kind = words.empty() ? "" : words[0].string();
+  if (kind == "empty") {
+    made.origin = Origin::empty;
+  } else if (words.size() == 2 && kind == "argument") {
+    made.origin = Origin::argument;
+    made.position = position_of(words[1], arguments);
+  } else if (words.size() == 2 && kind == "computed" && words[1].integer() >= 0) {
+    made.position = static_cast<std::size_t>(words[1].integer());
+  } else {
+    throw Unreadable("a result from nowhere");
+  }
+  return made;
+}
+
+// The text of a member that may be missing or null.
+std::string text_at(const Json& value, const char* name) {
+  const Json* found = value.find(name);
+  return found == nullptr || found->is_null() ? "" : found->string();
+}
+
+bool flag_at(const Json& value, const char* name) {
+  const Json* found = value.find(name);
+  return found != nullptr && found->boolean();
+}
+
+Target read_target(const Json& value) {
+  Target made;
+  made.name = text_at(value, "name");
+  made.backend = text_at(value, "backend");
+  made.arch = text_at(value, "arch");
+  made.cpu = text_at(value, "cpu");
+  if (const Json* features = value.find("features"))
+    for (const Json& feature : features->array()) made.features.push_back(feature.string());
+  return made;
+}
+
+StoredArray read_stored(const Json& value) {
+  StoredArray made;
+  made.name = value.at("name").string();
+  made.dtype = dtype_of_name(value.at("dtype").string());
+  made.bytes = calque::size_of(made.dtype);
+  for (const Json& size : value.at("shape").array()) {
+    made.shape.push_back(size_of(size));
+    if (__builtin_mul_overflow(made.bytes, static_cast<std::size_t>(made.shape.back()), &made.bytes))
+      throw Unreadable("a parameter larger than any memory");
+  }
+  return made;
+}
+
+// How many results the module's function gives: those that are named, each once or more.
+std::size_t count_computed(const std::vector<Result>& results) {
+  std::set<std::size_t> named;
+  for (const Result& result : results)
+    if (result.origin == Origin::computed) named.insert(result.position);
+  if (!named.empty() && *named.rbegin() != named.size() - 1)
+    throw Unreadable("a computed result that nobody takes");
+  return named.size();
+}
+
+// Every variable that is asked for must be in an argument's shape as b or 2*b + 1.
+void check_variables(const Record& record) {
+  std::set<std::string> known;
+  std::vector<const Expression*> asked;
+  const auto look = [&](const Argument& argument, bool binds) {
+    for (const Size& size : argument.shape) {
+      if (!size.expression) continue;
+      asked.push_back(&*size.expression);
+      if (binds && size.expression->linear()) known.insert(size.expression->linear()->variable);
+    }
+  };
+  for (const Argument& argument : record.arguments) look(argument, true);
+  for (const Result& result : record.results) look(result, false);
+  for (const Constraint& constraint : record.constraints) {
+    asked.push_back(&constraint.left);
+    asked.push_back(&constraint.right);
+  }
+  if (record.work) asked.push_back(&*record.work);
+  for (const Expression* expression : asked)
+    for (const std::string& name : expression->variables())
+      if (known.count(name) == 0)
+        throw Unreadable("the dimension " + expression->text() + " is in no argument's shape");
+}
+
+Record read(std::string_view text) {
+  const Json raw = Json::parse(text);
+  const std::int64_t version = raw.at("version").integer();
+  if (version != kVersion)
+    throw Error(Code::artifact,
+                "the artifact describes itself in format " + std::to_string(version) +
+                    "; this runtime reads format " + std::to_string(kVersion) + ".",
+                "", "use the calque that wrote it, or compile again.");
+  Record made;
+  made.text = text;
+  made.name = raw.at("name").string();
+  for (const Json& argument : raw.at("args").array())
+    read_argument(argument, made.arguments.emplace_back());
+  const std::size_t count = made.arguments.size();
+  for (const Json& result : raw.at("results").array())
+    made.results.push_back(read_result(result, made.results.size(), count));
+  made.computed = count_computed(made.results);
+  made.donated.assign(count, false);
+  if (const Json* donated = raw.find("donated"))
+    for (const Json& position : donated->array()) made.donated[position_of(position, count)] = true;
+  if (const Json* passed = raw.find("passed")) {
+    for (const Json& position : passed->array()) made.passed.push_back(position_of(position, count));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) made.passed.push_back(i);
+  }
+  if (const Json* target = raw.find("target")) made.target = read_target(*target);
+  made.small = flag_at(raw, "small");
+  made.inline_only = flag_at(raw, "inline");
+  if (const Json* parameters = raw.find("parameters"))
+    for (const Json& parameter : parameters->array()) made.parameters.push_back(read_stored(parameter));
+  if (const Json* constraints = raw.find("constraints"))
+    for (const Json& constraint : constraints->array()) {
+      const std::vector<Json>& words = constraint.array();
+      if (words.size() != 3) throw Unreadable("a constraint of other than three words");
+      made.constraints.push_back(
+          Constraint::parse(words[0].string(), words[1].string(), words[2].string()));
+    }
+  if (const Json* work = raw.find("work"))
+    made.work = Expression::parse(work->is_string() ? work->string() : std::to_string(size_of(*work)));
+  check_variables(made);
+  return made;
+}
+
+std::vector<Dim> dims_of(const std::vector<Size>& shape) {
+  std::vector<Dim> made;
+  for (const Size& size : shape)
+    made.push_back(size.expression ? Dim{-1, size.text()} : Dim{size.number, ""});
+  return made;
+}
+
+}  // namespace
+
+Record parse_record(std::string_view text) {
+  try {
+    return read(text);
+  } catch (const Unreadable& error) {
+    throw Error(Code::artifact,
+                std::string("the artifact's description of a function cannot be read: ") +
+                    error.what() + ".",
+                "", kFix);
+  }
+}
+
+bool Record::is_dynamic() const {
+  const auto is_expression = [](const Size& size) { return size.expression.has_value(); };
+  const auto has_one = [&](const Argument& argument) {
+    return std::any_of(argument.shape.begin(), argument.shape.end(), is_expression);
+  };
+  return std::any_of(arguments.begin(), arguments.end(), has_one) ||
+         std::any_of(results.begin(), results.end(), has_one);
+}
+
+Signature Record::signature() const {
+  Signature made;
+  made.name = name;
+  made.target = target.name;
+  made.record = text;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    made.arguments.push_back({arguments[i].path, arguments[i].dtype, dims_of(arguments[i].shape),
+                              donated[i]});
+  for (const Result& result : results)
+    made.results.push_back({result.path, result.dtype, dims_of(result.shape), false});
+  return made;
+}
+
+}  // namespace calque::artifact

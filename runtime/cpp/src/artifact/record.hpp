@@ -1,0 +1,66 @@
+// What an artifact says about one of its functions: "calque.signature" in its reflection, JSON.
+// runtime/aot.py (parse_record) reads the same texts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "artifact/dims.hpp"
+#include "calque/module.hpp"
+
+namespace calque::artifact {
+
+inline constexpr std::string_view kRecordKey = "calque.signature";
+
+// What the code was compiled for.
+struct Target {
+  std::string name, backend, arch, cpu;  // empty where the record does not say
+  std::vector<std::string> features;
+};
+
+struct Argument {
+  std::string path;
+  DType dtype = DType::float32;
+  std::vector<Size> shape;
+};
+
+// Where a result comes from: the position-th result of the module's function, an argument returned as
+// it is, or nowhere (an array without elements).
+enum class Origin { computed, argument, empty };
+
+struct Result : Argument {
+  Origin origin = Origin::computed;
+  std::size_t position = 0;
+};
+
+// An array that the artifact reads from an archive.
+struct StoredArray {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::size_t bytes = 0;
+};
+
+struct Record {
+  std::string name, text;  // `text`: the record as it is written
+  std::vector<Argument> arguments;
+  std::vector<Result> results;
+  std::vector<bool> donated;        // of each argument
+  std::vector<std::size_t> passed;  // arguments that the module's function takes, in its order
+  std::size_t computed = 0;         // results that it gives
+  Target target;
+  bool small = false, inline_only = false;  // run within the call
+  std::vector<StoredArray> parameters;
+  std::vector<Constraint> constraints;
+  std::optional<Expression> work;  // element operations, where they depend on the sizes
+
+  bool is_dynamic() const;  // is a size known at the call only?
+  Signature signature() const;
+};
+
+// Error (artifact) if the text is no record of ours.
+Record parse_record(std::string_view text);
+
+}  // namespace calque::artifact

@@ -1,0 +1,138 @@
+#include "artifact/target.hpp"
+
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+namespace calque::artifact {
+
+namespace {
+
+// LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo.  The table is
+// that of runtime/aot.py; tests/cpp/test_artifact.py compares them.
+const std::map<std::string, std::string>& kernel_names() {
+  static const auto* names = [] {
+    auto* made = new std::map<std::string, std::string>{
+        {"avx512bf16", "avx512_bf16"},   {"avx512bitalg", "avx512_bitalg"},
+        {"avx512fp16", "avx512_fp16"},   {"avx512vbmi2", "avx512_vbmi2"},
+        {"avx512vnni", "avx512_vnni"},   {"avxvnni", "avx_vnni"},
+        {"avx512vpopcntdq", "avx512_vpopcntdq"},
+        {"avx512vp2intersect", "avx512_vp2intersect"},
+        {"amx-bf16", "amx_bf16"},        {"amx-int8", "amx_int8"},
+        {"amx-tile", "amx_tile"},        {"bmi", "bmi1"},
+        {"lzcnt", "abm"},                {"pclmul", "pclmulqdq"},
+        {"sahf", "lahf_lm"},             {"sha", "sha_ni"},
+        {"sse3", "pni"},                 {"sse4.1", "sse4_1"},
+        {"sse4.2", "sse4_2"},            {"neon", "asimd"},
+        {"dotprod", "asimddp"},          {"i8mm", "i8mm"},
+        {"bf16", "bf16"},                {"fullfp16", "asimdhp"}};
+    for (const char* same :
+         {"aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma",
+          "avx512vbmi", "avx512vl", "bmi1", "bmi2", "cx16", "f16c", "fma", "fma4", "gfni", "movbe",
+          "popcnt", "sse2", "ssse3", "sse4a", "vaes", "vpclmulqdq", "xop", "asimd", "sve", "sve2"})
+      made->emplace(same, same);
+    return made;
+  }();
+  return *names;
+}
+
+std::string machine() {
+  utsname name;
+  const std::string found = uname(&name) == 0 ? name.machine : "";
+  return found == "AMD64" ? "x86_64" : found == "arm64" ? "aarch64" : found;
+}
+
+std::string platform_of(const std::string& backend) {
+  return backend == "llvm-cpu" ? "cpu" : backend == "vulkan-spirv" ? "vulkan" : backend;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+const std::set<std::string>& cpu_flags() {
+  static const auto* flags = [] {
+    auto* made = new std::set<std::string>();
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("flags", 0) != 0 && line.rfind("Features", 0) != 0) continue;
+      const std::size_t colon = line.find(':');
+      std::istringstream words(colon == line.npos ? "" : line.substr(colon + 1));
+      made->insert(std::istream_iterator<std::string>(words), {});
+      break;
+    }
+    return made;
+  }();
+  return *flags;
+}
+
+std::vector<std::string> missing_features(const std::vector<std::string>& needed,
+                                          const std::set<std::string>& present) {
+  std::vector<std::string> made;
+  if (present.empty()) return made;
+  for (const std::string& feature : needed) {
+    const auto found = kernel_names().find(feature);
+    if (found != kernel_names().end() && present.count(found->second) == 0) made.push_back(feature);
+  }
+  return made;
+}
+
+void check_target(const Target& target, const std::string& device, const std::string& platform,
+                  const std::string& source) {
+  if (target.backend.empty()) return;
+  const std::string wanted = platform_of(target.backend);
+  if (wanted != platform)
+    throw Error(Code::artifact,
+                "the artifact is compiled for " + wanted + ", and " + device + " is a " + platform +
+                    " device.",
+                source,
+                "load it for Device::open(\"" + wanted + "\"), or compile it for " + platform + ".");
+  if (wanted != "cpu") return;
+  const std::string here = machine();
+  if (!target.arch.empty() && target.arch != here)
+    throw Error(Code::artifact,
+                "the artifact is compiled for " + target.arch + ", this machine is " + here + ".",
+                source, "compile it for this machine (calque compile --target cpu:" + here + ").");
+  std::string missing;
+  for (const std::string& feature : missing_features(target.features, cpu_flags()))
+    missing += (missing.empty() ? "" : ", ") + feature;
+  if (!missing.empty())
+    throw Error(Code::artifact,
+                "the artifact needs CPU features that this machine lacks: " + missing +
+                    " (it is compiled for " + (target.cpu.empty() ? "another CPU" : target.cpu) +
+                    ").",
+                source, "compile it for an older level (calque compile --target cpu:x86-64-v3, or v2).");
+}
+
+std::size_t choose(const std::vector<const Record*>& forms, const std::string& device,
+                   const std::string& platform, const std::string& source) {
+  constexpr auto none = static_cast<std::size_t>(-1);
+  std::size_t best = none, most = 0;
+  std::string reasons;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    try {
+      check_target(forms[i]->target, device, platform, source);
+    } catch (const Error& error) {
+      if (forms.size() == 1) throw;
+      const std::string& name = forms[i]->target.name;
+      reasons += (reasons.empty() ? "" : "; ") + (name.empty() ? "?" : name) + ": " +
+                 first_line(error.what());
+      continue;
+    }
+    const std::size_t features = forms[i]->target.features.size();
+    if (best == none || features > most) {
+      best = i;
+      most = features;
+    }
+  }
+  if (best == none)
+    throw Error(Code::artifact,
+                "no form of " + forms[0]->name + " runs on " + device + ": " + reasons, source,
+                "compile it for this device, too (calque compile --target ...).");
+  return best;
+}
+
+}  // namespace calque::artifact
