@@ -46,7 +46,7 @@ def open_device(uri: str) -> tuple[Device, str, str, bool]:
 
 def load_artifact(source: str | bytes, device: Device, parameters: str = ""
                   ) -> tuple[Artifact, list[tuple[str, str]]]:
-    """An artifact (a path or bytes), and (name, record) of each of its functions: C++ reads the records."""
+    """An artifact (a path or bytes), and (name, record) of its functions; C++ reads the records."""
     try:
         artifact = load(source, device, parameters=parameters or None)
     except (ArtifactError, MemoryError):
@@ -63,7 +63,8 @@ def bind(artifact: Artifact, name: str) -> Call:
     function: ArtifactFunction = artifact[name]
     record = function.record
     executable = function._executable
-    dynamic = any(isinstance(d, Expression) for a in (*record.args, *record.results) for d in a.shape)
+    dynamic = any(isinstance(d, Expression)
+                  for a in (*record.args, *record.results) for d in a.shape)
     plain = (executable is not None and not record.donated and not dynamic
              and record.passed == tuple(range(len(record.args)))
              and [r.origin for r in record.results]

@@ -11,6 +11,16 @@ namespace calque {
 using detail::Access;
 using detail::ArrayImpl;
 
+namespace detail {
+
+void raise_deleted(const ArrayImpl& array, const std::string& where) {
+  throw Error(Code::deleted,
+              "Array has been deleted with shape=" + describe(array.dtype, array.shape) + ".", where,
+              "it was donated to a call or released; keep the result of that call instead.");
+}
+
+}  // namespace detail
+
 namespace {
 
 // Bytes of an array; Error (shape) where a size is negative or the number does not fit.
@@ -55,18 +65,11 @@ Array array_of(backend::Buffer buffer, DType dtype, const Shape& shape, const De
   return Access::handle<Array>(std::move(made));
 }
 
-[[noreturn]] void raise_deleted(const ArrayImpl& array, const char* where) {
-  throw Error(Code::deleted,
-              "Array has been deleted with shape=" + detail::describe(array.dtype, array.shape) + ".",
-              where,
-              "it was donated to a call or released; keep the result of that call instead.");
-}
-
 const ArrayImpl& alive(const std::shared_ptr<ArrayImpl>& impl, const char* where) {
   if (impl == nullptr)
     throw Error(Code::invalid_argument, "the Array is empty (default-made).", where,
                 "assign an array to it first.");
-  if (impl->claim.is_taken()) raise_deleted(*impl, where);
+  if (impl->claim.is_taken()) detail::raise_deleted(*impl, where);
   return *impl;
 }
 
@@ -143,7 +146,7 @@ const void* Array::read(DType wanted, std::shared_ptr<void>& hold) const {
     detail::Claim& claim;
     ~Sharing() { claim.unshare(); }
   };
-  if (!impl_->claim.share()) raise_deleted(array, "Array::view");
+  if (!impl_->claim.share()) detail::raise_deleted(array, "Array::view");
   const Sharing sharing{impl_->claim};
   const Span<const std::uint8_t> bytes = backend::view(*impl_, hold);
   if (bytes.size() != nbytes())

@@ -50,9 +50,7 @@ void Claims::release(bool consumed) noexcept {
 }
 
 void Claims::raise_deleted(std::size_t i) const {
-  throw Error(Code::deleted, "Array has been deleted with shape=" + arguments_[i].describe() + ".",
-              context(function_.signature(), i),
-              "it was donated to a call or released; keep the result of that call instead.");
+  detail::raise_deleted(impl(i), context(function_.signature(), i));
 }
 
 }  // namespace calque::detail

@@ -80,6 +80,9 @@ struct ArrayImpl {
   }
 };
 
+// Error (deleted) of an array.
+[[noreturn]] void raise_deleted(const ArrayImpl& array, const std::string& where);
+
 struct ModuleImpl {
   Device device;
   std::vector<artifact::Record> records;

@@ -1,0 +1,194 @@
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "native/internal.hpp"
+
+namespace calque {
+
+namespace native {
+
+namespace {
+
+// So long a waiting thread only gives way: a sleep takes 60 us at least.
+constexpr double kYielding = 2e-4;
+
+// How long to sleep when `waited` s have gone: each waking costs the workers some 10 us.
+double pause_after(double waited) {
+  return std::min({waited / 8, std::max(1e-4, waited / 64), 1e-3});
+}
+
+std::string where_waiting(const detail::ArrayImpl& array) {
+  return "waiting for a " + detail::describe(array.dtype, array.shape) + " on " + array.device.name();
+}
+
+// Is it over, well or not?
+bool is_settled(const Semaphore& semaphore) {
+  bool reached = false;
+  if (ci_error* error = ci_query(semaphore.get(), &reached)) {
+    ci_free_error(error);
+    return true;
+  }
+  return reached;
+}
+
+void release_keep(void* keep) { delete static_cast<std::shared_ptr<const void>*>(keep); }
+
+// What a View holds: the memory, and where it is mapped.
+struct Mapped {
+  std::shared_ptr<Memory> memory;
+  View view;
+  ci_mapping* mapping = nullptr;
+  ~Mapped() {
+    if (mapping != nullptr) ci_unmap(mapping);
+  }
+};
+
+}  // namespace
+
+std::uint32_t element_of(DType dtype) {
+  // numerical type << 24 | bits: signed integers 0x11, unsigned 0x12, booleans 0x13, floats from 0x21 on
+  static constexpr std::uint32_t elements[] = {
+      0x13000008, 0x11000008, 0x11000010, 0x11000020, 0x11000040, 0x12000008, 0x12000010,
+      0x12000020, 0x12000040, 0x21000010, 0x22000010, 0x21000020, 0x21000040, 0x23000040,
+      0x23000080, 0x25000008, 0x24000008, 0x27000008, 0x26000008};
+  return elements[static_cast<int>(dtype)];
+}
+
+void Memory::note_reader(const Semaphore& done) {
+  std::lock_guard<std::mutex> guard(lock_);
+  if (!readers_.empty() && readers_.back().get() == done.get()) return;  // f(x, x)
+  readers_.push_back(done);
+  // Looking at 16, 32, 64, ... of them only: a constant cost per call, however many are under way.
+  const std::size_t size = readers_.size();
+  if (size >= 16 && (size & (size - 1)) == 0)
+    readers_.erase(std::remove_if(readers_.begin(), readers_.end(), is_settled), readers_.end());
+}
+
+std::vector<Semaphore> Memory::unfinished_readers() {
+  std::lock_guard<std::mutex> guard(lock_);
+  std::vector<Semaphore> made;
+  for (const Semaphore& reader : readers_)
+    if (!is_settled(reader)) made.push_back(reader);
+  return made;
+}
+
+bool is_reached(const Semaphore& semaphore, const std::string& where) {
+  bool reached = false;
+  check(ci_query(semaphore.get(), &reached), where);
+  return reached;
+}
+
+// Asks at growing intervals.  A wait of IREE's would let the worker that signals wake us before it marks
+// us as served, and we then spin on that mark (runtime/buffer.py, wait_for).
+bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  while (!is_reached(semaphore, where)) {
+    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    if (waited >= seconds) return false;
+    if (waited < kYielding) {
+      sched_yield();
+    } else {
+      const double pause = std::min(pause_after(waited), seconds - waited);
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    }
+  }
+  return true;
+}
+
+backend::Buffer copy_of(const detail::ArrayImpl& array) {
+  const std::string where = "copying a " + detail::describe(array.dtype, array.shape);
+  Queues& queues = queues_of(array.device);
+  backend::Buffer made;
+  ci_view* view = nullptr;
+  ci_semaphore* done = nullptr;
+  check(ci_create_semaphore(queues.queue(), &done), where);
+  made.fence = Semaphore(done);
+  const Semaphore& wait = array.buffer.fence;
+  check(ci_copy(queues.queue(), array.buffer.view.get(), array.ready ? nullptr : wait.get(), done,
+                &view),
+        where);
+  made.view = View(view);
+  made.memory = std::make_shared<Memory>(true);
+  array.buffer.memory->note_reader(made.fence);
+  return made;
+}
+
+}  // namespace native
+
+namespace backend {
+
+using detail::ArrayImpl;
+
+Buffer copied(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
+              const Device& device) {
+  native::check_not_forked();
+  ci_view* view = nullptr;
+  native::check(ci_copy_in(native::queues_of(device).inline_queue(), data, bytes,
+                           native::type_of(dtype, shape), &view),
+                "copying " + detail::describe(dtype, shape) + " to " + device.name());
+  return {native::View(view), {}, std::make_shared<native::Memory>(true)};
+}
+
+Buffer wrapped(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
+               std::shared_ptr<const void> keep, const Device& device) {
+  if (!native::is_host(device) || bytes == 0) return copied(data, bytes, dtype, shape, device);
+  native::check_not_forked();
+  auto* kept = new std::shared_ptr<const void>(std::move(keep));
+  ci_view* view = nullptr;
+  native::check(ci_import(native::queues_of(device).inline_queue(), data, bytes,
+                          native::type_of(dtype, shape), native::release_keep, kept, &view),
+                "Array::wrap");
+  return {native::View(view), {}, std::make_shared<native::Memory>(false)};
+}
+
+bool is_ready(ArrayImpl& array) {
+  const native::Sharing sharing(array, "Array::is_ready");
+  if (!array.buffer.fence) return true;
+  bool reached = false;
+  if (ci_error* error = ci_query(array.buffer.fence.get(), &reached)) ci_free_error(error);
+  return reached;
+}
+
+bool wait(ArrayImpl& array, double seconds) {
+  native::Semaphore fence;
+  {
+    const native::Sharing sharing(array, "Array::wait_for");
+    fence = array.buffer.fence;
+  }
+  return !fence || native::wait_for(fence, seconds, native::where_waiting(array));
+}
+
+Span<const std::uint8_t> view(ArrayImpl& array, std::shared_ptr<void>& hold) {
+  const std::size_t bytes = array.nbytes();
+  if (bytes == 0) return {};
+  ci_view* view = array.buffer.view.get();
+  if (ci_view_bytes(view) != bytes) return {nullptr, ci_view_bytes(view)};
+  if (!native::is_host(array.device)) {
+    std::shared_ptr<void> copy(std::aligned_alloc(Array::alignment, (bytes + 63) / 64 * 64), std::free);
+    if (copy == nullptr) throw std::bad_alloc();
+    native::check(ci_copy_out(native::queues_of(array.device).queue(), view, copy.get(), bytes),
+                  "copying a " + detail::describe(array.dtype, array.shape) + " from " +
+                      array.device.name());
+    hold = std::move(copy);
+    return {static_cast<const std::uint8_t*>(hold.get()), bytes};
+  }
+  auto mapped = std::make_shared<native::Mapped>();
+  mapped->memory = array.buffer.memory;
+  mapped->view = array.buffer.view;
+  const void* data = nullptr;
+  native::check(ci_map(view, &data, &mapped->mapping), "Array::view");
+  hold = std::move(mapped);
+  return {static_cast<const std::uint8_t*>(data), bytes};
+}
+
+void drop(ArrayImpl& array) { array.buffer = Buffer(); }
+
+}  // namespace backend
+
+}  // namespace calque

@@ -1,0 +1,114 @@
+// The backend on IREE's C runtime: its types.
+//
+// An array is a buffer view of IREE's, the semaphore that reaches 1 when its value is there, and
+// `Memory`, which all arrays and Views over one allocation share: only memory that nobody else sees may
+// be taken over by a call.  IREE's queues keep what running calls read alive.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calque/error.hpp"
+#include "native/iree.h"
+
+namespace calque::native {
+
+// A counted object of IREE's.
+template <class T, void (*retain)(T*), void (*release)(T*)>
+class Counted {
+ public:
+  Counted() = default;
+  explicit Counted(T* owned) : object_(owned) {}
+  Counted(const Counted& other) : object_(other.object_) {
+    if (object_ != nullptr) retain(object_);
+  }
+  Counted(Counted&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Counted& operator=(Counted other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Counted() {
+    if (object_ != nullptr) release(object_);
+  }
+  T* get() const noexcept { return object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+using View = Counted<ci_view, ci_retain_view, ci_release_view>;
+using Semaphore = Counted<ci_semaphore, ci_retain_semaphore, ci_release_semaphore>;
+
+// One allocation, as arrays and Views see it; as many as hold it do.
+class Memory : public std::enable_shared_from_this<Memory> {
+ public:
+  explicit Memory(bool owned) : owned_(owned) {}
+  bool is_owned() const { return owned_; }  // by us: not the caller's own memory
+
+  // Queued programs that read it: those that are not over yet.
+  void note_reader(const Semaphore& done);
+  std::vector<Semaphore> unfinished_readers();
+
+ private:
+  const bool owned_;
+  std::mutex lock_;
+  std::vector<Semaphore> readers_;
+};
+
+// The IREE devices of one device, opened at first use, for ever.  On a GPU both are the same one.
+class Queues {
+ public:
+  Queues(std::string driver, std::size_t index) : driver_(std::move(driver)), index_(index) {}
+  ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
+  ci_device* queue();         // queues it and returns (local-task)
+
+ private:
+  ci_device* opened(std::atomic<ci_device*>& device, const std::string& driver);
+  const std::string driver_;  // "cpu", "cuda", "vulkan"
+  const std::size_t index_;
+  std::atomic<ci_device*> sync_{nullptr}, task_{nullptr};
+};
+
+// Error (execution, in a child forked after a device was opened).
+void check_not_forked();
+
+// Throws what IREE says, if it says something, as an Error (execution or out_of_memory).
+void check(ci_error* error, const std::string& where);
+
+// IREE's sentence without the positions in its own sources; the error is freed.
+std::string text_of(ci_error* error, bool* out_of_memory = nullptr);
+
+// Is a value there?  Error (execution) if what makes it failed.
+bool is_reached(const Semaphore& semaphore, const std::string& where);
+
+// Waits until then; false if it took longer.
+bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where);
+
+class Form;  // module.cc: a module of an artifact
+
+}  // namespace calque::native
+
+namespace calque::backend {
+
+struct DeviceState {
+  native::Queues* queues = nullptr;
+};
+struct Buffer {
+  native::View view;
+  native::Semaphore fence;  // none: the value is there
+  std::shared_ptr<native::Memory> memory;
+};
+struct ModuleState {
+  std::vector<std::shared_ptr<native::Form>> forms;  // of each record
+  std::vector<std::string> entries;                  // and its function's name in the module
+};
+struct FunctionState {
+  std::shared_ptr<native::Form> form;
+  ci_function function{};
+};
+
+}  // namespace calque::backend

@@ -1,0 +1,173 @@
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <map>
+
+#include "native/internal.hpp"
+
+namespace calque {
+
+namespace native {
+
+namespace {
+
+std::atomic<bool> is_forked{false}, is_open{false};
+
+const char* kUnavailable =
+    "install the driver (libcuda.so, or a Vulkan 1.3 loader and driver), and build calque with an IREE "
+    "runtime that has it.";
+
+void note_fork() {
+  is_forked.store(is_open.load());
+}
+
+// Worker threads of the CPU, where the environment says how many.
+int workers() {
+  const char* text = std::getenv("CALQUE_CPU_THREADS");
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const long count = std::strtol(text, &end, 10);
+  if (*end != '\0' || count < 1 || count > 1024)
+    throw Error(Code::unavailable,
+                std::string("CALQUE_CPU_THREADS is ") + text + ", not a number of threads.",
+                "opening the CPU", "set it to a number from 1 to 1024, or unset it.");
+  return static_cast<int>(count);
+}
+
+std::size_t count_devices(const std::string& platform) {
+  if (platform == "cpu") return 1;
+  std::size_t count = 0;
+  if (ci_error* error = ci_count_devices(platform.c_str(), &count))
+    throw Error(Code::unavailable,
+                "Unable to initialize backend '" + platform + "': " + text_of(error), "", kUnavailable);
+  if (count == 0)
+    throw Error(Code::unavailable,
+                "Unable to initialize backend '" + platform + "': no device found.", "",
+                "check that the driver sees the device (nvidia-smi, vulkaninfo).");
+  return count;
+}
+
+// The queues of a device, made once.
+Queues& shared_queues(const std::string& platform, std::size_t index) {
+  static auto* lock = new std::mutex();
+  static auto* made = new std::map<std::pair<std::string, std::size_t>, Queues*>();
+  std::lock_guard<std::mutex> guard(*lock);
+  Queues*& found = (*made)[{platform, index}];
+  if (found == nullptr) found = new Queues(platform, index);
+  return *found;
+}
+
+}  // namespace
+
+void check_not_forked() {
+  if (!is_forked.load(std::memory_order_relaxed)) return;
+  throw Error(Code::execution,
+              "this process was forked after its parent had started calque's devices; their worker "
+              "threads do not exist here, and a call would wait for ever.",
+              "process " + std::to_string(getpid()) + ", child of " + std::to_string(getppid()),
+              "fork before the first use of calque, or start the worker as a program of its own.");
+}
+
+ci_device* Queues::opened(std::atomic<ci_device*>& device, const std::string& driver) {
+  ci_device* found = device.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  check_not_forked();
+  static auto* lock = new std::mutex();
+  std::lock_guard<std::mutex> guard(*lock);
+  found = device.load(std::memory_order_relaxed);
+  if (found != nullptr) return found;
+  const bool is_cpu = driver_ == "cpu";
+  if (!is_open.exchange(true)) pthread_atfork(nullptr, nullptr, note_fork);
+  if (ci_error* error =
+          ci_open_device(driver.c_str(), index_, is_cpu, is_cpu ? workers() : 0, &found))
+    throw Error(Code::unavailable, "Unable to initialize backend '" + driver_ + "': " + text_of(error),
+                "", kUnavailable);
+  device.store(found, std::memory_order_release);
+  return found;
+}
+
+ci_device* Queues::inline_queue() {
+  return driver_ == "cpu" ? opened(sync_, "local-sync") : queue();
+}
+
+ci_device* Queues::queue() { return opened(task_, driver_ == "cpu" ? "local-task" : driver_); }
+
+// IREE's texts name places in its sources: "runtime/src/iree/vm/context.c:92: NOT_FOUND; ...".
+std::string text_of(ci_error* error, bool* out_of_memory) {
+  if (out_of_memory != nullptr) *out_of_memory = error->out_of_memory;
+  const std::string text = error->text;
+  ci_free_error(error);
+  std::string made;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = text.find_first_of(" \n", at);
+    if (end == text.npos) end = text.size();
+    const std::string word = text.substr(at, end - at);
+    std::size_t dot = word.find(".c:");
+    if (dot == word.npos) dot = word.find(".h:");
+    const bool is_place = dot != word.npos && word.back() == ':' && word.find('/') != word.npos;
+    if (!is_place) made += word;
+    if (end < text.size() && !is_place) made.push_back(text[end]);
+    at = end + 1;
+  }
+  while (!made.empty() && std::isspace(static_cast<unsigned char>(made.back()))) made.pop_back();
+  return made;
+}
+
+void check(ci_error* error, const std::string& where) {
+  if (error == nullptr) return;
+  bool out_of_memory = false;
+  const std::string text = text_of(error, &out_of_memory);
+  if (!out_of_memory) throw Error(Code::execution, text, where);
+  throw Error(Code::out_of_memory, "RESOURCE_EXHAUSTED: out of memory on the device: " + text, where,
+              "release arrays that are no longer needed, compile the function to take arguments over "
+              "(calque compile --donate), or use smaller batches.");
+}
+
+}  // namespace native
+
+namespace backend {
+
+void yield() noexcept { sched_yield(); }
+
+void open(std::string_view uri, detail::DeviceImpl& device) {
+  const std::string text(uri), where = "Device::open(\"" + text + "\")";
+  const std::size_t colon = text.find(':');
+  std::string platform = text.substr(0, colon);
+  std::string number = colon == text.npos ? "" : text.substr(colon + 1);
+  if (number.rfind("//", 0) == 0) number.erase(0, 2);
+  std::size_t index = 0;
+  for (const char c : number) {
+    if (c < '0' || c > '9' || index > 1'000'000)
+      throw Error(Code::unavailable, "'" + text + "' names no device.", where,
+                  "write cpu, cuda, vulkan, or one of several as cuda:1.");
+    index = 10 * index + static_cast<std::size_t>(c - '0');
+  }
+  if (platform == "gpu") platform = "cuda";
+  if (platform.empty()) platform = "cpu";
+  if (platform != "cpu" && platform != "cuda" && platform != "vulkan")
+    throw Error(Code::unavailable, "Unknown backend " + platform + ": no such platform.", where,
+                "choose cpu, cuda or vulkan.");
+  std::size_t count = 0;
+  try {
+    count = native::count_devices(platform);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    throw Error(Code::unavailable, message.substr(0, message.find("\n  ")), where, error.fix());
+  }
+  if (index >= count)
+    throw Error(Code::unavailable,
+                "there is no device " + text + ": " + platform + " has " + std::to_string(count) + ".",
+                where, "open " + platform + ":" + std::to_string(count - 1) + " or one before it.");
+  device.name = platform + ":" + std::to_string(index);
+  device.platform = platform;
+  device.is_host = platform == "cpu";
+  device.state.queues = &native::shared_queues(platform, index);
+  device.state.queues->inline_queue();
+}
+
+}  // namespace backend
+
+}  // namespace calque

@@ -1,0 +1,231 @@
+// Buffer views and semaphores.
+#include <stdlib.h>
+#include <string.h>
+
+#include "native/iree_internal.h"
+
+static const iree_hal_memory_type_t kDeviceLocal = IREE_HAL_MEMORY_TYPE_DEVICE_LOCAL;
+static const iree_hal_buffer_usage_t kUsage =
+    IREE_HAL_BUFFER_USAGE_DEFAULT | IREE_HAL_BUFFER_USAGE_MAPPING;
+
+static iree_hal_buffer_params_t params_of(iree_hal_memory_type_t type,
+                                          iree_hal_buffer_usage_t usage) {
+  iree_hal_buffer_params_t params = {0};
+  params.type = type;
+  params.usage = usage;
+  return params;
+}
+
+// `buffer` is consumed.
+static iree_status_t create_view(iree_hal_buffer_t* buffer, ci_type type, ci_view** out) {
+  iree_hal_dim_t stored[16] = {0};
+  iree_hal_dim_t* dims = stored;
+  if (type.rank > IREE_ARRAYSIZE(stored)) {
+    dims = malloc(type.rank * sizeof(*dims));
+    if (dims == NULL) abort();
+  }
+  for (size_t i = 0; i < type.rank; ++i) dims[i] = (iree_hal_dim_t)type.dims[i];
+  iree_hal_buffer_view_t* view = NULL;
+  iree_status_t status =
+      iree_hal_buffer_view_create(buffer, type.rank, dims, type.element,
+                                  IREE_HAL_ENCODING_TYPE_DENSE_ROW_MAJOR, iree_allocator_system(), &view);
+  if (dims != stored) free(dims);
+  iree_hal_buffer_release(buffer);
+  *out = (ci_view*)view;
+  return status;
+}
+
+static iree_status_t copy_in(ci_device* device, const void* data, size_t bytes, ci_type type,
+                             ci_view** out) {
+  iree_hal_buffer_t* buffer = NULL;
+  IREE_RETURN_IF_ERROR(iree_hal_allocator_allocate_buffer(
+      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), bytes, &buffer));
+  iree_status_t status = iree_ok_status();
+  if (bytes != 0)
+    status = iree_hal_device_transfer_h2d(device->device, data, buffer, 0, bytes,
+                                          IREE_HAL_TRANSFER_BUFFER_FLAG_DEFAULT,
+                                          iree_infinite_timeout());
+  if (iree_status_is_ok(status)) return create_view(buffer, type, out);
+  iree_hal_buffer_release(buffer);
+  return status;
+}
+
+ci_error* ci_copy_in(ci_device* device, const void* data, size_t bytes, ci_type type, ci_view** out) {
+  return ci_error_of(copy_in(device, data, bytes, type, out));
+}
+
+typedef struct keeper {
+  void (*release)(void* keep);
+  void* keep;
+} keeper;
+
+static void IREE_API_PTR release_keeper(void* user_data, iree_hal_buffer_t* buffer) {
+  (void)buffer;
+  keeper* kept = user_data;
+  kept->release(kept->keep);
+  free(kept);
+}
+
+ci_error* ci_import(ci_device* device, const void* data, size_t bytes, ci_type type,
+                    void (*release)(void* keep), void* keep, ci_view** out) {
+  keeper* kept = malloc(sizeof(*kept));
+  if (kept == NULL) abort();
+  kept->release = release;
+  kept->keep = keep;
+  iree_hal_external_buffer_t memory = {0};
+  memory.type = IREE_HAL_EXTERNAL_BUFFER_TYPE_HOST_ALLOCATION;
+  memory.size = bytes;
+  memory.handle.host_allocation.ptr = (void*)data;  // programs write to donated arguments only
+  const iree_hal_buffer_release_callback_t callback = {release_keeper, kept};
+  iree_hal_buffer_t* buffer = NULL;
+  iree_status_t status = iree_hal_allocator_import_buffer(
+      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), &memory, callback,
+      &buffer);
+  if (!iree_status_is_ok(status)) {
+    release_keeper(kept, NULL);
+    return ci_error_of(status);
+  }
+  return ci_error_of(create_view(buffer, type, out));
+}
+
+ci_error* ci_view_as(ci_view* view, ci_type type, ci_view** out) {
+  iree_hal_buffer_t* buffer = iree_hal_buffer_view_buffer(view_of(view));
+  iree_hal_buffer_retain(buffer);
+  return ci_error_of(create_view(buffer, type, out));
+}
+
+void ci_retain_view(ci_view* view) { iree_hal_buffer_view_retain(view_of(view)); }
+void ci_release_view(ci_view* view) { iree_hal_buffer_view_release(view_of(view)); }
+
+size_t ci_view_rank(const ci_view* view) { return iree_hal_buffer_view_shape_rank(view_of(view)); }
+
+void ci_view_dims(const ci_view* view, int64_t* dims) {
+  for (size_t i = 0; i < ci_view_rank(view); ++i)
+    dims[i] = (int64_t)iree_hal_buffer_view_shape_dim(view_of(view), i);
+}
+
+size_t ci_view_bytes(const ci_view* view) { return iree_hal_buffer_view_byte_length(view_of(view)); }
+
+size_t ci_element_bits(const ci_view* view) {
+  return iree_hal_element_bit_count(iree_hal_buffer_view_element_type(view_of(view)));
+}
+
+ci_place ci_view_place(const ci_view* view) {
+  const iree_hal_buffer_t* buffer = iree_hal_buffer_view_buffer(view_of(view));
+  ci_place place = {iree_hal_buffer_allocated_buffer(buffer), iree_hal_buffer_byte_offset(buffer),
+                    iree_hal_buffer_byte_length(buffer)};
+  return place;
+}
+
+struct ci_mapping {
+  iree_hal_buffer_mapping_t mapping;
+};
+
+ci_error* ci_map(ci_view* view, const void** data, ci_mapping** out) {
+  ci_mapping* made = malloc(sizeof(*made));
+  if (made == NULL) abort();
+  iree_status_t status = iree_hal_buffer_map_range(
+      iree_hal_buffer_view_buffer(view_of(view)), IREE_HAL_MAPPING_MODE_SCOPED,
+      IREE_HAL_MEMORY_ACCESS_READ, 0, ci_view_bytes(view), &made->mapping);
+  if (!iree_status_is_ok(status)) {
+    free(made);
+    return ci_error_of(status);
+  }
+  *data = made->mapping.contents.data;
+  *out = made;
+  return NULL;
+}
+
+void ci_unmap(ci_mapping* mapping) {
+  iree_status_ignore(iree_hal_buffer_unmap_range(&mapping->mapping));
+  free(mapping);
+}
+
+static iree_hal_semaphore_list_t list_of(iree_hal_semaphore_t** semaphore, uint64_t* value) {
+  iree_hal_semaphore_list_t list = iree_hal_semaphore_list_empty();
+  if (*semaphore != NULL) {
+    list.count = 1;
+    list.semaphores = semaphore;
+    list.payload_values = value;
+  }
+  return list;
+}
+
+// By way of memory of ours: drivers may refuse to copy into any other (lavapipe wants whole pages).
+static iree_status_t copy_out(ci_device* device, ci_view* view, void* target, size_t bytes) {
+  iree_hal_buffer_t* staging = NULL;
+  IREE_RETURN_IF_ERROR(iree_hal_allocator_allocate_buffer(
+      iree_hal_device_allocator(device->device),
+      params_of(IREE_HAL_MEMORY_TYPE_HOST_LOCAL | IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE,
+                IREE_HAL_BUFFER_USAGE_TRANSFER | IREE_HAL_BUFFER_USAGE_MAPPING),
+      bytes, &staging));
+  iree_hal_semaphore_t* done = NULL;
+  uint64_t one = 1;
+  iree_status_t status =
+      iree_hal_semaphore_create(device->device, IREE_HAL_QUEUE_AFFINITY_ANY, 0,
+                                IREE_HAL_SEMAPHORE_FLAG_DEFAULT, &done);
+  if (iree_status_is_ok(status))
+    status = iree_hal_device_queue_copy(device->device, IREE_HAL_QUEUE_AFFINITY_ANY,
+                                        iree_hal_semaphore_list_empty(), list_of(&done, &one),
+                                        iree_hal_buffer_view_buffer(view_of(view)), 0, staging, 0,
+                                        bytes, IREE_HAL_COPY_FLAG_NONE);
+  if (iree_status_is_ok(status))
+    status = iree_hal_semaphore_wait(done, 1, iree_infinite_timeout(), IREE_ASYNC_WAIT_FLAG_NONE);
+  if (iree_status_is_ok(status)) status = iree_hal_buffer_map_read(staging, 0, target, bytes);
+  iree_hal_semaphore_release(done);
+  iree_hal_buffer_release(staging);
+  return status;
+}
+
+ci_error* ci_copy_out(ci_device* device, ci_view* view, void* target, size_t bytes) {
+  return ci_error_of(copy_out(device, view, target, bytes));
+}
+
+ci_error* ci_copy(ci_device* device, ci_view* view, ci_semaphore* wait, ci_semaphore* done,
+                  ci_view** out) {
+  iree_hal_buffer_t* source = iree_hal_buffer_view_buffer(view_of(view));
+  const iree_device_size_t bytes = ci_view_bytes(view);
+  iree_hal_buffer_t* target = NULL;
+  iree_status_t status = iree_hal_allocator_allocate_buffer(
+      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), bytes, &target);
+  if (!iree_status_is_ok(status)) return ci_error_of(status);
+  iree_hal_semaphore_t *before = semaphore_of(wait), *after = semaphore_of(done);
+  uint64_t one = 1, other = 1;
+  status = iree_hal_device_queue_copy(device->device, IREE_HAL_QUEUE_AFFINITY_ANY,
+                                      list_of(&before, &one), list_of(&after, &other), source, 0,
+                                      target, 0, bytes, IREE_HAL_COPY_FLAG_NONE);
+  iree_hal_buffer_view_t* made = NULL;
+  if (iree_status_is_ok(status))
+    status = iree_hal_buffer_view_create_like(target, view_of(view), iree_allocator_system(), &made);
+  iree_hal_buffer_release(target);
+  *out = (ci_view*)made;
+  return ci_error_of(status);
+}
+
+ci_error* ci_create_semaphore(ci_device* device, ci_semaphore** out) {
+  iree_hal_semaphore_t* made = NULL;
+  iree_status_t status =
+      iree_hal_semaphore_create(device->device, IREE_HAL_QUEUE_AFFINITY_ANY, 0,
+                                IREE_HAL_SEMAPHORE_FLAG_DEFAULT, &made);
+  *out = (ci_semaphore*)made;
+  return ci_error_of(status);
+}
+
+void ci_retain_semaphore(ci_semaphore* semaphore) {
+  iree_hal_semaphore_retain(semaphore_of(semaphore));
+}
+void ci_release_semaphore(ci_semaphore* semaphore) {
+  iree_hal_semaphore_release(semaphore_of(semaphore));
+}
+
+ci_error* ci_query(ci_semaphore* semaphore, bool* reached) {
+  uint64_t value = 0;
+  iree_status_t status = iree_hal_semaphore_query(semaphore_of(semaphore), &value);
+  *reached = iree_status_is_ok(status) && value >= 1;
+  return ci_error_of(status);
+}
+
+iree_status_t ci_fence_at(iree_hal_semaphore_t* semaphore, iree_hal_fence_t** out) {
+  if (semaphore == NULL) return iree_hal_fence_create(0, iree_allocator_system(), out);
+  return iree_hal_fence_create_at(semaphore, 1, iree_allocator_system(), out);
+}

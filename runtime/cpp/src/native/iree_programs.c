@@ -1,0 +1,264 @@
+// Modules, archives, calls.
+#include <iree/io/file_handle.h>
+#include <iree/io/formats/parser_registry.h>
+#include <iree/io/parameter_index.h>
+#include <iree/io/parameter_index_provider.h>
+#include <iree/modules/hal/types.h>
+#include <iree/modules/io/parameters/module.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "native/iree_internal.h"
+
+enum { kAlignment = 64 };  // of a module's bytes
+
+// iree/vm/bytecode/module.h needs generated headers that IREE's install rules leave out (3.12.0.dev).
+IREE_API_EXPORT iree_status_t iree_vm_bytecode_module_create(
+    iree_vm_instance_t* instance, int flags, iree_const_byte_span_t archive_contents,
+    iree_allocator_t archive_allocator, iree_allocator_t allocator, iree_vm_module_t** out_module);
+
+static iree_string_view_t string_of(ci_text text) {
+  return iree_make_string_view(text.data, text.size);
+}
+static ci_text text_of(iree_string_view_t string) {
+  const ci_text text = {string.data, string.size};
+  return text;
+}
+
+// ---- modules
+
+static iree_status_t free_aligned(void* self, iree_allocator_command_t command, const void* params,
+                                  void** pointer) {
+  (void)self;
+  (void)params;
+  if (command != IREE_ALLOCATOR_COMMAND_FREE) return iree_status_from_code(IREE_STATUS_UNIMPLEMENTED);
+  free(*pointer);
+  return iree_ok_status();
+}
+
+ci_error* ci_load_module(const void* data, size_t size, ci_module** out) {
+  iree_vm_instance_t* instance = NULL;
+  iree_status_t status = ci_instance(&instance);
+  if (!iree_status_is_ok(status)) return ci_error_of(status);
+  void* copy = aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  if (copy == NULL)
+    return ci_error_of(iree_make_status(IREE_STATUS_RESOURCE_EXHAUSTED, "no memory for the module"));
+  memcpy(copy, data, size);
+  const iree_allocator_t free_copy = {NULL, free_aligned};
+  iree_vm_module_t* made = NULL;
+  status = iree_vm_bytecode_module_create(instance, 0,
+                                          iree_make_const_byte_span(copy, size), free_copy,
+                                          iree_allocator_system(), &made);
+  if (!iree_status_is_ok(status)) free(copy);
+  *out = (ci_module*)made;
+  return ci_error_of(status);
+}
+
+void ci_release_module(ci_module* module) { iree_vm_module_release(module_of(module)); }
+
+size_t ci_count_functions(const ci_module* module) {
+  return iree_vm_module_signature(module_of(module)).export_function_count;
+}
+
+ci_error* ci_describe_function(const ci_module* module, size_t index, const char* attribute,
+                               ci_text* name, ci_text* value) {
+  iree_vm_function_t function;
+  iree_status_t status = iree_vm_module_lookup_function_by_ordinal(
+      module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, index, &function);
+  if (iree_status_is_ok(status)) {
+    *name = text_of(iree_vm_function_name(&function));
+    *value = text_of(
+        iree_vm_function_lookup_attr_by_name(&function, iree_make_cstring_view(attribute)));
+  }
+  return ci_error_of(status);
+}
+
+typedef struct search {
+  iree_string_view_t name;
+  bool found;
+} search;
+
+static iree_status_t IREE_API_PTR note_dependency(void* user_data,
+                                                  const iree_vm_module_dependency_t* dependency) {
+  search* wanted = user_data;
+  if (iree_string_view_equal(dependency->name, wanted->name)) wanted->found = true;
+  return iree_ok_status();
+}
+
+ci_error* ci_depends_on(ci_module* module, const char* name, bool* depends) {
+  search wanted = {iree_make_cstring_view(name), false};
+  iree_status_t status =
+      iree_vm_module_enumerate_dependencies(module_of(module), note_dependency, &wanted);
+  *depends = wanted.found;
+  return ci_error_of(status);
+}
+
+// ---- archives
+
+struct ci_archive {
+  iree_io_parameter_index_t* index;
+  iree_io_parameter_provider_t* provider;
+};
+
+static iree_status_t open_archive(const char* path, const char* scope, ci_archive* archive) {
+  const iree_allocator_t host = iree_allocator_system();
+  const iree_string_view_t name = iree_make_cstring_view(path);
+  IREE_RETURN_IF_ERROR(iree_io_parameter_index_create(host, &archive->index));
+  iree_io_file_handle_t* file = NULL;
+  IREE_RETURN_IF_ERROR(iree_io_file_handle_open(IREE_IO_FILE_MODE_READ, name, host, &file));
+  iree_status_t status = iree_io_parse_file_index(name, file, archive->index, host);
+  iree_io_file_handle_release(file);
+  IREE_RETURN_IF_ERROR(status);
+  return iree_io_parameter_index_provider_create(
+      iree_make_cstring_view(scope), archive->index,
+      IREE_IO_PARAMETER_INDEX_PROVIDER_DEFAULT_MAX_CONCURRENT_OPERATIONS, host, &archive->provider);
+}
+
+ci_error* ci_open_archive(const char* path, const char* scope, ci_archive** out) {
+  ci_archive* made = calloc(1, sizeof(*made));
+  if (made == NULL) abort();
+  iree_status_t status = open_archive(path, scope, made);
+  if (!iree_status_is_ok(status)) {
+    ci_release_archive(made);
+    made = NULL;
+  }
+  *out = made;
+  return ci_error_of(status);
+}
+
+void ci_release_archive(ci_archive* archive) {
+  iree_io_parameter_provider_release(archive->provider);
+  iree_io_parameter_index_release(archive->index);
+  free(archive);
+}
+
+bool ci_find_array(ci_archive* archive, ci_text name, uint64_t* bytes) {
+  const iree_io_parameter_index_entry_t* entry = NULL;
+  iree_status_t status = iree_io_parameter_index_lookup(archive->index, string_of(name), &entry);
+  const bool found = iree_status_is_ok(status) && entry != NULL;
+  iree_status_ignore(status);
+  if (found) *bytes = entry->length;
+  return found;
+}
+
+// ---- calls
+
+
+ci_error* ci_create_program(ci_device* device, ci_module* module, ci_archive* archive,
+                            ci_program** out) {
+  const iree_allocator_t host = iree_allocator_system();
+  iree_vm_instance_t* instance = NULL;
+  iree_status_t status = ci_instance(&instance);
+  iree_vm_module_t* modules[3] = {device->hal_module};
+  iree_host_size_t count = 1;
+  iree_vm_module_t* parameters = NULL;
+  if (iree_status_is_ok(status) && archive != NULL) {
+    status = iree_io_parameters_module_create(instance, 1, &archive->provider, host, &parameters);
+    modules[count++] = parameters;
+  }
+  modules[count++] = module_of(module);
+  iree_vm_context_t* context = NULL;
+  if (iree_status_is_ok(status))
+    status = iree_vm_context_create_with_modules(instance, IREE_VM_CONTEXT_FLAG_NONE, count, modules,
+                                                 host, &context);
+  iree_vm_module_release(parameters);
+  *out = (ci_program*)context;
+  return ci_error_of(status);
+}
+
+void ci_release_program(ci_program* program) {
+  iree_vm_context_release((iree_vm_context_t*)program);
+}
+
+ci_error* ci_find_function(const ci_module* module, ci_text name, ci_function* out, size_t* arguments,
+                           size_t* results) {
+  iree_vm_function_t function;
+  iree_status_t status = iree_vm_module_lookup_function_by_name(
+      module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, string_of(name), &function);
+  iree_string_view_t taken, given;
+  if (iree_status_is_ok(status)) {
+    const iree_vm_function_signature_t signature = iree_vm_function_signature(&function);
+    status = iree_vm_function_call_get_cconv_fragments(&signature, &taken, &given);
+  }
+  if (!iree_status_is_ok(status)) return ci_error_of(status);
+  for (size_t i = 0; i < taken.size + given.size; ++i)
+    if ((i < taken.size ? taken.data[i] : given.data[i - taken.size]) != IREE_VM_CCONV_TYPE_REF &&
+        !(given.size == 1 && given.data[0] == IREE_VM_CCONV_TYPE_VOID))
+      return ci_error_of(iree_make_status(IREE_STATUS_INVALID_ARGUMENT,
+                                          "the function takes or gives more than arrays"));
+  out->module = function.module;
+  out->linkage = function.linkage;
+  out->ordinal = function.ordinal;
+  *arguments = taken.size;
+  *results = given.size == 1 && given.data[0] == IREE_VM_CCONV_TYPE_VOID ? 0 : given.size;
+  return NULL;
+}
+
+static iree_status_t join(ci_semaphore* const* waits, size_t count, iree_hal_fence_t** out) {
+  IREE_RETURN_IF_ERROR(iree_hal_fence_create(count, iree_allocator_system(), out));
+  iree_status_t status = iree_ok_status();
+  for (size_t i = 0; i < count && iree_status_is_ok(status); ++i)
+    status = iree_hal_fence_insert(*out, semaphore_of(waits[i]), 1);
+  if (!iree_status_is_ok(status)) {
+    iree_hal_fence_release(*out);
+    *out = NULL;
+  }
+  return status;
+}
+
+static iree_status_t push_fence(iree_vm_list_t* list, iree_hal_fence_t* fence) {
+  iree_vm_ref_t reference = iree_hal_fence_move_ref(fence);
+  return iree_vm_list_push_ref_move(list, &reference);
+}
+
+static iree_status_t push_all(iree_vm_list_t* list, ci_view* const* arguments, size_t count,
+                              ci_semaphore* const* waits, size_t wait_count, ci_semaphore* done) {
+  for (size_t i = 0; i < count; ++i) {
+    iree_vm_ref_t reference = iree_hal_buffer_view_retain_ref(view_of(arguments[i]));
+    IREE_RETURN_IF_ERROR(iree_vm_list_push_ref_move(list, &reference));
+  }
+  iree_hal_fence_t *before = NULL, *after = NULL;
+  IREE_RETURN_IF_ERROR(join(waits, wait_count, &before));
+  IREE_RETURN_IF_ERROR(push_fence(list, before));
+  IREE_RETURN_IF_ERROR(ci_fence_at(semaphore_of(done), &after));
+  return push_fence(list, after);
+}
+
+static iree_status_t take_all(iree_vm_list_t* list, ci_view** results, size_t count) {
+  if (iree_vm_list_size(list) != count)
+    return iree_make_status(IREE_STATUS_INTERNAL, "the program gave %zu results instead of %zu",
+                            iree_vm_list_size(list), count);
+  for (size_t i = 0; i < count; ++i) {
+    iree_hal_buffer_view_t* view =
+        iree_vm_list_get_ref_deref(list, i, iree_hal_buffer_view_type());
+    if (view == NULL)
+      return iree_make_status(IREE_STATUS_INTERNAL, "result %zu of the program is no array", i);
+    iree_hal_buffer_view_retain(view);
+    results[i] = (ci_view*)view;
+  }
+  return iree_ok_status();
+}
+
+ci_error* ci_invoke(ci_program* program, ci_function function, ci_view* const* arguments,
+                    size_t argument_count, ci_semaphore* const* waits, size_t wait_count,
+                    ci_semaphore* done, ci_view** results, size_t result_count) {
+  const iree_allocator_t host = iree_allocator_system();
+  const iree_vm_type_def_t any = iree_vm_make_undefined_type_def();
+  const iree_vm_function_t callee = {function.module, function.linkage, function.ordinal};
+  iree_vm_list_t *inputs = NULL, *outputs = NULL;
+  iree_status_t status = iree_vm_list_create(any, argument_count + 2, host, &inputs);
+  if (iree_status_is_ok(status)) status = iree_vm_list_create(any, result_count, host, &outputs);
+  if (iree_status_is_ok(status))
+    status = push_all(inputs, arguments, argument_count, waits, wait_count, done);
+  if (iree_status_is_ok(status))
+    status = iree_vm_invoke((iree_vm_context_t*)program, callee, IREE_VM_INVOCATION_FLAG_NONE, NULL,
+                            inputs, outputs, host);
+  memset(results, 0, result_count * sizeof(*results));
+  if (iree_status_is_ok(status)) status = take_all(outputs, results, result_count);
+  if (!iree_status_is_ok(status))
+    for (size_t i = 0; i < result_count; ++i)
+      if (results[i] != NULL) ci_release_view(results[i]);
+  iree_vm_list_release(inputs);
+  iree_vm_list_release(outputs);
+  return ci_error_of(status);
+}

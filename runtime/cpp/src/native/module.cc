@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "artifact/container.hpp"
+#include "artifact/target.hpp"
+#include "native/internal.hpp"
+
+namespace calque {
+
+namespace native {
+
+namespace {
+
+constexpr const char* kScope = "calque";      // under which modules ask for their parameters
+constexpr const char* kCallbacks = "py";      // the module that programs with callbacks call
+constexpr std::size_t kTrimEvery = 64;        // programs loaded: new ones want other sizes of memory
+
+// The Error for what IREE says about a module that it cannot load.
+[[noreturn]] void raise_load(ci_error* error, const std::string& source) {
+  const std::string text = text_of(error);
+  const auto has = [&](const char* word) { return text.find(word) != text.npos; };
+  std::string fix = "compile it again here, for a target this machine has.";
+  if (has("bytecode version mismatch") || has("signature mismatch")) {
+    fix = "compile it again with the compiler of the same minor version as the IREE runtime that calque "
+          "is built with.";
+  } else if (has("FlatBuffer") || has("flatbuffer") || has("archive") || has("header")) {
+    fix = "give a .vmfb file written by `calque compile`; this one is damaged or another kind.";
+  } else if (has("no executable") || has("UNAVAILABLE") || has("INCOMPATIBLE")) {
+    fix = "compile it for this device (calque compile --target ...).";
+  }
+  throw Error(Code::artifact, "the compiled program cannot be loaded: " + text, source, fix);
+}
+
+void check_load(ci_error* error, const std::string& source) {
+  if (error != nullptr) raise_load(error, source);
+}
+
+std::string_view view_of(ci_text text) { return {text.data, text.size}; }
+
+std::vector<std::uint8_t> read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  std::vector<std::uint8_t> made;
+  for (std::size_t count = 1; file != nullptr && count != 0;) {
+    const std::size_t before = made.size();
+    made.resize(before + std::max<std::size_t>(before, 1 << 16));
+    count = std::fread(made.data() + before, 1, made.size() - before, file.get());
+    made.resize(before + count);
+  }
+  if (file == nullptr || std::ferror(file.get()) != 0)
+    throw Error(Code::artifact, "cannot read " + path + ": " + std::strerror(errno) + ".", "",
+                "check the path.");
+  return made;
+}
+
+// A function of a part, and what it says of itself.
+struct Described {
+  artifact::Record record;
+  std::string entry;
+  std::shared_ptr<Form> form;
+};
+
+void read_part(artifact::Bytes part, const std::string& source, std::vector<Described>& made) {
+  const char* undescribed = "the .vmfb does not describe itself (no function has a calque.signature).";
+  const char* fix = "compile it with `calque compile` or calque.export, or copy it again.";
+  if (!artifact::looks_like_vmfb(part))
+    throw Error(Code::artifact, "not a .vmfb: the file does not begin as one.", source,
+                "give a file written by `calque compile`.");
+  const std::string_view text(reinterpret_cast<const char*>(part.data()), part.size());
+  if (text.find(artifact::kRecordKey) == text.npos)
+    throw Error(Code::artifact, undescribed, source, fix);
+  ci_module* module = nullptr;
+  check_load(ci_load_module(part.data(), part.size(), &module), source);
+  const auto form = std::make_shared<Form>(module);
+  const std::size_t before = made.size();
+  for (std::size_t i = 0; i < ci_count_functions(module); ++i) {
+    ci_text name{}, value{};
+    check_load(ci_describe_function(module, i, artifact::kRecordKey.data(), &name, &value), source);
+    if (value.size == 0) continue;
+    made.push_back({artifact::parse_record(view_of(value)), std::string(view_of(name)), form});
+  }
+  if (made.size() == before) throw Error(Code::artifact, undescribed, source, fix);
+  bool calls_python = false;
+  check_load(ci_depends_on(module, kCallbacks, &calls_python), source);
+  if (calls_python)
+    throw Error(Code::artifact,
+                made.back().record.name + " calls Python functions (callbacks), and there is no Python here.",
+                source, "take the callbacks out, or compute what they give before or after.");
+}
+
+bool ends_in(const std::string& text, const char* end) {
+  const std::string_view tail(end);
+  return text.size() >= tail.size() && text.compare(text.size() - tail.size(), tail.size(), tail) == 0;
+}
+
+// The file beside another that ends in .irpa.
+std::string beside(const std::string& path) {
+  const std::size_t slash = path.rfind('/'), dot = path.rfind('.');
+  const std::size_t start = slash == path.npos ? 0 : slash + 1;
+  return (dot != path.npos && dot > start ? path.substr(0, dot) : path) + ".irpa";
+}
+
+std::shared_ptr<ci_archive> open_archive(const std::string& path,
+                                         const std::vector<const artifact::StoredArray*>& wanted,
+                                         const std::string& source) {
+  if (!ends_in(path, ".irpa") && !ends_in(path, ".safetensors") && !ends_in(path, ".gguf"))
+    throw Error(Code::artifact, path + " is no parameter archive.", source,
+                "give a file that ends in .irpa, .safetensors, .gguf.");
+  if (!std::ifstream(path).good())
+    throw Error(Code::artifact,
+                "the artifact reads its parameters from an archive, and there is no " + path + ".",
+                source,
+                "put the archive beside the artifact under its name, or name it (Module::load(..., "
+                "parameters)).");
+  ci_archive* opened = nullptr;
+  if (ci_error* error = ci_open_archive(path.c_str(), kScope, &opened))
+    throw Error(Code::artifact, path + " cannot be read: " + text_of(error) + ".", source,
+                "copy it again, or write it again.");
+  std::shared_ptr<ci_archive> archive(opened, ci_release_archive);
+  const char* fix = "give the archive that was written with this artifact.";
+  for (const artifact::StoredArray* array : wanted) {
+    std::uint64_t bytes = 0;
+    if (!ci_find_array(opened, {array->name.data(), array->name.size()}, &bytes))
+      throw Error(Code::artifact,
+                  path + " has no parameter " + array->name + " (" +
+                      detail::describe(array->dtype, array->shape) + ").",
+                  source, fix);
+    if (bytes != array->bytes)
+      throw Error(Code::artifact,
+                  "parameter " + array->name + " of " + path + " has " + std::to_string(bytes) +
+                      " bytes, the artifact wants " + std::to_string(array->bytes) + ".",
+                  source, fix);
+  }
+  return archive;
+}
+
+}  // namespace
+
+Form::~Form() {
+  for (ci_program* program : {sync_.load(), task_.load()})
+    if (program != nullptr) ci_release_program(program);
+  ci_release_module(module_);
+}
+
+ci_program* Form::load(std::atomic<ci_program*>& program, ci_device* device) {
+  static std::atomic<std::size_t> loads{0};
+  std::lock_guard<std::mutex> guard(lock_);
+  ci_program* found = program.load(std::memory_order_relaxed);
+  if (found != nullptr) return found;
+  if (++loads % kTrimEvery == 0) ci_trim_device(device);
+  check_load(ci_create_program(device, module_, archive_.get(), &found), "");
+  program.store(found, std::memory_order_release);
+  return found;
+}
+
+}  // namespace native
+
+namespace backend {
+
+void load(const std::string* path, Span<const std::uint8_t> bytes, const std::string& parameters,
+          detail::ModuleImpl& module) {
+  std::vector<std::uint8_t> file;
+  if (path != nullptr) {
+    file = native::read_file(*path);
+    bytes = Span<const std::uint8_t>(file.data(), file.size());
+  }
+  const std::string source = path != nullptr ? *path : std::to_string(bytes.size()) + " bytes";
+  std::vector<native::Described> described;
+  for (const artifact::Bytes part : artifact::split(bytes, source))
+    native::read_part(part, source, described);
+  std::vector<const artifact::StoredArray*> wanted;
+  for (const native::Described& form : described)
+    for (const artifact::StoredArray& array : form.record.parameters) wanted.push_back(&array);
+  if (!wanted.empty()) {
+    const auto archive = native::open_archive(
+        parameters.empty() ? native::beside(source) : parameters, wanted, source);
+    for (const native::Described& form : described)
+      if (!form.record.parameters.empty()) form.form->read_from(archive);
+  }
+  // Functions in the order in which they are met first; of the forms of each, one.
+  std::vector<bool> done(described.size());
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    if (done[i]) continue;
+    std::vector<const artifact::Record*> forms;
+    std::vector<std::size_t> indices;
+    for (std::size_t k = i; k < described.size(); ++k) {
+      if (described[k].record.name != described[i].record.name) continue;
+      done[k] = true;
+      forms.push_back(&described[k].record);
+      indices.push_back(k);
+    }
+    const std::size_t chosen = indices[artifact::choose(forms, module.device.name(),
+                                                        module.device.platform(), source)];
+    module.state.forms.push_back(described[chosen].form);
+    module.state.entries.push_back(described[chosen].entry);
+    module.records.push_back(described[chosen].record);
+  }
+}
+
+void bind(detail::FunctionImpl& function) {
+  const ModuleState& module = function.module->state;
+  const artifact::Record& record = function.record();
+  function.state.form = module.forms[function.index];
+  if (record.computed == 0) return;  // every result is an argument or empty: nothing is called
+  const std::string& entry = module.entries[function.index];
+  std::size_t arguments = 0, results = 0;
+  native::check_load(ci_find_function(function.state.form->module(), {entry.data(), entry.size()},
+                                      &function.state.function, &arguments, &results),
+                     record.name);
+  if (arguments != record.passed.size() + 2 || results != record.computed)  // two fences
+    throw Error(Code::artifact,
+                "the artifact's description of " + record.name + " is not true: the function takes " +
+                    std::to_string(arguments) + " references and gives " + std::to_string(results) + ".",
+                record.name, "compile it again; the file was written by something else or is damaged.");
+}
+
+}  // namespace backend
+
+}  // namespace calque
