@@ -319,7 +319,7 @@ class LazyTrace(Trace):
     def atom(self, x: Any, prim: Primitive) -> Atom:
         if isinstance(x, Tracer):
             raise leaked(x, prim)
-        if isinstance(x, (bool, int, float, np.generic)) and _is_literal(x, prim):
+        if isinstance(x, (bool, int, float, np.generic)) and is_literal(x, prim):
             return Literal(x, aval_of(x))
         array = to_array(x)
         pending = array._pending
@@ -379,7 +379,7 @@ class LazyTrace(Trace):
                 a._own, a._pending = r._own, None
 
 
-def _is_literal(x: Any, prim: Primitive) -> bool:
+def is_literal(x: Any, prim: Primitive) -> bool:
     if isinstance(x, (complex, np.complexfloating)):
         return False
     return prim.name == "pow" or float(x) in LITERALS
@@ -404,4 +404,5 @@ def fused(name: str = "eager") -> Iterator[None]:
 
 
 __all__ = ["Compiled", "LazyTrace", "check_floats", "clear_memory_cache", "compile_program",
-           "compiled", "evaluate", "from_scalar", "fused", "run_program", "target_of", "under"]
+           "compiled", "evaluate", "from_scalar", "fused", "is_literal", "run_program", "target_of",
+           "under"]

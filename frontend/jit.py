@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import signatures, tree_util
+from calque import plans, signatures, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
@@ -311,6 +311,7 @@ def clear_caches() -> None:
         for cache in per_function.values():
             cache.clear()
     clear_memory_cache()
+    plans.clear()
 
 
 def _check_hashable(name: str, where: Any, value: Any) -> None:

@@ -47,7 +47,8 @@ def flatten(p: Program) -> Program | None:
     atoms = [*p.const_vars, *p.inputs, *p.outputs, *(v for e in p.equations for v in e.outputs)]
     full = {a.aval.shape for a in atoms} - {()}
     lifted = not full  # scalars only
-    if lifted and any(_spreads(e) for e in p.equations):
+    if lifted and any(_spreads(e) or all(isinstance(a, Literal) for a in _shaped(e))
+                      for e in p.equations):
         return None
     if (len(full) > 1 or any(is_key(a.aval.dtype) or not a.aval.size for a in atoms)
             or not p.equations or not (p.inputs or p.const_vars)
@@ -72,6 +73,11 @@ def flatten(p: Program) -> Program | None:
                           e.source, e.scope)
                  for e in p.equations]
     return Program(inputs, equations, [atom(o) for o in p.outputs], name=p.name)
+
+
+def _shaped(e: Equation) -> tuple[Atom, ...]:
+    """The operands that give an equation its shape."""
+    return e.inputs[1:] if e.primitive.name == "select_n" else e.inputs
 
 
 def _spreads(e: Equation) -> bool:

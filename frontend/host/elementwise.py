@@ -93,14 +93,13 @@ def _select(out: Any, which: Value, *cases: Value) -> Any:
 
 
 def converts(x: Any, to: Any) -> bool:
-    """Whether NumPy's conversion between two dtypes is ours: not where values must be clamped to a
-    range, nor where it would round twice."""
+    """Whether NumPy converts between two dtypes as we do: not where it would round twice."""
     if np.dtype(bool) in (x, to):
         return x not in COMPLEX
     if x in INTEGERS:
         return to in INTEGERS or to in WIDE or to in COMPLEX
     if x in FLOATS:
-        return (to in WIDE or to in COMPLEX or x == to
+        return (to in WIDE or to in COMPLEX or x == to or to in INTEGERS
                 or (x == np.float32 and to in FLOATS))
     return x in COMPLEX and (to in COMPLEX or to in WIDE)
 
@@ -112,7 +111,21 @@ def _convert(out: Any, x: Value, *, new_dtype: Any, weak_type: bool, sharding: A
         return None
     if out.dtype == bool:
         return x != 0
+    if x.dtype in FLOATS and out.dtype in INTEGERS:
+        return _whole(x, out.dtype)
     return (x.real if x.dtype in COMPLEX and out.dtype not in COMPLEX else x).astype(out.dtype)
+
+
+def _whole(x: Value, to: Any) -> Value:
+    """Floats as integers: towards zero, clamped to the range, 0 for NaN."""
+    x = x.astype(np.float32) if x.dtype == BF16 else x
+    info = np.iinfo(to)
+    low, high = x <= float(info.min), x >= float(info.max)  # (the bounds round to powers of two)
+    outside = low | high | np.isnan(x)
+    if not outside.any():
+        return x.astype(to)
+    made = np.where(outside, 0, x).astype(to)
+    return np.where(high, info.max, np.where(low, info.min, made)).astype(to)
 
 
 def _bitcast(out: Any, x: Value, *, new_dtype: Any) -> Any:

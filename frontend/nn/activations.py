@@ -49,14 +49,14 @@ _relu.defjvps(lambda t, out, x: where(x > 0, t, full_like(t, 0)))
 
 @described("Rectified linear unit max(x, 0); its derivative at 0 is 0.",
            "Array([0., 0., 2.], dtype=float32)")
-@util.fused_function
+@util.planned
 def relu(x: Any) -> Any:
     return _relu(_array("relu", x))
 
 
 @described("min(max(x, 0), 6); its derivative at 0 and at 6 is 0.",
            "Array([0., 0., 2.], dtype=float32)")
-@util.fused_function
+@util.planned
 def relu6(x: Any) -> Any:
     return _relu6(_array("relu6", x))
 
@@ -72,7 +72,7 @@ _relu6.defjvps(lambda t, out, x: where((x > 0) & (x < 6), t, full_like(t, 0)))
 @described("(x + sqrt(x**2 + b)) / 2, smooth and without exponentials.",
            "Array([0.618034 , 1.       , 2.4142137], dtype=float32)",
            "      b: smoothness; array or scalar.\n")
-@util.fused_function
+@util.planned
 def squareplus(x: Any, b: Any = 4) -> Any:
     x, b = _pair("squareplus", x, b)
     return (x + ew.sqrt_p.bind(ew.square_p.bind(x) + b)) / 2
@@ -80,7 +80,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 @described("log(1 + e**x), without overflow.",
            "Array([0.3132617, 0.6931472, 2.126928 ], dtype=float32)")
-@util.fused_function
+@util.planned
 def softplus(x: Any) -> Any:
     (x,) = util.check_arrays("softplus", x)
     return special.logaddexp(x, 0)
@@ -88,14 +88,14 @@ def softplus(x: Any) -> Any:
 
 @described("0 below -1, x above 1, (x + 1)**2 / 4 between.",
            "Array([0.  , 0.25, 2.  ], dtype=float32)")
-@util.fused_function
+@util.planned
 def sparse_plus(x: Any) -> Any:
     x = _array("sparse_plus", x)
     return where(x <= -1.0, 0.0, where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @described("x / (|x| + 1).", "Array([-0.5      ,  0.       ,  0.6666667], dtype=float32)")
-@util.fused_function
+@util.planned
 def soft_sign(x: Any) -> Any:
     x = _array("soft_sign", x)
     return x / (ar.absolute(x) + 1)
@@ -109,13 +109,13 @@ def sigmoid(x: Any) -> Any:
 
 @described("0 below -1, 1 above 1, (x + 1) / 2 between.",
            "Array([0. , 0.5, 1. ], dtype=float32)")
-@util.fused_function
+@util.planned
 def sparse_sigmoid(x: Any) -> Any:
     return 0.5 * ar.clip(_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 @described("x * sigmoid(x).", "Array([-0.26894143,  0.        ,  1.761594  ], dtype=float32)")
-@util.fused_function
+@util.planned
 def silu(x: Any) -> Any:
     x = _array("silu", x)
     return x * ew.logistic_p.bind(x)
@@ -126,7 +126,7 @@ swish = silu
 
 @described("x * tanh(softplus(x)).",
            "Array([-0.30340144,  0.        ,  1.943959  ], dtype=float32)")
-@util.fused_function
+@util.planned
 def mish(x: Any) -> Any:
     x = _array("mish", x)
     return x * _tanh(softplus(x))
@@ -134,7 +134,7 @@ def mish(x: Any) -> Any:
 
 @described("log(sigmoid(x)), without overflow.",
            "Array([-1.3132617, -0.6931472, -0.126928 ], dtype=float32)")
-@util.fused_function
+@util.planned
 def log_sigmoid(x: Any) -> Any:
     x = _array("log_sigmoid", x)
     return -softplus(ew.neg_p.bind(x))
@@ -145,7 +145,7 @@ _ALPHA = "      alpha: array or scalar.\n"
 
 @described("x where x > 0, alpha * (e**x - 1) elsewhere.",
            "Array([-0.63212055,  0.        ,  2.        ], dtype=float32)", _ALPHA)
-@util.fused_function
+@util.planned
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     x, alpha = util.check_arrays("elu", x, alpha)
     x = util.array(x)
@@ -155,7 +155,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 @described("max(x, 0) + alpha * (e**(min(x, 0) / alpha) - 1).",
            "Array([-0.63212055,  0.        ,  2.        ], dtype=float32)", _ALPHA)
-@util.fused_function
+@util.planned
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     x, alpha = util.check_arrays("celu", x, alpha)
     x = util.array(x)
@@ -164,7 +164,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 @described("Scaled elu (the self-normalizing constants).",
            "Array([-1.1113307,  0.       ,  2.101402 ], dtype=float32)")
-@util.fused_function
+@util.planned
 def selu(x: Any) -> Any:
     # Klambauer et al. 2017, equation 14
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -174,7 +174,7 @@ def selu(x: Any) -> Any:
 @described("x where x >= 0, negative_slope * x elsewhere.",
            "Array([-0.01,  0.  ,  2.  ], dtype=float32)",
            "      negative_slope: array or scalar.\n")
-@util.fused_function
+@util.planned
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     x, negative_slope = util.check_arrays("leaky_relu", x, negative_slope)
     x = util.array(x)
@@ -182,21 +182,21 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
 
 
 @described("x limited to [-1, 1].", "Array([-1.,  0.,  1.], dtype=float32)")
-@util.fused_function
+@util.planned
 def hard_tanh(x: Any) -> Any:
     x = _array("hard_tanh", x)
     return where(x > 1, 1, where(x < -1, -1, x))
 
 
 @described("relu6(x + 3) / 6.", "Array([0.33333334, 0.5       , 0.8333333 ], dtype=float32)")
-@util.fused_function
+@util.planned
 def hard_sigmoid(x: Any) -> Any:
     return _relu6(_array("hard_sigmoid", x) + 3.0) / 6.0
 
 
 @described("x * relu6(x + 3) / 6.",
            "Array([-0.33333334,  0.        ,  1.6666666 ], dtype=float32)")
-@util.fused_function
+@util.planned
 def hard_silu(x: Any) -> Any:
     x = _array("hard_silu", x)
     return x * hard_sigmoid(x)
@@ -219,7 +219,7 @@ def identity(x: Any) -> Any:
 @described("x * Phi(x), Phi the normal distribution function: Gaussian error linear unit.",
            "Array([-0.158808 ,  0.       ,  1.9545977], dtype=float32)",
            "      approximate: by tanh (True) or exactly by erfc.\n")
-@util.fused_function
+@util.planned
 def gelu(x: Any, approximate: bool = True) -> Any:
     x = _float("gelu", x)
     if not approximate:
@@ -234,7 +234,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
            "      axis: the axis to halve; of even size.\n", "nn.glu(jnp.array([1.0, 2.0]))",
            " with half the size along the axis",
            "\n      ValueError: the axis does not exist, or its size is odd.")
-@util.fused_function
+@util.planned
 def glu(x: Any, axis: int = -1) -> Any:
     x = _array("glu", x)
     axis = canonical_axis(axis, len(util.shape_of(x)))
@@ -259,7 +259,7 @@ _log1mexp.defjvps(lambda t, out, x: t / ew.expm1_p.bind(x))
 
 @described("log(1 - e**-x) of positive x.",
            "Array([-0.45867515], dtype=float32)", example="nn.log1mexp(jnp.array([1.0]))")
-@util.fused_function
+@util.planned
 def log1mexp(x: Any) -> Any:
     return _log1mexp(_float("log1mexp", x))
 

@@ -17,6 +17,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
 
+@util.planned
 def dot_product_attention(
         query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *,
         scale: float | None = None, is_causal: bool = False, query_seq_lengths: Any = None,

@@ -62,6 +62,7 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
     return ew.log_p.bind(absolute(total)) + largest, sign
 
 
+@util.planned
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
               return_sign: bool = False, where: Any = None) -> Any:
     """log(sum(b * e**a)) along axes, without overflow.
@@ -102,7 +103,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
 @described("log(mean(e**x)) along axes, without overflow.",
            "Array(1.0712337, dtype=float32)", _AXES + _WHERE
            + "      keepdims: keep the reduced axes with size 1.\n", returns=" without the axes")
-@util.fused_function
+@util.planned
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
     (x,) = util.check_arrays("logmeanexp", x)
     total = logsumexp(x, axis, None, keepdims, False, where)
@@ -158,7 +159,7 @@ def _inexact(name: str, x: Any) -> Any:
 @described("e**x / sum(e**x) along axes.",
            "Array([0.04201007, 0.1141952 , 0.8437947 ], dtype=float32)", _AXES + _WHERE,
            raises="\n      ValueError: an axis is out of bounds.")
-@util.fused_function
+@util.planned
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("softmax", x)
     axis = util.axis_tuple(axis, len(util.shape_of(x)))
@@ -172,7 +173,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 @described("log(softmax(x)) along axes, without underflow.",
            "Array([-3.169846  , -2.169846  , -0.16984604], dtype=float32)", _AXES + _WHERE,
            raises="\n      ValueError: an axis is out of bounds.")
-@util.fused_function
+@util.planned
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("log_softmax", x)
     axis = util.axis_tuple(axis, len(util.shape_of(x)))
@@ -192,7 +193,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
            + "      algorithm: 'fast' (mean of squares minus square of mean) or 'stable' (mean of "
            "squared\n        differences).\n",
            raises="\n      ValueError: an axis is out of bounds, or the algorithm is unknown.")
-@util.fused_function
+@util.planned
 def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
                 epsilon: Any = 1e-5, where: Any = None, *, algorithm: str = "fast") -> Any:
     if algorithm not in ("fast", "stable"):
@@ -218,6 +219,7 @@ def _squared(x: Any) -> Any:
 
 
 # ---- one_hot
+@util.planned
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """Rows of an identity matrix: 1 at the position x, 0 elsewhere.
 

@@ -47,6 +47,7 @@ def pair(name: str, x: Any, y: Any, kind: str = "same") -> tuple[Any, Any]:
 
 
 # ---- powers
+@util.planned
 def power(x1: Any, x2: Any, /) -> Any:
     """Power x1 ** x2; a Python integer exponent is taken by multiplications.
 
@@ -68,6 +69,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     return _power("power", x1, x2)
 
 
+@util.planned
 def pow(x1: Any, x2: Any, /) -> Any:
     """Power x1 ** x2; another name of power.
 
@@ -108,7 +110,7 @@ def _power(name: str, x: Any, y: Any) -> Any:
     return binary(name, ew.pow_p, "inexact", x, y)
 
 
-@util.fused_function
+@util.planned
 def _integer_power(name: str, x: Any, y: Any) -> Any:
     """Integer powers by squaring, over the six low bits of the exponent."""
     x, y = util.broadcast_all(name, *util.promote_numeric(name, x, y))
@@ -124,11 +126,13 @@ def _integer_power(name: str, x: Any, y: Any) -> Any:
 
 
 @named("Power x ** y as a float.", ["x", "y"], _BROADCAST, "jnp.float_power(2, 3)", f32("8."))
+@util.planned
 def float_power(x: Any, y: Any, /) -> Any:
     return binary("float_power", ew.pow_p, "inexact", x, y)
 
 
 @named("Reciprocal 1 / x as a float.", ["x"], _SHAPE, "jnp.reciprocal(4)", f32("0.25"))
+@util.planned
 def reciprocal(x: Any, /) -> Any:
     (x,) = util.promote_inexact("reciprocal", x)
     return ew.integer_pow_p.bind(x, y=-1)
@@ -137,7 +141,7 @@ def reciprocal(x: Any, /) -> Any:
 # ---- division
 @named("Largest integer not above x1 / x2; integers divided by 0 give -1 or -2.", ["x1", "x2"],
        _BROADCAST, "jnp.floor_divide(-7, 2)", i32("-4"))
-@util.fused_function
+@util.planned
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     x, y = pair("floor_divide", x1, x2, "numeric")
     dtype = util.dtype_of(x)
@@ -170,14 +174,14 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
 
 @named("Remainder of floor division, with the sign of x2.", ["x1", "x2"], _BROADCAST,
        "jnp.remainder(-7, 3)", i32("2"))
-@util.fused_function
+@util.planned
 def remainder(x1: Any, x2: Any, /) -> Any:
     return _remainder("remainder", x1, x2)
 
 
 @named("Remainder of floor division, with the sign of x2 (as remainder).", ["x1", "x2"],
        _BROADCAST, "jnp.mod(-7, 3)", i32("2"))
-@util.fused_function
+@util.planned
 def mod(x1: Any, x2: Any, /) -> Any:
     return _remainder("remainder", x1, x2)
 
@@ -196,7 +200,7 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
 
 @named("Remainder of truncated division, with the sign of x1.", ["x1", "x2"], _BROADCAST,
        "jnp.fmod(-7, 3)", i32("-1"))
-@util.fused_function
+@util.planned
 def fmod(x1: Any, x2: Any, /) -> Any:
     x, y = pair("fmod", x1, x2)
     if dtypes.is_integer(util.dtype_of(x)):
@@ -207,7 +211,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
 @named("Quotient and remainder of floor division.", ["x1", "x2"],
        "A pair of arrays of the broadcast shape.", "jnp.divmod(7, 2)",
        f"({i32('3')}, {i32('1')})")
-@util.fused_function
+@util.planned
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     x, y = pair("divmod", x1, x2, "numeric")
     if util.dtype_of(x).kind == "c":
@@ -219,7 +223,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 @named("Fractional and integral part.", ["x"], "A pair of arrays of x's shape.",
        "jnp.modf(1.5)", f"({f32('0.5')}, {f32('1.')})")
-@util.fused_function
+@util.planned
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     util.refuse_out("modf", out)
     (x,) = util.promote_inexact("modf", x)
@@ -247,6 +251,7 @@ def _absolute(name: str, x: Any) -> Any:
 
 
 @named("Absolute value of a real array as a float.", ["x"], _SHAPE, "jnp.fabs(-2)", f32("2."))
+@util.planned
 def fabs(x: Any, /) -> Any:
     if util.dtype_of(util.one_array("fabs", x)).kind == "c":
         raise TypeError(explain("ufunc 'fabs' does not support complex dtypes",
@@ -262,7 +267,7 @@ def positive(x: Any, /) -> Any:
 
 @named("Larger of x1 and x2, the number where one is NaN.", ["x1", "x2"], _BROADCAST,
        "jnp.fmax(1.0, jnp.nan)", f32("1."))
-@util.fused_function
+@util.planned
 def fmax(x1: Any, x2: Any) -> Any:
     x, y = pair("fmax", x1, x2)
     return choose(ew.or_p.bind(ew.gt_p.bind(x, y), ew.ne_p.bind(y, y)), x, y)
@@ -270,7 +275,7 @@ def fmax(x1: Any, x2: Any) -> Any:
 
 @named("Smaller of x1 and x2, the number where one is NaN.", ["x1", "x2"], _BROADCAST,
        "jnp.fmin(1.0, jnp.nan)", f32("1."))
-@util.fused_function
+@util.planned
 def fmin(x1: Any, x2: Any) -> Any:
     x, y = pair("fmin", x1, x2)
     return choose(ew.or_p.bind(ew.lt_p.bind(x, y), ew.ne_p.bind(y, y)), x, y)
@@ -299,7 +304,7 @@ def ceil(x: Any, /) -> Any:
 
 @named("x without its fraction; integers unchanged.", ["x"], _SHAPE, "jnp.trunc(-1.5)",
        f32("-1."))
-@util.fused_function
+@util.planned
 def trunc(x: Any) -> Any:
     x = util.one_array("trunc", x)
     if not dtypes.is_inexact(util.dtype_of(x)):
@@ -315,7 +320,7 @@ def _nearest(x: Any) -> Any:
 
 
 @named("Nearest integer as a float, halves to even.", ["x"], _SHAPE, "jnp.rint(2.5)", f32("2."))
-@util.fused_function
+@util.planned
 def rint(x: Any, /) -> Any:
     x = util.one_array("rint", x)
     if not dtypes.is_inexact(util.dtype_of(x)):
@@ -323,6 +328,7 @@ def rint(x: Any, /) -> Any:
     return _nearest(x)
 
 
+@util.planned
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     """Rounded to a number of decimals, halves to even.
 
@@ -346,6 +352,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     return _round("round", a, decimals)
 
 
+@util.planned
 def around(a: Any, decimals: int = 0, out: None = None) -> Any:
     """Rounded to a number of decimals, halves to even; another name of round.
 
@@ -398,6 +405,7 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
         return util.cast(made, dtype, util.weak_of(x)) if half else made
 
 
+@util.planned
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """Values limited to [min, max].
 
@@ -431,7 +439,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
                               for b in (min, max)])
 
 
-@util.fused_function
+@util.planned
 def _clip(x: Any, low: Any, high: Any) -> Any:
     dtype, weak = util.joined([v for v in (x, low, high) if v is not None])
     low, high = (_into_range(b, dtype) for b in (low, high))
@@ -454,26 +462,28 @@ def _into_range(bound: Any, dtype: Any) -> Any:
 
 # ---- logarithms to other bases, angles in degrees
 @named("Logarithm to base 2.", ["x"], _SHAPE, "jnp.log2(8)", f32("3."))
-@util.fused_function
+@util.planned
 def log2(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log2", x)
     return ew.div_p.bind(ew.log_p.bind(x), constant(x, math.log(2.0)))
 
 
 @named("Logarithm to base 10.", ["x"], _SHAPE, "jnp.log10(100)", f32("2."))
-@util.fused_function
+@util.planned
 def log10(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log10", x)
     return ew.mul_p.bind(ew.log_p.bind(x), constant(x, 1.0 / math.log(10.0)))
 
 
 @named("Radians as degrees.", ["x"], _SHAPE, "jnp.degrees(0)", f32("0."))
+@util.planned
 def degrees(x: Any, /) -> Any:
     (x,) = util.promote_inexact("degrees", x)
     return ew.mul_p.bind(x, constant(x, 180.0 / math.pi))
 
 
 @named("Degrees as radians.", ["x"], _SHAPE, "jnp.radians(0)", f32("0."))
+@util.planned
 def radians(x: Any, /) -> Any:
     (x,) = util.promote_inexact("radians", x)
     return ew.mul_p.bind(x, constant(x, math.pi / 180.0))
@@ -510,7 +520,7 @@ conjugate = conj
 
 @named("Angle of complex numbers in radians, or degrees with deg=True.", ["z"],
        "A float array of z's shape.", "jnp.angle(1j)", "Array(1.5707964, dtype=float32)")
-@util.fused_function
+@util.planned
 def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)
     dtype = util.dtype_of(z)

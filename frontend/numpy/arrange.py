@@ -19,6 +19,7 @@ from calque.primitives import shape as sh
 _MOVED = "An array with the same elements."
 
 
+@util.planned
 def flip(m: Any, axis: Any = None) -> Any:
     """Elements in reverse order along axes.
 
@@ -44,16 +45,19 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 @named("Columns in reverse order.", ["m"], _MOVED, "jnp.fliplr(jnp.array([[1, 2]]))",
        "Array([[2, 1]], dtype=int32)")
+@util.planned
 def fliplr(m: Any) -> Any:
     return flip(m, 1)
 
 
 @named("Rows in reverse order.", ["m"], _MOVED, "jnp.flipud(jnp.array([1, 2]))",
        "Array([2, 1], dtype=int32)")
+@util.planned
 def flipud(m: Any) -> Any:
     return flip(m, 0)
 
 
+@util.planned
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Rotated by k quarter turns in the plane of two axes, from the first to the second.
 
@@ -94,6 +98,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
         return flip(swapaxes(x, first, second), second)
 
 
+@util.planned
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Elements shifted along axes; those that leave enter at the other end.
 
@@ -156,6 +161,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
         return choose(mask, x, zero) if lower else choose(mask, zero, x)
 
 
+@util.planned
 def tril(m: Any, k: int = 0) -> Any:
     """The elements on and below a diagonal, 0 above.
 
@@ -178,6 +184,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle("tril", m, k, True)
 
 
+@util.planned
 def triu(m: Any, k: int = 0) -> Any:
     """The elements on and above a diagonal, 0 below.
 
@@ -201,6 +208,7 @@ def triu(m: Any, k: int = 0) -> Any:
 
 
 # ---- diagonals
+@util.planned
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A diagonal in the plane of two axes; it becomes the last axis.
 
@@ -243,6 +251,7 @@ def _diagonal(x: Any, k: int) -> Any:
     return sh.slice_in_dim(x, first, first + (count - 1) * (n + 1) + 1, len(lead), n + 1)
 
 
+@util.planned
 def diag(v: Any, k: int = 0) -> Any:
     """The matrix with a vector on its diagonal, or the diagonal of a matrix.
 
@@ -280,6 +289,7 @@ def diag(v: Any, k: int = 0) -> Any:
                                                           (left, size - n - left, 0)))
 
 
+@util.planned
 def diagflat(v: Any, k: int = 0) -> Any:
     """The matrix with the elements of an array on its diagonal.
 
@@ -303,6 +313,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
         return diag(util.cast(ravel(x), util.dtype_of(x)), k)
 
 
+@util.planned
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
           out: None = None) -> Any:
     """Sum of a diagonal in the plane of two axes.

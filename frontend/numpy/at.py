@@ -6,7 +6,6 @@ by a mask; a traced position is written where it lies inside, else nothing chang
 """
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -350,10 +349,9 @@ def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
 def _cast_update(values: Any, aval: Any) -> Any:
     own, weak = aval_of(values).dtype, aval_of(values).weak_type
     if dtypes.promote([(aval.dtype, aval.weak_type), (own, weak)])[0] != aval.dtype:
-        warnings.warn(
-            "scatter inputs have incompatible types: cannot safely cast value from "
-            f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
-            "result in an error.", FutureWarning, stacklevel=5)
+        util.warn("scatter inputs have incompatible types: cannot safely cast value from "
+                  f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
+                  "result in an error.", FutureWarning)
     if own.kind == "c" and aval.dtype.kind != "c":
         values = ew.real_p.bind(values)
     return util.cast(values, aval.dtype, aval.weak_type)

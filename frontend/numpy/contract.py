@@ -70,6 +70,7 @@ def _general(x: Any, y: Any, contract: Any, batch: Any, precision: Any, dtype: A
 @_doc("Product of arrays: inner product of vectors, matrix product, or the sum over the last axis "
       "of a and\n    the second to last of b.", "jnp.dot(jnp.array([1, 2]), jnp.array([3, 4]))",
       "Array(11, dtype=int32)")
+@util.planned
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
     util.refuse_device("dot", None, out_sharding)
@@ -87,6 +88,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
       "An array of shape (..., m, n).", first=" of shape (..., m, k), or (k,)",
       second=" of shape (..., k, n), or (k,)",
       raises="      ValueError: an argument is a scalar, or leading axes do not broadcast.\n")
+@util.planned
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
     util.refuse_device("matmul", None, out_sharding)
@@ -145,6 +147,7 @@ def _drop_ones(x: Any, own: tuple[int, ...], lead: tuple[int, ...],
 
 @_doc("Sum of products of all elements; a is conjugated.", "jnp.vdot(jnp.array([1, 2]), "
       "jnp.array([3, 4]))", "Array(11, dtype=int32)", "A scalar.")
+@util.planned
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     a, b = util.check_arrays("vdot", a, b)
     with util.fused("vdot"):
@@ -155,6 +158,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 @_doc("Sum of products over the last axes.", "jnp.inner(jnp.array([1, 2]), jnp.array([3, 4]))",
       "Array(11, dtype=int32)")
+@util.planned
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     a, b = util.check_arrays("inner", a, b)
     if not util.shape_of(a) or not util.shape_of(b):
@@ -165,6 +169,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
         return _general(x, y, axes, ((), ()), precision, dtype, weak)
 
 
+@util.planned
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """Products of every element of a with every element of b.
 
@@ -199,6 +204,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 @_doc("Sum of products over pairs of axes.", "jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), "
       "1).shape", "(2, 4)", more="      axes: n for the last n axes of a and the first n of b, or "
       "a pair of axes or of lists of axes.\n")
+@util.planned
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
               preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     util.refuse_device("tensordot", None, out_sharding)
@@ -236,6 +242,7 @@ def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]
       "jnp.vecdot(jnp.ones((2, 3)), jnp.ones((2, 3)))", "Array([3., 3.], dtype=float32)",
       a="x1", b="x2", more="      axis: the axis.\n",
       raises="      ValueError: an argument is a scalar, or sizes along axis differ.\n")
+@util.planned
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: Any = None) -> Any:
     x1, x2 = util.check_arrays("vecdot", x1, x2)
@@ -268,6 +275,7 @@ def _core(name: str, x: Any, rank: int, what: str) -> None:
             f"core dimensions {what}"))
 
 
+@util.planned
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrices times vectors; leading axes broadcast.
 
@@ -298,6 +306,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
         return sh.reshape(out, util.shape_of(out)[:-1])
 
 
+@util.planned
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Vectors (conjugated) times matrices; leading axes broadcast.
 

@@ -1,7 +1,6 @@
 """astype and view: the same values in another dtype, the same bytes as another dtype."""
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("astype", dtype)
     own = util.dtype_of(x)
     if own.kind == "c" and not (dtypes.is_key(wanted) or wanted.kind == "c"):
-        warnings.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
-                      "first use jnp.real or jnp.imag to take the real/imaginary component of "
-                      "your input.", DeprecationWarning, stacklevel=2)
+        util.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
+                  "first use jnp.real or jnp.imag to take the real/imaginary component of "
+                  "your input.", DeprecationWarning)
     with on_device("astype", device):
         if own == wanted and not util.weak_of(x) and not copy:
             return util.array(x)

@@ -69,18 +69,22 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
         return ew.convert(y, result)
 
 
+@util.planned
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     return _running("cumsum", cu.cumsum_p, a, axis, dtype, out)
 
 
+@util.planned
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     return _running("cumprod", cu.cumprod_p, a, axis, dtype, out)
 
 
+@util.planned
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     return _running("nancumsum", cu.cumsum_p, a, axis, dtype, out, True)
 
 
+@util.planned
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     return _running("nancumprod", cu.cumprod_p, a, axis, dtype, out, True)
 
@@ -129,6 +133,7 @@ def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtyp
         return y
 
 
+@util.planned
 def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None,
                    include_initial: bool = False) -> Any:
     """Running sum along an axis, as the array API has it.
@@ -153,6 +158,7 @@ def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None,
     return _with_initial("cumulative_sum", "sum", cu.cumsum_p, x, axis, dtype, include_initial)
 
 
+@util.planned
 def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None,
                     include_initial: bool = False) -> Any:
     """Running product along an axis, as the array API has it.
@@ -179,6 +185,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None,
 
 
 # ---- differences
+@util.planned
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of neighbours of the flattened array, with values put around them.
 
@@ -219,6 +226,7 @@ def _flat(x: Any) -> Any:
     return sh.reshape(x, (int(np.prod(util.shape_of(x))),))
 
 
+@util.planned
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) -> Any:
     """Derivative along axes by central differences, one-sided at the ends.
 
@@ -323,6 +331,7 @@ def _slope(x: Any, axis: int, h: Any) -> Any:
     return out if h is None else ew.div(out, util.spread_nonscalar(h, shape))
 
 
+@util.planned
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integral along an axis by the trapezoidal rule.
 

@@ -83,6 +83,7 @@ def _inexact(name: str, *values: Any) -> list[Any]:
     return [util.array(x) for x in util.promote_inexact(name, *values)]
 
 
+@util.planned
 def qr(a: Any, mode: str = "reduced") -> Any:
     """QR decomposition: a = Q R.
 
@@ -121,6 +122,7 @@ def _lower(UPLO: str | None) -> bool:
     return UPLO != "U"
 
 
+@util.planned
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of Hermitian matrices.
 
@@ -149,6 +151,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     return EighResult(w, v)
 
 
+@util.planned
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """Eigenvalues of Hermitian matrices, ascending.
 
@@ -175,6 +178,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
     return lax.eigenvalues(a, lower=lower, symmetrize_input=symmetrize_input)
 
 
+@util.planned
 def eig(a: Any) -> EigResult:
     """Eigenvalues and right eigenvectors of matrices without symmetry.
 
@@ -200,6 +204,7 @@ def eig(a: Any) -> EigResult:
     return EigResult(w, v)
 
 
+@util.planned
 def eigvals(a: Any) -> Any:
     """Eigenvalues of matrices without symmetry.
 
@@ -223,6 +228,7 @@ def eigvals(a: Any) -> Any:
     return lax.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
+@util.planned
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None) -> Any:
     """Singular value decomposition: a = U diag(S) V^H.
@@ -275,6 +281,7 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
         return SVDResult(og.scaled_columns(v, sign), s, la.conj(la.flip(v)))
 
 
+@util.planned
 def svdvals(x: Any, /) -> Any:
     """Singular values, descending.
 
@@ -311,6 +318,7 @@ def _beside(x: Any, shape: tuple[int, ...]) -> Any:
                                tuple(range(len(shape) - 1)))
 
 
+@util.planned
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
     """The number of singular values above a tolerance.
 
@@ -355,6 +363,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         return rd.reduce_sum(ew.convert(above, whole), (axis,))
 
 
+@util.planned
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
     """The pseudoinverse (Moore and Penrose).
 
@@ -402,6 +411,7 @@ def _real_scalar(value: Any, like: Any) -> Any:
     return ew.convert(util.array(value), dtypes.real_dtype(util.dtype_of(like)))
 
 
+@util.planned
 def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False
           ) -> tuple[Any, Any, Any, Any]:
     """The x of least norm that makes the norm of a x - b least.
@@ -481,6 +491,7 @@ def _residuals(a: Any, b: Any, x: Any) -> Any:
     return rd.reduce_sum(size, (0,))
 
 
+@util.planned
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse with regard to a contraction of the first `ind` axes with the rest.
 
@@ -514,6 +525,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
         return sh.reshape(made, (*columns, *rows))
 
 
+@util.planned
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     """The x with tensordot(a, x, x.ndim) == b.
 

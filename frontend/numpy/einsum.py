@@ -327,6 +327,7 @@ def _checked(optimize: Any) -> Any:
     return optimize
 
 
+@util.planned
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
            precision: Any = None, preferred_element_type: Any = None, _dot_general: Any = None,
            out_sharding: Any = None) -> Any:

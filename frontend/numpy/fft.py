@@ -146,6 +146,7 @@ def _plane(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: Any) -> An
     return _transform(name, kind, a, s, axes, norm)
 
 
+@util.planned
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The discrete Fourier transform along an axis: sums of a[j] exp(-2 pi i j k / n).
 
@@ -170,6 +171,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     return _line("fft", FftType.FFT, a, n, axis, norm)
 
 
+@util.planned
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of fft: sums of a[j] exp(2 pi i j k / n) / n.
 
@@ -194,6 +196,7 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     return _line("ifft", FftType.IFFT, a, n, axis, norm)
 
 
+@util.planned
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """fft of real numbers: the half that is not redundant.
 
@@ -218,6 +221,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     return _line("rfft", FftType.RFFT, a, n, axis, norm)
 
 
+@util.planned
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of rfft.
 
@@ -242,6 +246,7 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     return _line("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
+@util.planned
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """fft of a Hermitian sequence, which is real.
 
@@ -270,6 +275,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
         return _line("hfft", FftType.IRFFT, x, n, axis, swapped)
 
 
+@util.planned
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of hfft: half of a Hermitian sequence.
 
@@ -303,6 +309,7 @@ def _swapped(name: str, norm: Any) -> Any:
     return {"forward": "backward", "ortho": "ortho"}.get(norm, "forward")
 
 
+@util.planned
 def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
          norm: str | None = None) -> Any:
     """fft along two axes.
@@ -330,6 +337,7 @@ def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
     return _plane("fft2", FftType.FFT, a, s, axes, norm)
 
 
+@util.planned
 def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
           norm: str | None = None) -> Any:
     """ifft along two axes.
@@ -357,6 +365,7 @@ def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1)
     return _plane("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
+@util.planned
 def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
           norm: str | None = None) -> Any:
     """rfft along the last of two axes, fft along the other.
@@ -384,6 +393,7 @@ def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1)
     return _plane("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
+@util.planned
 def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
            norm: str | None = None) -> Any:
     """The inverse of rfft2.
@@ -411,6 +421,7 @@ def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1
     return _plane("irfft2", FftType.IRFFT, a, s, axes, norm)
 
 
+@util.planned
 def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Any:
     """fft along several axes.
@@ -438,6 +449,7 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = No
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
+@util.planned
 def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Any:
     """ifft along several axes.
@@ -465,6 +477,7 @@ def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
+@util.planned
 def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Any:
     """rfft along the last of several axes, fft along the others.
@@ -492,6 +505,7 @@ def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
+@util.planned
 def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
            norm: str | None = None) -> Any:
     """The inverse of rfftn.

@@ -43,7 +43,7 @@ def _gcd(x: Any, y: Any) -> Any:
 @named("Greatest common divisor of integers; never negative.", ["x1", "x2"],
        "An array of the broadcast shape.", "jnp.gcd(12, 18)",
        "Array(6, dtype=int32, weak_type=True)")
-@util.fused_function
+@util.planned
 def gcd(x1: Any, x2: Any) -> Any:
     x1, x2, weak = _integers("gcd", x1, x2)
     return ew.convert(_gcd(x1, x2), util.dtype_of(x1), weak)
@@ -52,7 +52,7 @@ def gcd(x1: Any, x2: Any) -> Any:
 @named("Least common multiple of integers; never negative.", ["x1", "x2"],
        "An array of the broadcast shape.", "jnp.lcm(4, 6)",
        "Array(12, dtype=int32, weak_type=True)")
-@util.fused_function
+@util.planned
 def lcm(x1: Any, x2: Any) -> Any:
     x1, x2, weak = _integers("lcm", x1, x2)
     x1, x2 = absolute(x1), absolute(x2)
@@ -86,7 +86,7 @@ def _exponent(bits: Any, kind: Any, info: Any) -> Any:
 @named("Mantissa in [0.5, 1) and exponent: x = mantissa * 2**exponent.", ["x"],
        "Two arrays: the mantissas and int32 exponents.", "jnp.frexp(8.0)",
        "(Array(0.5, dtype=float32), Array(4, dtype=int32))")
-@util.fused_function
+@util.planned
 def frexp(x: Any, /) -> tuple[Any, Any]:
     x, bits, kind, info = _parts("frexp", x)
     bias = (1 << (info.nexp - 1)) - 1
@@ -108,7 +108,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 @named("Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for "
        "infinities.",
        ["x"], "An array of x's shape.", "jnp.spacing(1.0)", "Array(1.1920929e-07, dtype=float32)")
-@util.fused_function
+@util.planned
 def spacing(x: Any, /) -> Any:
     x, bits, kind, info = _parts("spacing", x)
     field = _exponent(bits, kind, info)

@@ -41,6 +41,7 @@ def _join(name: str, values: Sequence[Any], axis: int, dtype: Any = None) -> Any
     return sh.concatenate(values, axis)
 
 
+@util.planned
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """Arrays joined along an axis.
 
@@ -72,6 +73,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         return _join("concatenate", values, axis, dtype)
 
 
+@util.planned
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     """Arrays joined along an axis (array API name of concatenate).
 
@@ -93,6 +95,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return concatenate(arrays, axis)
 
 
+@util.planned
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """Arrays of one shape joined along a new axis.
 
@@ -131,6 +134,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
             v, shape=full, broadcast_dimensions=kept, sharding=None) for v in values], axis, dtype)
 
 
+@util.planned
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, each without that axis.
 
@@ -168,6 +172,7 @@ def _stacked(name: str, tup: Any, raised: Any, axis: int, dtype: Any) -> Any:
         return _join(name, [raised(v) for v in values], axis, dtype)
 
 
+@util.planned
 def vstack(tup: Any, dtype: Any = None) -> Any:
     """Arrays joined along the first axis; vectors become rows.
 
@@ -190,6 +195,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
     return _stacked("vstack", tup, atleast_2d, 0, dtype)
 
 
+@util.planned
 def hstack(tup: Any, dtype: Any = None) -> Any:
     """Arrays joined along the second axis; vectors along their only one.
 
@@ -213,6 +219,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
         return _join("hstack", values, 0 if len(util.shape_of(values[0])) == 1 else 1, dtype)
 
 
+@util.planned
 def dstack(tup: Any, dtype: Any = None) -> Any:
     """Arrays joined along the third axis.
 
@@ -234,6 +241,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
     return _stacked("dstack", tup, atleast_3d, 2, dtype)
 
 
+@util.planned
 def column_stack(tup: Any) -> Any:
     """Arrays joined along the second axis; vectors become columns.
 
@@ -259,6 +267,7 @@ def column_stack(tup: Any) -> Any:
     return _stacked("column_stack", tup, column, 1, None)
 
 
+@util.planned
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """arr with values behind it.
 
@@ -319,6 +328,7 @@ def _split(name: str, ary: Any, sections: Any, axis: int, equal: bool) -> list[A
         return [sh.slice_in_dim(x, s, e, axis) for s, e in zip([0, *ends], ends)]
 
 
+@util.planned
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis: a number of equal ones, or those between positions.
 
@@ -341,6 +351,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("split", ary, indices_or_sections, axis, True)
 
 
+@util.planned
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """As split, with parts of unequal sizes where the axis does not divide.
 
@@ -363,6 +374,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
+@util.planned
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """split along the first axis.
 
@@ -384,6 +396,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("vsplit", ary, indices_or_sections, 0, True)
 
 
+@util.planned
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """split along the second axis (the first of a vector).
 
@@ -406,6 +419,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("hsplit", ary, indices_or_sections, 0 if rank == 1 else 1, True)
 
 
+@util.planned
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """split along the third axis.
 
@@ -428,6 +442,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 
 # ---- repeating
+@util.planned
 def tile(A: Any, reps: Any) -> Any:
     """An array repeated as a whole along axes.
 
@@ -463,6 +478,7 @@ def tile(A: Any, reps: Any) -> Any:
         return sh.reshape(sh.broadcast_in_dim(x, spread, places), result)
 
 
+@util.planned
 def repeat(a: Any, repeats: Any, axis: int | None = None, *,
            total_repeat_length: int | None = None, out_sharding: Any = None) -> Any:
     """Each element repeated along an axis.
@@ -538,6 +554,7 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
         return take(unchanged(x), found, axis, mode="clip")
 
 
+@util.planned
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Differences of neighbours along an axis.
 

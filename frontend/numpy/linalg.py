@@ -70,6 +70,7 @@ def _square(name: str, a: Any) -> tuple[int, ...]:
     return shape
 
 
+@util.planned
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L L^H = a, or its conjugate transpose.
 
@@ -119,6 +120,7 @@ def _solved(a: Any, b: Any) -> Any:
     return la.triangular_solve(factors, b, left_side=True, lower=False)
 
 
+@util.planned
 def solve(a: Any, b: Any) -> Any:
     """The x with a x = b.
 
@@ -159,6 +161,7 @@ def solve(a: Any, b: Any) -> Any:
         return sh.reshape(out, util.shape_of(out)[:-1])
 
 
+@util.planned
 def inv(a: Any) -> Any:
     """The inverse.
 
@@ -204,6 +207,7 @@ def _sign_of(pivots: Any, like: Any) -> Any:
                       util.dtype_of(like))
 
 
+@util.planned
 def det(a: Any) -> Any:
     """The determinant.
 
@@ -257,6 +261,7 @@ def _small_det(a: Any, n: int) -> Any:
     return ew.add(ew.sub(terms[0], terms[1]), terms[2])
 
 
+@util.planned
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """Sign of the determinant and logarithm of its absolute value.
 
@@ -307,6 +312,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         return SlogdetResult(sign, rd.reduce_sum(ew.log(size), (last,)))
 
 
+@util.planned
 def matrix_power(a: Any, n: int) -> Any:
     """a a ... a, n times; the inverse's power for negative n.
 
@@ -350,6 +356,7 @@ def matrix_power(a: Any, n: int) -> Any:
         return result
 
 
+@util.planned
 def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     """The product of matrices in the order that needs the fewest operations.
 
@@ -406,6 +413,7 @@ def _chain(values: Sequence[Any], cuts: Any, i: int, j: int, precision: Any) -> 
                         _chain(values, cuts, k + 1, j, precision), precision=precision)
 
 
+@util.planned
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of three elements.
 
@@ -445,6 +453,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         return ew.sub(ew.mul(turned(x, 1), turned(y, 2)), ew.mul(turned(x, 2), turned(y, 1)))
 
 
+@util.planned
 def outer(x1: Any, x2: Any, /) -> Any:
     """Products of every element of one vector with every element of another.
 
@@ -472,6 +481,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return contract.outer(x1, x2)
 
 
+@util.planned
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """Sum of the diagonal of the last two axes.
 
@@ -494,6 +504,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return arrange.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
+@util.planned
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """A diagonal of the last two axes.
 

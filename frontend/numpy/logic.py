@@ -55,6 +55,7 @@ def logical_not(x: Any, /) -> Any:
 
 
 # ---- choosing
+@util.planned
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
           fill_value: Any = None) -> Any:
     """x where condition holds, y elsewhere; alone: the positions where condition holds (nonzero).
@@ -136,7 +137,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 # ---- closeness and equality
 @named("Whether |a - b| <= atol + rtol * |b|, elementwise.", ["a", "b"],
        "A bool array of the broadcast shape.", "jnp.isclose(1.0, 1.0 + 1e-7)", truth("True"))
-@util.fused_function
+@util.planned
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
             equal_nan: bool = False) -> Any:
     x, y = util.promote("isclose", a, b)
@@ -173,7 +174,7 @@ def _every(x: Any) -> Any:
 
 @named("Whether all elements of a and b are close (see isclose).", ["a", "b"], "A bool scalar.",
        "jnp.allclose(1.0, 1.0 + 1e-7)", truth("True"))
-@util.fused_function
+@util.planned
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
              equal_nan: bool = False) -> Any:
     return _every(isclose(*util.check_arrays("allclose", a, b), rtol=rtol, atol=atol,
@@ -182,7 +183,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
 
 @named("Whether a1 and a2 have equal shapes and elements.", ["a1", "a2"], "A bool scalar.",
        "jnp.array_equal(1, 1)", truth("True"))
-@util.fused_function
+@util.planned
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     x, y = asarray(a1), asarray(a2)
     if util.shape_of(x) != util.shape_of(y):
@@ -196,7 +197,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @named("Whether a1 and a2 are equal after broadcasting.", ["a1", "a2"], "A bool scalar.",
        "jnp.array_equiv(1, 1)", truth("True"))
-@util.fused_function
+@util.planned
 def array_equiv(a1: Any, a2: Any) -> Any:
     x, y = util.promote("array_equiv", asarray(a1), asarray(a2))
     try:

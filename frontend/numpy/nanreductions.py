@@ -62,7 +62,7 @@ def _without_nan(name: str, a: Any, value: Callable[[Any], Any]) -> tuple[Any, A
 
 
 @_doc("Sum of the elements", "Array(4., dtype=float32)", _DTYPE, _INITIAL + _WHERE)
-@util.fused_function
+@util.planned
 def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
            initial: Any = None, where: Any = None) -> Any:
     x, _ = _without_nan("nansum", a, lambda d: 0)
@@ -70,7 +70,7 @@ def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdi
 
 
 @_doc("Product of the elements", "Array(3., dtype=float32)", _DTYPE, _INITIAL + _WHERE)
-@util.fused_function
+@util.planned
 def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
             initial: Any = None, where: Any = None) -> Any:
     x, _ = _without_nan("nanprod", a, lambda d: 1)
@@ -94,7 +94,7 @@ def _extremum(name: str, reduce: Callable[..., Any], edge: Callable[[Any], Any],
 
 @_doc("Largest element", "Array(3., dtype=float32)", "", _INITIAL + _WHERE,
       "; NaN where all elements are", ", or a reduced axis is empty and there is no initial")
-@util.fused_function
+@util.planned
 def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
            where: Any = None) -> Any:
     return _extremum("nanmax", rd.max, rd.lowest, a, axis, out, keepdims, initial, where)
@@ -102,7 +102,7 @@ def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, i
 
 @_doc("Smallest element", "Array(1., dtype=float32)", "", _INITIAL + _WHERE,
       "; NaN where all elements are", ", or a reduced axis is empty and there is no initial")
-@util.fused_function
+@util.planned
 def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
            where: Any = None) -> Any:
     return _extremum("nanmin", rd.min, rd.highest, a, axis, out, keepdims, initial, where)
@@ -117,7 +117,7 @@ def _kept(name: str, x: Any, where: Any) -> Any:
 
 
 @_doc("Arithmetic mean", "Array(2., dtype=float32)", _DTYPE, empty="; NaN where no element is left")
-@util.fused_function
+@util.planned
 def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
             where: Any = None) -> Any:
     util.refuse_out("nanmean", out)
@@ -140,7 +140,7 @@ def _nanvar(name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, 
 @_doc("Variance", "Array(1., dtype=float32)",
       _DTYPE, _DDOF + _WHERE + _MEAN,
       "; NaN where no element is left")
-@util.fused_function
+@util.planned
 def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
            keepdims: bool = False, where: Any = None, mean: Any = None) -> Any:
     util.refuse_out("nanvar", out)
@@ -150,7 +150,7 @@ def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: 
 @_doc("Standard deviation", "Array(1., dtype=float32)",
       _DTYPE, _DDOF + _WHERE + _MEAN,
       "; NaN where no element is left")
-@util.fused_function
+@util.planned
 def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
            keepdims: bool = False, where: Any = None, mean: Any = None) -> Any:
     util.refuse_out("nanstd", out)
@@ -173,14 +173,14 @@ def _index(name: str, find: Callable[..., Any], edge: Callable[[Any], Any], a: A
 
 @_doc("Index of the largest element", "Array(2, dtype=int32)", "", "",
       "; -1 where all elements are NaN", ", or the axis is empty")
-@util.fused_function
+@util.planned
 def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
     return _index("nanargmax", rd.argmax, rd.lowest, a, axis, out, keepdims)
 
 
 @_doc("Index of the smallest element", "Array(0, dtype=int32)", "", "",
       "; -1 where all elements are NaN", ", or the axis is empty")
-@util.fused_function
+@util.planned
 def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
     return _index("nanargmin", rd.argmin, rd.highest, a, axis, out, keepdims)
 

@@ -31,6 +31,7 @@ def _square(x: Any) -> Any:
     return ew.square(x)
 
 
+@util.planned
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm of vectors or of matrices.
 
@@ -73,6 +74,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         "or two axes to compute a matrix-norm."))
 
 
+@util.planned
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """(sum |x|^ord)^(1/ord) of vectors.
 
@@ -128,6 +130,7 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         return power(total(power(size, ord), **how), 1.0 / ord)
 
 
+@util.planned
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """The norm of matrices, over the last two axes.
 
@@ -189,6 +192,7 @@ def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
         return sh.reshape(out, kept) if keepdims else out
 
 
+@util.planned
 def cond(x: Any, p: Any = None) -> Any:
     """The condition number: the norm of x times the norm of its inverse.
 

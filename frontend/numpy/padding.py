@@ -28,6 +28,7 @@ _KEYWORDS = {
 RUNS = 16  # pieces up to which elements are cut and joined; more are gathered
 
 
+@util.planned
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """The array with elements put before and after along its axes.
 

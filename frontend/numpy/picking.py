@@ -73,6 +73,7 @@ def _clamped(index: Any, size: int) -> Any:
 
 
 # ---- take
+@util.planned
 def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = None,
          unique_indices: bool = False, indices_are_sorted: bool = False,
          fill_value: Any = None) -> Any:
@@ -127,6 +128,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
         return advanced.read(x, fancy, parsed, fill_value, indices_are_sorted, unique_indices)
 
 
+@util.planned
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
                     fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
     """Elements of arr along an axis at indices that go with the other axes (as argsort's do).
@@ -329,6 +331,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
         return sh.reshape(made, util.shape_of(x))
 
 
+@util.planned
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
     """a with its main diagonal set to val.
 
@@ -370,6 +373,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 
 
 # ---- choices
+@util.planned
 def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     """The element of the a-th choice, elementwise.
 

@@ -51,6 +51,7 @@ def _trimmed(name: str, x: Any) -> Any:
     return x[int(np.argmax(value != 0)) if value.any() else len(value):]
 
 
+@util.planned
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """The polynomial with coefficients p at x, by Horner's rule.
 
@@ -84,6 +85,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
         return scan(lambda y, c: (y * x + c, None), y, p, unroll=unroll)[0]
 
 
+@util.planned
 def polyadd(a1: Any, a2: Any) -> Any:
     """Sum of two polynomials.
 
@@ -105,6 +107,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
     return _sum("polyadd", a1, a2, ew.add_p)
 
 
+@util.planned
 def polysub(a1: Any, a2: Any) -> Any:
     """Difference of two polynomials.
 
@@ -134,6 +137,7 @@ def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
         return prim.bind(*[_front(v, n - util.shape_of(v)[0]) for v in (x, y)])
 
 
+@util.planned
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """Product of two polynomials.
 
@@ -216,6 +220,7 @@ def _written_out(x: Any, y: Any, steps: int) -> tuple[Any, Any]:
     return join.stack(quotient), rest
 
 
+@util.planned
 def polyder(p: Any, m: int = 1) -> Any:
     """Derivative of order m of a polynomial.
 
@@ -248,6 +253,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     return ew.mul_p.bind(kept, np.asarray(factors, util.dtype_of(x))[:util.shape_of(kept)[0]])
 
 
+@util.planned
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """Antiderivative of order m of a polynomial.
 
@@ -465,6 +471,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     return found, base[:, :, None] * factor
 
 
+@util.planned
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
     """The matrix of powers of x, a column each.
 

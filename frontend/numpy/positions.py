@@ -205,7 +205,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return tuple(made)
 
 
-@util.fused_function
+@util.planned
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Positions in a raveled array as positions on each axis.
 

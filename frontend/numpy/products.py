@@ -22,6 +22,7 @@ from calque.primitives import shape as sh
 
 
 # ---- products
+@util.planned
 def kron(a: Any, b: Any) -> Any:
     """Kronecker product: every element of a times all of b.
 
@@ -52,6 +53,7 @@ def kron(a: Any, b: Any) -> Any:
         return sh.reshape(prim.bind(x, y), tuple(i * j for i, j in zip(m, n)))
 
 
+@util.planned
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
           axis: int | None = None) -> Any:
     """Cross product of vectors of 3 elements; of 2 elements: the third component.
@@ -98,6 +100,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
 
 
 # ---- statistics of pairs
+@util.planned
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
         fweights: Any = None, aweights: Any = None, dtype: Any = None) -> Any:
     """Covariance matrix of variables.
@@ -187,6 +190,7 @@ def _weights(count: int, fweights: Any, aweights: Any) -> Any:
     return made
 
 
+@util.planned
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """Correlation coefficients of variables.
 
@@ -221,6 +225,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
 
 
 # ---- one-dimensional interpolation
+@util.planned
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
            period: Any = None) -> Any:
     """Piecewise linear interpolation through the points (xp, fp).
@@ -294,6 +299,7 @@ def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
             join.concatenate([fp[-1:], fp, fp[:1]]))
 
 
+@util.planned
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.pi) -> Any:
     """Jumps of more than half a period are taken back by whole periods.
 

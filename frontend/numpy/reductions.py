@@ -156,6 +156,7 @@ def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> 
 
 @_doc("sum", "Sum of the elements", "jnp.arange(4)", "Array(6, dtype=int32)", more=_PROMOTE,
       initial=True)
+@util.planned
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
         initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
     util.refuse_out("sum", out)
@@ -170,6 +171,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
 
 @_doc("prod", "Product of the elements", "jnp.array([2, 3])", "Array(6, dtype=int32)",
       more=_PROMOTE, initial=True)
+@util.planned
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
          initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
     util.refuse_out("prod", out)
@@ -231,6 +233,7 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
 
 @_doc("max", "Largest element (NaN if there is one)", "jnp.array([1, 3, 2])",
       "Array(3, dtype=int32)", initial=True, empty=True)
+@util.planned
 def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     return _extremum("max", rd.reduce_max_p, ew.max_p, lowest, a, axis, out, keepdims, initial,
@@ -239,6 +242,7 @@ def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
 
 @_doc("min", "Smallest element (NaN if there is one)", "jnp.array([3, 1, 2])",
       "Array(1, dtype=int32)", initial=True, empty=True)
+@util.planned
 def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     return _extremum("min", rd.reduce_min_p, ew.min_p, highest, a, axis, out, keepdims, initial,
@@ -247,6 +251,7 @@ def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
 
 @_doc("amax", "Largest element (another name of max)", "jnp.array([1, 3, 2])",
       "Array(3, dtype=int32)", initial=True, empty=True)
+@util.planned
 def amax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None) -> Any:
     return max(a, axis, out, keepdims, initial, where)
@@ -254,6 +259,7 @@ def amax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, ini
 
 @_doc("amin", "Smallest element (another name of min)", "jnp.array([3, 1, 2])",
       "Array(1, dtype=int32)", initial=True, empty=True)
+@util.planned
 def amin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None) -> Any:
     return min(a, axis, out, keepdims, initial, where)
@@ -270,6 +276,7 @@ def _logical(name: str, prim: Primitive, join: Primitive, identity: bool, a: Any
 
 @_doc("all", "Whether all elements differ from 0", "jnp.array([True, False])",
       "Array(False, dtype=bool)")
+@util.planned
 def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
         where: Any = None) -> Any:
     return _logical("all", rd.reduce_and_p, ew.and_p, True, a, axis, out, keepdims, where)
@@ -277,6 +284,7 @@ def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
 
 @_doc("any", "Whether some element differs from 0", "jnp.array([True, False])",
       "Array(True, dtype=bool)")
+@util.planned
 def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
         where: Any = None) -> Any:
     return _logical("any", rd.reduce_or_p, ew.or_p, False, a, axis, out, keepdims, where)
@@ -301,6 +309,7 @@ def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 @_doc("mean", "Arithmetic mean", "jnp.array([1, 2])", "Array(1.5, dtype=float32)", more=_DTYPE)
+@util.planned
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
          *, where: Any = None) -> Any:
     util.refuse_out("mean", out)
@@ -334,6 +343,7 @@ def _spread_like(x: Any, y: Any) -> Any:
 
 @_doc("var", "Variance (mean squared distance from the mean)", "jnp.array([1.0, 3.0])",
       "Array(1., dtype=float32)", more=_DTYPE)
+@util.planned
 def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
         keepdims: bool = False, *, where: Any = None, mean: Any = None,
         correction: Any = None) -> Any:
@@ -345,6 +355,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
 
 @_doc("std", "Standard deviation (square root of the variance)", "jnp.array([1.0, 3.0])",
       "Array(1., dtype=float32)", more=_DTYPE)
+@util.planned
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
         keepdims: bool = False, *, where: Any = None, mean: Any = None,
         correction: Any = None) -> Any:
@@ -405,6 +416,7 @@ def _align(x: Any, y: Any) -> tuple[Any, Any]:
     return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
+@util.planned
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
             keepdims: bool = False) -> Any:
     """Weighted mean sum(a * weights) / sum(weights).
@@ -486,6 +498,7 @@ def _arg(name: str, prim: Primitive, a: Any, axis: Any, out: Any, keepdims: Any)
         return with_axes(made, shape, (place,)) if keepdims else made
 
 
+@util.planned
 def argmax(a: Any, axis: int | None = None, out: None = None,
            keepdims: bool | None = None) -> Any:
     """Position of the largest element: the first of equals; NaN counts as the largest.
@@ -510,6 +523,7 @@ def argmax(a: Any, axis: int | None = None, out: None = None,
     return _arg("argmax", rd.argmax_p, a, axis, out, keepdims)
 
 
+@util.planned
 def argmin(a: Any, axis: int | None = None, out: None = None,
            keepdims: bool | None = None) -> Any:
     """Position of the smallest element: the first of equals; NaN counts as the smallest.
@@ -534,6 +548,7 @@ def argmin(a: Any, axis: int | None = None, out: None = None,
     return _arg("argmin", rd.argmin_p, a, axis, out, keepdims)
 
 
+@util.planned
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Number of elements that differ from 0.
 
@@ -558,6 +573,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return sum(as_truth(x), axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
+@util.planned
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
     """Largest minus smallest element.
 

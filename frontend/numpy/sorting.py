@@ -47,7 +47,7 @@ def _on_axis(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     return x, canonical_axis(axis, aval_of(x).ndim)
 
 
-@util.fused_function
+@util.planned
 def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None,
          stable: bool = True, descending: bool = False) -> Any:
     """The elements along an axis in order.
@@ -77,7 +77,7 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
     return sh.rev(made, (at,)) if descending else made
 
 
-@util.fused_function
+@util.planned
 def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None,
             stable: bool = True, descending: bool = False, dtype: Any = None) -> Any:
     """The positions along an axis of the elements in order.
@@ -117,7 +117,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     return ew.convert(sh.rev(found, (at,)) if descending else found, kind_of)
 
 
-@util.fused_function
+@util.planned
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The positions along an axis in the order of several keys, the last one deciding first.
 
@@ -152,7 +152,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     return ew.convert(found, kind)
 
 
-@util.fused_function
+@util.planned
 def sort_complex(a: Any) -> Any:
     """The elements along the last axis in order, as complex numbers.
 
@@ -192,7 +192,7 @@ def _split(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int, Any]:
     return x, at, k, (ew.not_p if dtypes.is_integer(dtype) else ew.neg_p).bind(x)
 
 
-@util.fused_function
+@util.planned
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """The elements along an axis such that element kth is where sorting puts it, smaller ones are
     before it and larger ones behind.
@@ -221,7 +221,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return sh.concatenate([low, high], at)
 
 
-@util.fused_function
+@util.planned
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """The positions of the elements such that that of element kth is where sorting puts it.
 
@@ -265,6 +265,7 @@ def _top_key(x: Any) -> Any:
 _METHODS = ("compare_all", "scan", "scan_unrolled", "sort")
 
 
+@util.planned
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
                  method: str = "scan") -> Any:
     """Where values belong in a sorted vector: a[i - 1] < v <= a[i] (side 'left').
@@ -352,7 +353,7 @@ def before(x: Any, y: Any, equal: bool) -> Any:
     return ew.or_p.bind(result, nan)
 
 
-@util.fused_function
+@util.planned
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
     """The bin that each value lies in: bins[i - 1] <= x < bins[i] for ascending bins.
 

@@ -42,7 +42,7 @@ def _all_false(x: Any) -> Any:
 
 
 @named("Whether x is infinite.", ["x"], _TRUTH, "jnp.isinf(jnp.inf)", truth("True"))
-@util.fused_function
+@util.planned
 def isinf(x: Any, /) -> Any:
     x = util.one_array("isinf", x)
     dtype = util.dtype_of(x)
@@ -56,7 +56,7 @@ def isinf(x: Any, /) -> Any:
 
 @named("Whether x is neither infinite nor NaN.", ["x"], _TRUTH, "jnp.isfinite(jnp.inf)",
        truth("False"))
-@util.fused_function
+@util.planned
 def isfinite(x: Any, /) -> Any:
     x = util.one_array("isfinite", x)
     dtype = util.dtype_of(x)
@@ -92,7 +92,7 @@ def isneginf(x: Any, /, out: None = None) -> Any:
 
 
 @named("Whether the imaginary part is 0.", ["x"], _TRUTH, "jnp.isreal(1 + 0j)", truth("True"))
-@util.fused_function
+@util.planned
 def isreal(x: Any) -> Any:
     x = util.one_array("isreal", x)
     if util.dtype_of(x).kind != "c":
@@ -103,7 +103,7 @@ def isreal(x: Any) -> Any:
 
 @named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
        truth("False"))
-@util.fused_function
+@util.planned
 def iscomplex(x: Any) -> Any:
     x = util.one_array("iscomplex", x)
     if util.dtype_of(x).kind != "c":
@@ -114,7 +114,7 @@ def iscomplex(x: Any) -> Any:
 
 @named("Whether the sign bit is set (x < 0, or -0.0, or a negative NaN).", ["x"], _TRUTH,
        "jnp.signbit(-0.0)", truth("True"))
-@util.fused_function
+@util.planned
 def signbit(x: Any, /) -> Any:
     x = util.one_array("signbit", x)
     dtype = util.dtype_of(x)
@@ -132,7 +132,7 @@ def signbit(x: Any, /) -> Any:
 
 @named("x1 with the sign of x2, as a float.", ["x1", "x2"], _BROADCAST,
        "jnp.copysign(1.0, -2.0)", f32("-1."))
-@util.fused_function
+@util.planned
 def copysign(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("copysign", *pair("copysign", x1, x2, "inexact"))
     if util.dtype_of(x).kind == "c":
@@ -144,7 +144,7 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 # ---- formulas
 @named("Angle of the point (x2, x1) in radians, in [-pi, pi]; complex values are continued.",
        ["x1", "x2"], _BROADCAST, "jnp.arctan2(0.0, 1.0)", f32("0."))
-@util.fused_function
+@util.planned
 def arctan2(x1: Any, x2: Any, /) -> Any:
     y, x = pair("arctan2", x1, x2, "inexact")
     if util.dtype_of(x).kind != "c":
@@ -161,7 +161,7 @@ atan2 = arctan2
 
 @named("sqrt(x1**2 + x2**2) without overflow.", ["x1", "x2"], _BROADCAST, "jnp.hypot(3, 4)",
        f32("5."))
-@util.fused_function
+@util.planned
 def hypot(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("hypot", *pair("hypot", x1, x2, "inexact"))
     if util.dtype_of(x).kind == "c":
@@ -233,7 +233,7 @@ def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> A
     return _logaddexp(x1, x2)
 
 
-@util.fused_function
+@util.planned
 def _logaddexp(x1: Any, x2: Any) -> Any:
     return _log_sum("logaddexp", x1, x2, ew.exp_p.bind, 1.0)
 
@@ -260,7 +260,7 @@ def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> 
     return _logaddexp2(x1, x2)
 
 
-@util.fused_function
+@util.planned
 def _logaddexp2(x1: Any, x2: Any) -> Any:
     def power(x: Any) -> Any:
         if util.dtype_of(x).kind == "c":
@@ -278,7 +278,7 @@ def _no_keywords(name: str, out: Any, where: Any) -> None:
 
 
 @named("sin(pi x) / (pi x), 1 at 0.", ["x"], _SHAPE, "jnp.sinc(0)", f32("1."))
-@util.fused_function
+@util.planned
 def sinc(x: Any, /) -> Any:
     (x,) = util.promote_inexact("sinc", x)
     x = util.array(x)
@@ -290,7 +290,7 @@ def sinc(x: Any, /) -> Any:
 
 @named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
        "Array(0.5, dtype=float32)")
-@util.fused_function
+@util.planned
 def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
     if util.dtype_of(x).kind == "c":
@@ -302,7 +302,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
 
 
 @named("x1 * 2**x2.", ["x1", "x2"], _BROADCAST, "jnp.ldexp(3.0, 2)", f32("12."))
-@util.fused_function
+@util.planned
 def ldexp(x1: Any, x2: Any, /) -> Any:
     x, n = util.check_arrays("ldexp", x1, x2)
     a, b = util.dtype_of(x), util.dtype_of(n)
@@ -324,7 +324,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 
 @named("Number of bits that are 1 in |x|.", ["x"], "A uint8 array of x's shape.",
        "jnp.bitwise_count(7)", "Array(3, dtype=uint8)")
-@util.fused_function
+@util.planned
 def bitwise_count(x: Any, /) -> Any:
     (x,) = util.promote_numeric("bitwise_count", x)
     if util.dtype_of(x).kind == "i":
@@ -357,7 +357,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
     return _nan_to_num(x, nan, posinf, neginf)
 
 
-@util.fused_function
+@util.planned
 def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     x = util.one_array("nan_to_num", x)
     dtype, weak = util.dtype_of(x), util.weak_of(x)
@@ -379,7 +379,7 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 @named("Modified Bessel function of the first kind of order 0.", ["x"], _SHAPE, "jnp.i0(0.0)",
        f32("1."))
-@util.fused_function
+@util.planned
 def i0(x: Any, /) -> Any:
     (x,) = util.promote_inexact("i0", x)
     if not dtypes.is_float(util.dtype_of(x)):

@@ -204,6 +204,7 @@ def _entry(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite: Any, metho
 
 @_doc("Element that a share q of the elements lies below.", "Array(3., dtype=float32)",
       "the shares, from 0 to 1", ", 0.75")
+@util.planned
 def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
     return _entry("quantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
@@ -211,6 +212,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input
 
 @_doc("Element that a share q of the elements lies below, NaN left out.",
       "Array(3., dtype=float32)", "the shares, from 0 to 1", ", 0.75")
+@util.planned
 def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
     return _entry("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
@@ -218,6 +220,7 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_in
 
 @_doc("Element that q percent of the elements lie below.", "Array(3., dtype=float32)",
       "from 0 to 100", ", 75", "      out_sharding: not supported.\n")
+@util.planned
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: Any = None,
                out_sharding: None = None) -> Any:
@@ -227,6 +230,7 @@ def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_inp
 
 @_doc("Element that q percent of the elements lie below, NaN left out.",
       "Array(3., dtype=float32)", "from 0 to 100", ", 75")
+@util.planned
 def nanpercentile(a: Any, q: Any, axis: Any = None, out: None = None,
                   overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
                   weights: Any = None) -> Any:
@@ -236,12 +240,14 @@ def nanpercentile(a: Any, q: Any, axis: Any = None, out: None = None,
 
 @_doc("Middle element of the sorted ones (the mean of the two middle ones).",
       "Array(2., dtype=float32)")
+@util.planned
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Any:
     return _entry("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
 @_doc("Middle element of the sorted ones, NaN left out.", "Array(2., dtype=float32)")
+@util.planned
 def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Any:
     return _entry("nanmedian", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)

@@ -171,7 +171,7 @@ def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Functio
                     truth(result))
 
 
-@util.fused_function
+@util.planned
 def _complex_order(name: str, prim: Primitive, x: Any, y: Any) -> Any:
     x, y = util.broadcast_all(name, *util.promote(name, x, y))
     rx, ry = ew.real_p.bind(x), ew.real_p.bind(y)

@@ -2,15 +2,15 @@
 dtypes (weak types included), broadcast their shapes.
 
 Python and NumPy scalars stay rank 0 and are converted on the host, so that `2 * x` is one
-`mul 2.0:f32[] x`.  `fused_function` makes a function of several operations run as one program when
-it is called eagerly.  Start reading at `promote` and `apply`.
+`mul 2.0:f32[] x`.  Start reading at `promote` and `apply`.
 """
 from __future__ import annotations
 
-import functools
+import pathlib
+import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,30 +20,27 @@ from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.trace import Tracer, at_bottom
+from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.lax.operands import as_operand, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
+from calque.plans import planned as planned
+from calque.plans import refuse
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SCALARS = (bool, int, float, complex)
 _PASS = frozenset((Array, *_SCALARS))
+_HERE = str(pathlib.Path(__file__).parent.parent)  # the package
 
 
-def fused_function(f: F) -> F:
-    """Decorator: eagerly, the operations of f are recorded and run as one program."""
-    name = f.__name__
-
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not at_bottom():
-            return f(*args, **kwargs)
-        with fused(name):
-            return f(*args, **kwargs)
-
-    return wrapper  # type: ignore[return-value]
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the caller's line, each time (what warns is not remembered by calque.plans)."""
+    refuse()
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 # ---- arguments
@@ -105,11 +102,9 @@ def user_dtype(name: str, dtype: Any) -> Any:
 
 
 def _warn_cut(name: str, asked: Any, found: Any) -> None:
-    warnings.warn(
-        f"Explicitly requested dtype {asked.name} requested in {name} is not available, and will "
-        f"be truncated to dtype {found.name}. To enable more dtypes, set the jax_enable_x64 "
-        "configuration option or the JAX_ENABLE_X64 shell environment variable.",
-        stacklevel=4)
+    warn(f"Explicitly requested dtype {asked.name} requested in {name} is not available, and will "
+         f"be truncated to dtype {found.name}. To enable more dtypes, set the jax_enable_x64 "
+         "configuration option or the JAX_ENABLE_X64 shell environment variable.")
 
 
 def array(x: Any) -> Any:
@@ -246,8 +241,7 @@ def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
             f"Operands could not be broadcast together for {name} on shapes {text} and with the "
             "config option jax_numpy_rank_promotion='raise'.",
             fix="add axes explicitly, or set jax_numpy_rank_promotion='allow'."))
-    warnings.warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.",
-                  stacklevel=5)
+    warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.")
 
 
 def spread(x: Any, shape: tuple[int, ...]) -> Any:

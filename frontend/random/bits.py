@@ -17,6 +17,7 @@ from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.eager import fused
 from calque.lax.shape import broadcast_sizes
+from calque.plans import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
@@ -24,6 +25,7 @@ from calque.random.documents import document
 from calque.random.keys import float_dtype, key_of, shape_of, subkeys
 
 
+@planned
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Uniform random bits as unsigned integers.
 
@@ -59,6 +61,7 @@ def raw_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
                                    partitionable=config.jax_threefry_partitionable)
 
 
+@planned
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
             *, out_sharding: Any = None) -> Array:
     """Uniform random floats in [minval, maxval).
@@ -118,6 +121,7 @@ def draw_uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any
     return sh.reshape(ew.max_p.bind(low, scaled), shape)
 
 
+@planned
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Standard normal floats: sqrt(2) * erf_inv(u) of u uniform in (-1, 1).
 

@@ -1,8 +1,10 @@
-"""Docstrings of the distributions: the parts that all of them share, filled in."""
+"""What the distributions share: the parts of their docstrings, and that eager calls are planned."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from calque.plans import planned
 
 _TEXT = """{sentence}
 
@@ -28,7 +30,7 @@ def document(sentence: str, params: str, example: str, prints: str, *, raises: s
              shape: str = "of the result", kind: str = "float dtype (default float32, float64 "
              "with x64)", returns: str = "An array of that shape and dtype.",
              digits: int | None = None) -> Callable[..., Any]:
-    """Give a function its docstring; an example is rounded to `digits`."""
+    """Give a function its docstring (an example is rounded to `digits`) and plans of its calls."""
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
         names = f.__code__.co_varnames
         call = f"random.{example}"
@@ -42,5 +44,5 @@ def document(sentence: str, params: str, example: str, prints: str, *, raises: s
             returns=returns, values=", or dtype is no such dtype" if kind else "",
             raises=f"      {raises}\n" if raises else "", show=show,
             imports="\n      >>> import numpy as np" if "np." in example else "", prints=prints)
-        return f
+        return planned(f)
     return decorate

@@ -19,6 +19,7 @@ from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.trace import Tracer
 from calque.eager import fused
+from calque.plans import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
@@ -251,6 +252,7 @@ def _like(given: Any, typed: Any) -> Any:
     return prim.random_unwrap_p.bind(typed) if _is_legacy(given) else typed
 
 
+@planned
 def split(key: Any, num: int | Sequence[int] = 2) -> Array:
     """New keys from one; draw from those and never again from the old one.
 

@@ -50,7 +50,7 @@ def _orders(z: Any, v: int, n: int) -> Any:
     return where(isfinite(z), where(small, near, found), np.nan)
 
 
-@util.fused_function
+@util.planned
 def _jn(z: Any, v: int, n: int) -> Any:
     return _orders(z, v, n)
 

@@ -54,6 +54,7 @@ def _dropped(x: Any, vector: bool) -> Any:
 
 
 # ---- triangular systems
+@util.planned
 def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
                      unit_diagonal: bool = False, overwrite_b: bool = False, debug: Any = None,
                      check_finite: bool = True) -> Any:
@@ -95,6 +96,7 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
 
 
 # ---- Cholesky
+@util.planned
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
              check_finite: bool = True) -> Any:
     """The triangular factor of a positive definite matrix: a = R^H R, or a = L L^H.
@@ -126,6 +128,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
         return factor if lower else conj(swapaxes(factor, -1, -2))
 
 
+@util.planned
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
                check_finite: bool = True) -> tuple[Any, bool]:
     """The Cholesky factor for cho_solve.
@@ -151,6 +154,7 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
     return cholesky(a, lower), lower
 
 
+@util.planned
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
               check_finite: bool = True) -> Any:
     """The x with a x = b, from the factor of a.
@@ -185,6 +189,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
 
 
 # ---- LU
+@util.planned
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """The LU factors for lu_solve.
 
@@ -211,6 +216,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
         return factors, pivots
 
 
+@util.planned
 def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
              check_finite: bool = True) -> Any:
     """The x with op(a) x = b, from the factors of a.
@@ -269,6 +275,7 @@ def _inverse(order: Any) -> Any:
     return argsort(order, axis=-1)
 
 
+@util.planned
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
        ) -> tuple[Any, ...]:
     """The factors a = P L U.
@@ -309,6 +316,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
 
 
 # ---- under SciPy's signatures
+@util.planned
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
           overwrite_b: bool = False, debug: bool = False, check_finite: bool = True,
           assume_a: str = "gen") -> Any:
@@ -468,6 +476,7 @@ _PADE = {4: ((17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0,
               40840800.0, 960960.0, 16380.0, 182.0, 1.0), 5.371920351148152)}
 
 
+@util.planned
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:  # noqa: N803
     """e**A of square matrices, by scaling, a Pade approximant and squaring.
 

@@ -85,23 +85,27 @@ i1e = _row("i1e", sp.bessel_i1e_p, "e**-|x| I1(x).", "1.0", _f("0.20791042"))
 
 @_described("Regularized lower incomplete gamma function P(a, x).", "a x", "1.0, 2.0",
             _f("0.86466473"))
+@util.planned
 def gammainc(a: Any, x: Any) -> Any:
     return _apply("gammainc", sp.igamma_p, a, x)
 
 
 @_described("Regularized upper incomplete gamma function 1 - P(a, x).", "a x", "1.0, 2.0",
             _f("0.13533528"))
+@util.planned
 def gammaincc(a: Any, x: Any) -> Any:
     return _apply("gammaincc", sp.igammac_p, a, x)
 
 
 @_described("Regularized incomplete beta function I_x(a, b).", "a b x", "1.0, 2.0, 0.5",
             _f("0.75"))
+@util.planned
 def betainc(a: Any, b: Any, x: Any) -> Any:
     return _apply("betainc", sp.regularized_incomplete_beta_p, a, b, x)
 
 
 @_described("Derivative of order n of digamma(x).", "n x", "1, 1.0", _f("1.644934"))
+@util.planned
 def polygamma(n: Any, x: Any) -> Any:
     return _apply("polygamma", sp.polygamma_p, n, x)
 
@@ -116,19 +120,20 @@ def _real(name: str, *values: Any) -> list[Any]:
 
 # ---- gamma and its kin
 @_described("Modified Bessel function I0(x).", "x", "1.0", _f("1.2660658"))
+@util.planned
 def i0(x: Any) -> Any:
     return _i0(x)
 
 
 @_described("Modified Bessel function I1(x).", "x", "1.0", _f("0.5651591"))
-@util.fused_function
+@util.planned
 def i1(x: Any) -> Any:
     (x,) = _real("i1", x)
     return ew.exp_p.bind(absolute(x)) * sp.bessel_i1e_p.bind(x)
 
 
 @_described("Sign of Gamma(x); NaN at negative integers.", "x", "-0.5", _f("-1."))
-@util.fused_function
+@util.planned
 def gammasgn(x: Any) -> Any:
     (x,) = _real("gammasgn", x)
     below = ew.floor_p.bind(x)
@@ -140,7 +145,7 @@ def gammasgn(x: Any) -> Any:
 
 
 @_described("Gamma(x).", "x", "5.0", _f("24."))
-@util.fused_function
+@util.planned
 def gamma(x: Any) -> Any:
     (x,) = _real("gamma", x)
     return gammasgn(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
@@ -153,20 +158,21 @@ def _betaln(a: Any, b: Any) -> Any:
 
 
 @_described("log |B(a, b)|, B the beta function.", "a b", "2.0, 3.0", _f("-2.4849067"))
-@util.fused_function
+@util.planned
 def betaln(a: Any, b: Any) -> Any:
     return _betaln(*_real("betaln", a, b))
 
 
 @_described("Beta function Gamma(a) Gamma(b) / Gamma(a + b).", "a b", "2.0, 3.0",
             "Array(0.08333333, dtype=float32)")
-@util.fused_function
+@util.planned
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b)
     out = gammasgn(a) * gammasgn(b) * gammasgn(a + b) * ew.exp_p.bind(_betaln(a, b))
     return ew.convert(out, util.dtype_of(out))
 
 
+@util.planned
 def factorial(n: Any, exact: bool = False) -> Any:
     """n! = Gamma(n + 1); 0 for negative n.
 
@@ -195,7 +201,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 
 @_described("Gamma(z + m) / Gamma(z), the rising factorial.", "z m", "2.0, 3.0",
             "Array(24., dtype=float32)")
-@util.fused_function
+@util.planned
 def poch(z: Any, m: Any) -> Any:
     z, m = util.broadcast_all("poch", *_real("poch", z, m))
     ratio = ew.exp_p.bind(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
@@ -203,6 +209,7 @@ def poch(z: Any, m: Any) -> Any:
     return ew.convert(out, util.dtype_of(out))
 
 
+@util.planned
 def multigammaln(a: Any, d: int) -> Any:
     """log of the multivariate gamma function of dimension d.
 
@@ -230,6 +237,7 @@ def multigammaln(a: Any, d: int) -> Any:
         return rd.sum(terms, axis=-1) + util.dtype_of(a).type(constant)
 
 
+@util.planned
 def zeta(x: Any, q: Any = None) -> Any:
     """Hurwitz zeta function: the sum of (q + k)**-x; Riemann's for q = 1.
 
@@ -279,26 +287,26 @@ def _pair(name: str, x: Any, y: Any) -> list[Any]:
 
 
 @_described("x log(y), 0 for x = 0.", "x y", "2.0, 3.0", _f("2.1972246"))
-@util.fused_function
+@util.planned
 def xlogy(x: Any, y: Any) -> Any:
     return _xlogy(*_pair("xlogy", x, y))
 
 
 @_described("x log(1 + y), 0 for x = 0.", "x y", "2.0, 3.0", _f("2.7725887"))
-@util.fused_function
+@util.planned
 def xlog1py(x: Any, y: Any) -> Any:
     return _xlog1py(*_pair("xlog1py", x, y))
 
 
 @_described("-x log(x), 0 at 0, -inf below.", "x", "0.5", _f("0.3465736"))
-@util.fused_function
+@util.planned
 def entr(x: Any) -> Any:
     return _entr(*_real("entr", x))
 
 
 @_described("x log(x / y): a term of the relative entropy; inf where it has no value.", "p q",
             "2.0, 1.0", _f("1.3862944"))
-@util.fused_function
+@util.planned
 def rel_entr(p: Any, q: Any) -> Any:
     p, q = util.broadcast_all("rel_entr", *_real("rel_entr", p, q))
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
@@ -309,7 +317,7 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 @_described("x log(x / y) - x + y: a term of the Kullback-Leibler divergence.", "p q",
             "2.0, 1.0", _f("0.38629436"))
-@util.fused_function
+@util.planned
 def kl_div(p: Any, q: Any) -> Any:
     p, q = _real("kl_div", p, q)
     return rel_entr(p, q) - p + q
@@ -324,7 +332,7 @@ _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
 
 
 @_described("log(x / (1 - x)), the inverse of expit.", "x", "0.5", _f("0."))
-@util.fused_function
+@util.planned
 def logit(x: Any) -> Any:
     (x,) = (util.array(v) for v in util.promote_inexact("logit", x))
     return _logit(x)
@@ -397,7 +405,7 @@ def _ndtr(x: Any) -> Any:
 
 @_described("Normal distribution function: the probability of values below x (float32, float64).",
             "x", "0.0", "Array(0.5, dtype=float32)")
-@util.fused_function
+@util.planned
 def ndtr(x: Any) -> Any:
     return _ndtr(_float32_or_64("ndtr", x))
 
@@ -422,6 +430,7 @@ _log_ndtr.defjvps(lambda t, out, x: t * ew.exp_p.bind(
     -x * x / 2 - 0.5 * math.log(2 * math.pi) - out))
 
 
+@util.planned
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
     """log of the normal distribution function, without underflow.
 
@@ -505,21 +514,21 @@ _ndtri.defjvps(lambda t, out, p: t * ew.exp_p.bind(out * out / 2) * math.sqrt(2 
 
 @_described("Quantile of the normal distribution, the inverse of ndtr (float32, float64).", "p",
             "0.5", "Array(0., dtype=float32)")
-@util.fused_function
+@util.planned
 def ndtri(p: Any) -> Any:
     return _ndtri(_float32_or_64("ndtri", p))
 
 
 # ---- powers
 @_described("(x**lmbda - 1) / lmbda; log(x) for lmbda = 0.", "x lmbda", "2.0, 2.0", _f("1.5"))
-@util.fused_function
+@util.planned
 def boxcox(x: Any, lmbda: Any) -> Any:
     x, lmbda = util.broadcast_all("boxcox", *_real("boxcox", x, lmbda))
     return _boxcox(ew.log_p.bind(x), lmbda)
 
 
 @_described("boxcox(1 + x, lmbda), exact near 0.", "x lmbda", "1.0, 2.0", _f("1.5"))
-@util.fused_function
+@util.planned
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     x, lmbda = util.broadcast_all("boxcox1p", *_real("boxcox1p", x, lmbda))
     return _boxcox(ew.log1p_p.bind(x), lmbda)
