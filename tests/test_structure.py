@@ -15,10 +15,10 @@ PLACES = {"frontend": "calque", "lowering": "calque.lowering", "runtime": "calqu
 # a part of the package -> the parts it may import (itself included); "meeting" is where the
 # frontend meets lowering and runtime: arrays, eager evaluation, jit, export
 MEETING = ("array", "eager", "generic", "host", "pack", "plans", "jit", "signatures", "devices",
-           "tracing", "api", "batching", "staging", "control", "loops", "callbacks", "debug", "experimental",
-           "aot", "specs", "errors", "dtypes", "jacobians", "mismatch", "tree", "tree_nodes",
-           "tree_spec", "tree_util", "ad_checkpoint", "custom_batching", "custom_derivatives",
-           "test_util", "typing")
+           "tracing", "api", "batching", "staging", "control", "loops", "callbacks", "debug",
+           "experimental", "aot", "specs", "errors", "dtypes", "jacobians", "mismatch", "tree",
+           "tree_nodes", "tree_spec", "tree_util", "ad_checkpoint", "custom_batching",
+           "custom_derivatives", "test_util", "typing")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},
