@@ -4,8 +4,11 @@ The programs are the other files of this folder (CMakeLists.txt); fixture.py mak
 """
 from __future__ import annotations
 
+import copy
 import fcntl
+import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -16,6 +19,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from calque.runtime import ArtifactError, dims
+from calque.runtime.aot import (
+    _CPUINFO_NAMES,
+    ArgumentRecord,
+    FunctionRecord,
+    missing_features,
+    parse_record,
+    read_records,
+)
+from calque.runtime.container import join, split
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "cpp"
@@ -61,8 +75,8 @@ def build(folder: Path, *options: str) -> None:
         f"-DPython3_EXECUTABLE={sys.executable}", f"-DCALQUE_PYTHON={sys.executable}",
         "-DCALQUE_TESTS=ON", "-DCALQUE_EXAMPLES=ON",
         f"-DCALQUE_TEST_ARTIFACTS={BUILD / 'artifacts'}",
-        f"-DCALQUE_BARE_PYTHON={bare_python(BUILD / 'bare')}", *options)
-    run("cmake", "--build", folder, "--target", "calque_runtime", "cpp_tests")
+        f"-DCALQUE_BARE_PYTHON={bare_python(BUILD / 'bare')}", "-DCALQUE_BACKEND=hosting", *options)
+    run("cmake", "--build", folder, "--parallel", "2", "--target", "calque_runtime", "cpp_tests")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +108,114 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     assert found and float(found[1]) < 20, said
 
 
+def said_of(record: FunctionRecord) -> str:
+    """What test_artifact --records says of a record."""
+    def text(a: ArgumentRecord) -> str:
+        return f"{a.path}:{a.dtype}[{''.join(f'{d},' for d in a.shape)}]"
+
+    args = "".join(text(a) + "!" * (i in record.donated) for i, a in enumerate(record.args))
+    results = "".join(text(r) + r.origin[0] + (str(r.origin[1]) if r.origin[0] != "empty" else "")
+                      for r in record.results if r.origin is not None)
+    passed = "".join(f" {i}" for i in record.passed)
+    stored = "".join(f" {p.name}={p.nbytes}" for p in record.parameters)
+    constraints = "".join(f" {c}" for c in record.constraints)
+    target = "|".join(str(record.target.get(k) or "") for k in ("name", "backend", "arch", "cpu"))
+    features = record.target.get("features", ())
+    missing = missing_features(features, frozenset({"none"}))
+    return (f"{record.name}({args})->{results} passed{passed} small{int(record.small)} "
+            f"inline{int(record.inline)}{stored}{constraints} work {record.work or '-'} {target}"
+            + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
+
+
+def ask(built: Path, option: str, lines: list[str]) -> list[str]:
+    """What test_artifact answers, a line each."""
+    given = "\n".join(lines) + "\n"
+    return run(built / "tests" / "test_artifact", option, input=given).splitlines()
+
+
+ODD = [None, True, -1, 0, 1, 2**40, 1.5, "", "n", "2*n + 1", "float64", "O", [], {}, [[]], [0],
+       ["computed", 1], ["argument", 0], ["argument", 7], ["empty"], 2**70, "\u00e9"]
+
+
+def places(v: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    yield path
+    for k in v if isinstance(v, dict) else range(len(v)) if isinstance(v, list) else ():
+        yield from places(v[k], (*path, k))
+
+
+def test_records_say_the_same_as_in_python(built: Path) -> None:
+    """The artifacts' records, and those with a change or two: what Python refuses is refused."""
+    files = sorted((built / "artifacts").glob("*.vmfb"))
+    texts = [r.text for f in files for r in read_records(f)]
+    features = json.loads(texts[0])
+    features["target"]["features"] = [*_CPUINFO_NAMES, "fsgsbase"]
+    draw = random.Random(1)
+    for text in list(texts) * 60:
+        raw = json.loads(text)
+        del raw["target"]["features"][2:]
+        for _ in range(draw.choice([1, 1, 2])):
+            *path, last = draw.choice([p for p in places(raw) if p and p[0] not in (
+                "in_tree", "out_tree", "versions")])
+            at = raw
+            for key in path:
+                at = at[key]
+            at[last] = copy.deepcopy(draw.choice(ODD))
+        texts.append(json.dumps(raw))
+    texts.append(json.dumps(features))
+    same = 0
+    for text, said in zip(texts, ask(built, "--records", texts), strict=True):
+        try:
+            expected = said_of(parse_record(text))
+        except (ArtifactError, TypeError):  # features that are no texts
+            expected = "refused"
+        assert said in (expected, "refused"), text
+        same += said == expected
+    # Python takes a true for a 1 and a name for a list of letters; C++ does not.
+    assert same > 0.6 * len(texts) and said != "refused"
+
+
+def test_sizes_and_files_are_read_as_in_python(built: Path, tmp_path: Path) -> None:
+    draw = random.Random(2)
+    words = ["a", "b", "2*a", "a + 1", "- b", "floordiv(a, b)", "mod(a, 3)", "max(a, b)", "a^2",
+             "7", "floordiv(", ")", "*", "a b", "0*a", "- 2*b - 3", "a^65", "3*a + 12"]
+    lines = [" + ".join(draw.choices(words, k=draw.choice([1, 1, 2, 3]))) for _ in range(600)]
+    values = [{"a": draw.randrange(-9, 50), "b": draw.randrange(-2, 9)} for _ in lines]
+    asked = [f"{t}|a={v['a']} b={v['b']}" for t, v in zip(lines, values, strict=True)]
+    for line, sizes, said in zip(lines, values, ask(built, "--dims", asked), strict=True):
+        try:
+            expression = dims.parse(line)
+        except ValueError:
+            assert said == "refused", line
+            continue
+        found: dict[str, int] = {}
+        fit = dims.fits(12, expression, found)
+        known = "".join(f" {k}={v}" for k, v in sorted(found.items()))
+        try:
+            value = str(expression.evaluate(sizes))
+        except ZeroDivisionError:
+            value = "undefined"
+        assert said.split() == f"{fit}{known} {value}".split(), line
+
+    whole = (built / "artifacts" / "add.vmfb").read_bytes()
+    paths, expected = [], []
+    for i in range(60):
+        data = bytearray(join([whole[:4000], whole[:draw.randrange(1, 4000)]]) if i % 2 else whole)
+        if i > 3:
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        if i % 5 == 4:
+            del data[draw.randrange(len(data)):]
+        paths.append(tmp_path / f"{i}.vmfb")
+        paths[-1].write_bytes(data)
+        try:
+            expected.append([len(part) for part in split(bytes(data), "")])
+        except ArtifactError:
+            expected.append(None)
+    answers = ask(built, "--containers", [str(path) for path in paths])
+    for said, sizes in zip(answers, expected, strict=True):
+        assert said == "refused" if sizes is None else [
+            int(word.split("+")[1]) for word in said.split()] == sizes
+
+
 @pytest.mark.vulkan
 def test_a_gpu(built: Path) -> None:
     run(built / "tests" / "test_vulkan", built / "artifacts")
@@ -106,7 +228,7 @@ def test_a_million_calls_leave_memory_as_it_is(built: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["test_calls", "test_async", "test_donation", "test_errors",
-                                     "test_exit", "fuzz"])
+                                     "test_exit", "test_artifact", "fuzz"])
 def test_under_sanitizers(built: Path, program: str) -> None:
     """No bad address and no leak: what CPython and the wheels keep is reachable at exit."""
     with (BUILD / "lock").open("w") as lock:

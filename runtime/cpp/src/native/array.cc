@@ -50,15 +50,6 @@ struct Mapped {
 
 }  // namespace
 
-std::uint32_t element_of(DType dtype) {
-  // numerical type << 24 | bits: signed integers 0x11, unsigned 0x12, booleans 0x13, floats from 0x21 on
-  static constexpr std::uint32_t elements[] = {
-      0x13000008, 0x11000008, 0x11000010, 0x11000020, 0x11000040, 0x12000008, 0x12000010,
-      0x12000020, 0x12000040, 0x21000010, 0x22000010, 0x21000020, 0x21000040, 0x23000040,
-      0x23000080, 0x25000008, 0x24000008, 0x27000008, 0x26000008};
-  return elements[static_cast<int>(dtype)];
-}
-
 void Memory::note_reader(const Semaphore& done) {
   std::lock_guard<std::mutex> guard(lock_);
   if (!readers_.empty() && readers_.back().get() == done.get()) return;  // f(x, x)

@@ -9,11 +9,8 @@
 
 namespace calque::native {
 
-// IREE's number of an element type.
-std::uint32_t element_of(DType dtype);
-
 inline ci_type type_of(DType dtype, const Shape& shape) {
-  return {element_of(dtype), shape.size(), shape.data()};
+  return {static_cast<int>(dtype), shape.size(), shape.data()};
 }
 
 inline Queues& queues_of(const Device& device) {

@@ -39,10 +39,10 @@ ci_error* ci_open_device(const char* driver, size_t index, bool cache, int worke
 // Gives memory that lies idle back.
 void ci_trim_device(ci_device* device);
 
-// ---- arrays (iree_arrays.c); `element` is IREE's number of an element type
+// ---- arrays (iree_arrays.c)
 
 typedef struct ci_type {
-  uint32_t element;
+  int dtype;  // the number of a calque::DType
   size_t rank;
   const int64_t* dims;
 } ci_type;
@@ -53,9 +53,6 @@ ci_error* ci_copy_in(ci_device* device, const void* data, size_t bytes, ci_type 
 // Host memory itself (of a host device); `release(keep)` when nobody reads it any more.
 ci_error* ci_import(ci_device* device, const void* data, size_t bytes, ci_type type,
                     void (*release)(void* keep), void* keep, ci_view** out);
-
-// The memory of a view as another type of the same size.
-ci_error* ci_view_as(ci_view* view, ci_type type, ci_view** out);
 
 void ci_retain_view(ci_view* view);
 void ci_release_view(ci_view* view);

@@ -8,6 +8,19 @@ static const iree_hal_memory_type_t kDeviceLocal = IREE_HAL_MEMORY_TYPE_DEVICE_L
 static const iree_hal_buffer_usage_t kUsage =
     IREE_HAL_BUFFER_USAGE_DEFAULT | IREE_HAL_BUFFER_USAGE_MAPPING;
 
+// In the order of calque::DType.
+static const iree_hal_element_type_t kElements[] = {
+    IREE_HAL_ELEMENT_TYPE_BOOL_8,           IREE_HAL_ELEMENT_TYPE_SINT_8,
+    IREE_HAL_ELEMENT_TYPE_SINT_16,          IREE_HAL_ELEMENT_TYPE_SINT_32,
+    IREE_HAL_ELEMENT_TYPE_SINT_64,          IREE_HAL_ELEMENT_TYPE_UINT_8,
+    IREE_HAL_ELEMENT_TYPE_UINT_16,          IREE_HAL_ELEMENT_TYPE_UINT_32,
+    IREE_HAL_ELEMENT_TYPE_UINT_64,          IREE_HAL_ELEMENT_TYPE_FLOAT_16,
+    IREE_HAL_ELEMENT_TYPE_BFLOAT_16,        IREE_HAL_ELEMENT_TYPE_FLOAT_32,
+    IREE_HAL_ELEMENT_TYPE_FLOAT_64,         IREE_HAL_ELEMENT_TYPE_COMPLEX_FLOAT_64,
+    IREE_HAL_ELEMENT_TYPE_COMPLEX_FLOAT_128, IREE_HAL_ELEMENT_TYPE_FLOAT_8_E4M3_FN,
+    IREE_HAL_ELEMENT_TYPE_FLOAT_8_E5M2,     IREE_HAL_ELEMENT_TYPE_FLOAT_8_E4M3_FNUZ,
+    IREE_HAL_ELEMENT_TYPE_FLOAT_8_E5M2_FNUZ};
+
 static iree_hal_buffer_params_t params_of(iree_hal_memory_type_t type,
                                           iree_hal_buffer_usage_t usage) {
   iree_hal_buffer_params_t params = {0};
@@ -27,7 +40,7 @@ static iree_status_t create_view(iree_hal_buffer_t* buffer, ci_type type, ci_vie
   for (size_t i = 0; i < type.rank; ++i) dims[i] = (iree_hal_dim_t)type.dims[i];
   iree_hal_buffer_view_t* view = NULL;
   iree_status_t status =
-      iree_hal_buffer_view_create(buffer, type.rank, dims, type.element,
+      iree_hal_buffer_view_create(buffer, type.rank, dims, kElements[type.dtype],
                                   IREE_HAL_ENCODING_TYPE_DENSE_ROW_MAJOR, iree_allocator_system(), &view);
   if (dims != stored) free(dims);
   iree_hal_buffer_release(buffer);
@@ -88,12 +101,6 @@ ci_error* ci_import(ci_device* device, const void* data, size_t bytes, ci_type t
   return ci_error_of(create_view(buffer, type, out));
 }
 
-ci_error* ci_view_as(ci_view* view, ci_type type, ci_view** out) {
-  iree_hal_buffer_t* buffer = iree_hal_buffer_view_buffer(view_of(view));
-  iree_hal_buffer_retain(buffer);
-  return ci_error_of(create_view(buffer, type, out));
-}
-
 void ci_retain_view(ci_view* view) { iree_hal_buffer_view_retain(view_of(view)); }
 void ci_release_view(ci_view* view) { iree_hal_buffer_view_release(view_of(view)); }
 
@@ -151,14 +158,29 @@ static iree_hal_semaphore_list_t list_of(iree_hal_semaphore_t** semaphore, uint6
   return list;
 }
 
+// Memory of the host's that the device sees; where both have one memory (lavapipe) it counts as the
+// device's.
+static iree_status_t allocate_staging(ci_device* device, size_t bytes, iree_hal_buffer_t** out) {
+  iree_hal_allocator_t* allocator = iree_hal_device_allocator(device->device);
+  const iree_hal_buffer_usage_t usage =
+      IREE_HAL_BUFFER_USAGE_TRANSFER | IREE_HAL_BUFFER_USAGE_MAPPING;
+  iree_status_t status = iree_hal_allocator_allocate_buffer(
+      allocator, params_of(IREE_HAL_MEMORY_TYPE_HOST_LOCAL | IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE, usage),
+      bytes, out);
+  if (iree_status_is_ok(status)) return status;
+  iree_status_ignore(status);
+  return iree_hal_allocator_allocate_buffer(
+      allocator,
+      params_of(IREE_HAL_MEMORY_TYPE_HOST_VISIBLE | IREE_HAL_MEMORY_TYPE_HOST_COHERENT |
+                    IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE,
+                usage),
+      bytes, out);
+}
+
 // By way of memory of ours: drivers may refuse to copy into any other (lavapipe wants whole pages).
 static iree_status_t copy_out(ci_device* device, ci_view* view, void* target, size_t bytes) {
   iree_hal_buffer_t* staging = NULL;
-  IREE_RETURN_IF_ERROR(iree_hal_allocator_allocate_buffer(
-      iree_hal_device_allocator(device->device),
-      params_of(IREE_HAL_MEMORY_TYPE_HOST_LOCAL | IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE,
-                IREE_HAL_BUFFER_USAGE_TRANSFER | IREE_HAL_BUFFER_USAGE_MAPPING),
-      bytes, &staging));
+  IREE_RETURN_IF_ERROR(allocate_staging(device, bytes, &staging));
   iree_hal_semaphore_t* done = NULL;
   uint64_t one = 1;
   iree_status_t status =

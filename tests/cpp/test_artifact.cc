@@ -1,0 +1,272 @@
+// What artifacts say, read without a backend: test_artifact FOLDER [seconds] checks and fuzzes;
+// test_artifact --records, --dims or --containers answers questions on stdin (test_cpp.py).
+#include <chrono>
+#include <iostream>
+#include <random>
+#include <sstream>
+
+#include "artifact/container.hpp"
+#include "artifact/json.hpp"
+#include "artifact/record.hpp"
+#include "artifact/target.hpp"
+#include "check.hpp"
+
+using namespace calque;
+using namespace calque::artifact;
+
+namespace {
+
+template <class Body>
+bool is_refused(Body body) {
+  try {
+    body();
+    return false;
+  } catch (const Unreadable&) {
+    return true;
+  }
+}
+
+std::string digest_of(const std::string& text) {
+  std::ostringstream made;
+  for (const std::uint8_t byte :
+       sha256({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()})) {
+    made << "0123456789abcdef"[byte >> 4] << "0123456789abcdef"[byte & 15];
+  }
+  return made.str();
+}
+
+// The examples of NIST for FIPS 180-4: one block, two blocks, many.
+void digests() {
+  CHECK(digest_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(digest_of("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(digest_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK(digest_of(std::string(1'000'000, 'a')) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+void json() {
+  const Json value =
+      Json::parse(R"( {"a": [1, -0, 9223372036854775807, -9223372036854775808], "b": "\u00e9\ud83d\ude00\n",
+                       "c": {"d": null, "e": true}, "a b": 1.5e+3, "c": {"d": false}} )");
+  CHECK(value.at("a").array().size() == 4 && value.at("a").array()[2].integer() == INT64_MAX);
+  CHECK(value.at("a").array()[1].integer() == 0 && value.at("a").array()[3].integer() == INT64_MIN);
+  CHECK(value.at("b").string() == "\xc3\xa9\xf0\x9f\x98\x80\n");
+  CHECK(!value.at("c").at("d").boolean() && value.at("c").find("e") == nullptr);  // the last counts
+  CHECK(is_refused([&] { value.at("a b").integer(); }) && is_refused([&] { value.at("z"); }));
+  for (const char* text :
+       {"", " ", "nul", "[1,]", "[1 2]", "{\"a\":1,}", "{a:1}", "{\"a\" 1}", "01", "-", "1.", "1e", ".5",
+        "+1", "NaN", "Infinity", "'a'", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\ud800\"",
+        "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\n\"", "[1] 2", "\"\xff\"", "\"\xc0\x80\"",
+        "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "[", "{\"a\":"})
+    CHECK(is_refused([&] { Json::parse(text); }));
+  CHECK(is_refused([] { Json::parse("18446744073709551616").integer(); }));
+  CHECK(is_refused([] { Json::parse(std::string(100'000, '[')); }));
+  CHECK(Json::parse(std::string(512, '[') + std::string(512, ']')).array().size() == 1);
+}
+
+void dims() {
+  const Sizes sizes = {{"a", 7}, {"b", -3}, {"big", 0x7fffffff}};
+  const auto value = [&](const char* text) {
+    return static_cast<std::int64_t>(Expression::parse(text).evaluate(sizes));
+  };
+  CHECK(value("2*a + 1") == 15 && value("- a + 1") == -6 && value("a^2*b - 4") == -151);
+  CHECK(value("floordiv(b, 2)") == -2 && value("mod(b, 2)") == 1 && value("mod(a, b)") == -2);
+  CHECK(value("max(a, floordiv(a, 2)) - min(a, b)") == 10 && value("a^0") == 1);
+  for (const char* text : {"", "a +", "2a", "a b", "floordiv(a)", "exp(a, a)", "a^-1", "a^65", "(a)",
+                           "a*", "99999999999999999999", "max(a, b", "a)", "\xc3\xa9", "a^b", "-"})
+    CHECK(is_refused([&] { Expression::parse(text); }));
+  for (const char* text : {"floordiv(a, b + 3)", "mod(a, 0)", "big^9", "big^4*big"}) {
+    bool undefined = false;
+    try {
+      Expression::parse(text).evaluate(sizes);
+    } catch (const Undefined&) {
+      undefined = true;
+    }
+    CHECK(undefined);
+  }
+  Sizes found;
+  const auto size = [](const char* text) { return Size{0, Expression::parse(text)}; };
+  CHECK(fits(5, size("a*b"), found) == Fit::unknown && fits(9, size("2*a + 1"), found) == Fit::yes);
+  CHECK(found.at("a") == 4 && fits(5, size("a"), found) == Fit::no && fits(4, size("a"), found) == Fit::yes);
+  CHECK(fits(6, size("2*b + 1"), found) == Fit::no && fits(-2, size("- b - 1"), found) == Fit::yes);
+  CHECK(fits(std::int64_t{1} << 40, size("c"), found) == Fit::no && found.count("c") == 0);
+  CHECK(fits(4, size("a*b"), found) == Fit::yes && fits(5, size("floordiv(a, 0)"), found) == Fit::no);
+  CHECK(Constraint::parse(">=", "a", "b + 1").holds({{"a", 4}, {"b", 3}}));
+  CHECK(is_refused([] { Constraint::parse(">", "a", "b"); }));
+}
+
+// A record with a change or two is refused, or whole: its positions are within it.
+void fuzz_records(const std::string& text, double seconds, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto start = std::chrono::steady_clock::now();
+  long count = 0, refused = 0;
+  do {
+    std::string changed = text;
+    for (unsigned i = 0; i <= random() % 3; ++i) {
+      const std::size_t at = random() % changed.size();
+      switch (random() % 4) {
+        case 0: changed[at] = static_cast<char>(random()); break;
+        case 1: changed.erase(at, 1 + random() % 8); break;
+        case 2: changed.insert(at, changed.substr(random() % changed.size(), random() % 20)); break;
+        default: changed[at] = "0123456789-[]{},:\"n*^"[random() % 21];
+      }
+      if (changed.empty()) changed = "{";
+    }
+    try {
+      const Record record = parse_record(changed);
+      for (const std::size_t i : record.passed) CHECK(i < record.arguments.size());
+      for (const Result& result : record.results)
+        CHECK(result.position < std::max(record.computed, record.arguments.size()) ||
+              result.origin == Origin::empty);
+      CHECK(record.donated.size() == record.arguments.size());
+      record.signature();
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::artifact && !error.fix().empty());
+      ++refused;
+    }
+    ++count;
+  } while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds);
+  CHECK(refused > count / 4 && refused < count);
+  std::printf("%ld records, %ld refused\n", count, refused);
+}
+
+// A file with a change is refused; one without comes apart into what was put in.
+void containers() {
+  const std::vector<std::uint8_t> whole = bytes_of("add");
+  const std::vector<Bytes> parts = split(whole, "add");
+  CHECK(parts.size() == 1 && parts[0].data() == whole.data() && looks_like_vmfb(parts[0]));
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::uint8_t> damaged = whole;
+    if (round % 3 == 0) {
+      damaged.resize(random() % damaged.size());
+    } else {
+      damaged[random() % damaged.size()] ^= static_cast<std::uint8_t>(1u << random() % 8);
+    }
+    try {
+      const std::vector<Bytes> found = split(damaged, "damaged");
+      // The index has characters that say nothing, and a file cut before its record is another's.
+      CHECK(found[0].size() == parts[0].size() || !looks_like_vmfb(found[0]) || damaged.size() < whole.size());
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::artifact && !error.fix().empty());
+    }
+  }
+}
+
+std::string target_text(const Target& target) {
+  std::string made = target.name + "|" + target.backend + "|" + target.arch + "|" + target.cpu;
+  for (const std::string& feature : target.features) made += " " + feature;
+  for (const std::string& feature : missing_features(target.features, {"none"})) made += " -" + feature;
+  return made;
+}
+
+// All that a record says, in one line; test_cpp.py writes the same of the one that Python reads.
+std::string text_of(const Record& record) {
+  std::ostringstream made;
+  const Signature signature = record.signature();
+  const auto put = [&](const Parameter& parameter) {
+    made << parameter.path << ":" << name_of(parameter.dtype) << "[";
+    for (const Dim& dim : parameter.shape)
+      made << (dim.is_dynamic() ? dim.name : std::to_string(dim.size)) << ",";
+    made << "]";
+  };
+  made << record.name << "(";
+  for (const Parameter& argument : signature.arguments) {
+    put(argument);
+    if (argument.donated) made << "!";
+  }
+  made << ")->";
+  static const char* const origins[] = {"computed", "argument", "empty"};
+  for (std::size_t i = 0; i < record.results.size(); ++i) {
+    put(signature.results[i]);
+    const Result& result = record.results[i];
+    made << origins[static_cast<int>(result.origin)];
+    if (result.origin != Origin::empty) made << result.position;
+  }
+  made << " passed";
+  for (const std::size_t i : record.passed) made << " " << i;
+  made << " small" << record.small << " inline" << record.inline_only;
+  for (const StoredArray& array : record.parameters) made << " " << array.name << "=" << array.bytes;
+  for (const Constraint& constraint : record.constraints) made << " " << constraint.text();
+  made << " work " << (record.work ? record.work->text() : "-") << " " << target_text(record.target);
+  return made.str();
+}
+
+int answer_records() {
+  for (std::string line; std::getline(std::cin, line);) {
+    try {
+      std::cout << text_of(parse_record(line)) << "\n";
+    } catch (const Error&) {
+      std::cout << "refused\n";
+    }
+  }
+  return 0;
+}
+
+// Lines "expression|a=1 b=2": its value, and how it takes a size of 12.
+int answer_dims() {
+  for (std::string line; std::getline(std::cin, line);) {
+    const std::size_t bar = line.find('|');
+    std::istringstream words(line.substr(bar + 1));
+    Sizes sizes;
+    for (std::string word; words >> word;)
+      sizes[word.substr(0, word.find('='))] = std::stoll(word.substr(word.find('=') + 1));
+    try {
+      const Expression expression = Expression::parse(line.substr(0, bar));
+      Sizes found;
+      const Fit fit = fits(12, Size{0, expression}, found);
+      std::cout << (fit == Fit::yes ? "True" : fit == Fit::no ? "False" : "None");
+      for (const auto& [name, size] : found) std::cout << " " << name << "=" << size;
+      std::cout << " " << static_cast<std::int64_t>(expression.evaluate(sizes)) << "\n";
+    } catch (const Unreadable&) {
+      std::cout << "refused\n";
+    } catch (const Undefined&) {
+      std::cout << " undefined\n";
+    }
+  }
+  return 0;
+}
+
+// Paths, a line each: offsets and sizes of the parts.
+int answer_containers() {
+  for (std::string path; std::getline(std::cin, path);) {
+    std::ifstream file(path, std::ios::binary);
+    const std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    try {
+      for (const Bytes part : split(bytes, path))
+        std::cout << part.data() - bytes.data() << "+" << part.size() << " ";
+      std::cout << "\n";
+    } catch (const Error&) {
+      std::cout << "refused\n";
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string first = words[1];
+  if (first == "--records") return answer_records();
+  if (first == "--dims") return answer_dims();
+  if (first == "--containers") return answer_containers();
+  artifacts() = first;
+  digests();
+  json();
+  dims();
+  containers();
+  const std::vector<std::uint8_t> whole = bytes_of("halves");
+  const std::string text(whole.begin(), whole.end());
+  const std::size_t start = text.find("{\"", text.find("calque.signature"));
+  CHECK(start != text.npos);
+  std::size_t end = start, depth = 0;
+  do {
+    depth += text[end] == '{';
+    depth -= text[end] == '}';
+  } while (++end < text.size() && depth > 0);
+  const std::string record = text.substr(start, end - start);
+  CHECK(parse_record(record).name == "halves");
+  fuzz_records(record, count > 2 ? std::atof(words[2]) : 1, count > 3 ? std::atoi(words[3]) : 1);
+  return 0;
+}
