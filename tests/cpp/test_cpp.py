@@ -152,7 +152,7 @@ def test_records_say_the_same_as_in_python(built: Path) -> None:
     draw = random.Random(1)
     for text in list(texts) * 60:
         raw = json.loads(text)
-        del raw["target"]["features"][2:]
+        del raw["target"].get("features", [])[2:]
         for _ in range(draw.choice([1, 1, 2])):
             *path, last = draw.choice([p for p in places(raw) if p and p[0] not in (
                 "in_tree", "out_tree", "versions")])
