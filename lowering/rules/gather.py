@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import in_int32, is_larger
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.kernels import move
 from calque.lowering.math.region import scalar_type
 from calque.lowering.rules.registry import Context, rule
 
@@ -108,6 +109,9 @@ def _and(x: Value | None, y: Value) -> Value:
 
 def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     """x[ids] for x (rows, width) and ids (count,) that are inside."""
+    moved = move.pick(ctx, x, ids)
+    if moved is not None:
+        return moved
     b, width, count = ctx.b, x.shape[1], ids.shape[0]
     x = b.settled(x)
     kind = signed(x.dtype)
@@ -186,7 +190,14 @@ def _gather(
         lead = len(at.batch)
         found = b.broadcast(only, (*at.batch, *window), range(lead, lead + len(window)))
     else:
-        found = take_rows(ctx, b.reshape(x, (at.rows, at.width)), b.reshape(at.ids, (at.count,)))
+        rows, ids = b.reshape(x, (at.rows, at.width)), b.reshape(at.ids, (at.count,))
+        moved = None
+        if at.inside is not None and at.inside.shape == at.ids.shape:
+            fill = 0 if params["fill_value"] is None else params["fill_value"]
+            moved = move.pick(ctx, rows, ids, b.reshape(at.inside, ids.shape), fill)
+        if moved is not None:
+            at = replace(at, inside=None)
+        found = take_rows(ctx, rows, ids) if moved is None else moved
         found = b.reshape(found, (*at.batch, *window))
     places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
     order = [

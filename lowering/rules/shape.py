@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Builder, Value
+from calque.lowering.kernels import move
 from calque.lowering.rules.registry import Context, rule
 
 
@@ -35,6 +36,9 @@ def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:
     axis = params["dimension"]
     parts = [x for x in xs if x.shape[axis]]
+    moved = None if len(parts) < 2 else move.concatenate(ctx, parts, axis)
+    if moved is not None:
+        return moved
     out = parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
     if out.dtype.kind in "iu" and axis == len(out.shape) - 1 and all(
             x.shape[axis] == 1 for x in parts):
@@ -78,7 +82,8 @@ def _padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[int, int, i
 def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
     if not params["dimensions"]:
         return xs[0]
-    return ctx.b.reverse(xs[0], params["dimensions"])
+    moved = move.reverse(ctx, xs[0], params["dimensions"])
+    return ctx.b.reverse(xs[0], params["dimensions"]) if moved is None else moved
 
 
 @rule("iota")

@@ -1,0 +1,277 @@
+"""Large arrays moved by kernels written here: joined, reversed, rows picked.
+
+IREE copies on one thread, and reverses and picks element by element.  Here an array is written run
+by run: runs of at most RUN elements, moved by vectors and spread over workgroups.  Elements are
+integers of their size, whatever they stand for.  Start reading at `_runs`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.core.dims import is_static
+from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import dispatch, insert
+from calque.lowering.rules.registry import Context
+
+RUN = 8192  # elements of a run at most
+LARGE = 1 << 16  # bytes from which on it pays
+SHORT = 16  # rows of fewer elements are left to IREE
+GROUPS = 32  # workgroups at most
+WORTH = 16384  # elements that a workgroup should have
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of an operand that become rows of the result (numbers in elements)."""
+
+    operand: int
+    rows: int
+    width: int
+    start: int  # of the first row in the operand
+    stride: int  # from row to row there
+    to: int  # of the first row in the result
+    to_stride: int
+    backwards: bool = False  # the elements of each row
+    order: tuple[tuple[int, bool], ...] = ()  # (size, reversed) of the axes that rows run over
+    picked: bool = False  # rows of the operand are named by the operand behind the data
+    fill: int | None = None  # bits of what rows are that the operand behind those says are outside
+
+
+def is_large(ctx: Context, shape: Sequence[int], dtype: np.dtype[Any], width: int) -> bool:
+    """Whether a result of rows of a width is worth a kernel (not in loops that the host steps
+    through: there IREE may free what a kernel reads, as lowering/passes/cost says)."""
+    return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape) and dtype.kind in "iufcbV"
+            and dtype.itemsize in (1, 2, 4, 8) and width >= SHORT
+            and math.prod(shape) * dtype.itemsize >= LARGE)
+
+
+def concatenate(ctx: Context, xs: Sequence[Value], axis: int) -> Value | None:
+    """The operands behind each other along an axis; None where IREE does it better: it computes
+    operands in their places, so only those that are there already are worth moving."""
+    first = xs[0]
+    if not is_static(first.shape) or not all(is_static(x.shape) for x in xs):
+        return None
+    shape = (*first.shape[:axis], sum(x.shape[axis] for x in xs), *first.shape[axis + 1:])
+    inner = math.prod(shape[axis + 1:])
+    if not is_large(ctx, shape, first.dtype, min(x.shape[axis] for x in xs) * inner):
+        return None
+    outer, to = math.prod(shape[:axis]), 0
+    parts, sources = [], []
+    for i, x in enumerate(xs):
+        width = x.shape[axis] * inner
+        source, start = _sliced(x, axis)
+        if not _is_argument(source.ir):
+            return None
+        sources.append(source)
+        stride = width if source is x else source.shape[axis] * inner
+        parts.append(Part(i, outer, width, start * inner, stride, to, shape[axis] * inner))
+        to += width
+    return _moved(ctx, "concatenate", sources, shape, parts)
+
+
+def _sliced(x: Value, axis: int) -> tuple[Value, int]:
+    """What x is a slice of, along the axis only, and where that starts; or x itself."""
+    op = x.ir.owner
+    if getattr(op, "name", "") != "stablehlo.slice" or {*op.attributes["strides"]} != {1}:
+        return x, 0
+    shape = tuple(op.operands[0].type.shape)
+    if any(n != m for i, (n, m) in enumerate(zip(shape, x.shape)) if i != axis):
+        return x, 0
+    return Value(x.b, op.operands[0], shape, x.dtype), list(op.attributes["start_indices"])[axis]
+
+
+def _is_argument(value: Any) -> bool:
+    """Whether a value is an argument of the program, perhaps in another shape."""
+    while getattr(value.owner, "name", "") in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
+        if math.prod(value.owner.operands[0].type.shape) != math.prod(value.type.shape):
+            return False
+        value = value.owner.operands[0]
+    return not hasattr(value.owner, "name")
+
+
+def reverse(ctx: Context, x: Value, axes: Sequence[int]) -> Value | None:
+    """x with the order of some axes turned round; None where a kernel does not pay."""
+    if not is_static(x.shape) or x in ctx.constants:
+        return None
+    merged: list[tuple[int, bool]] = []
+    for i, n in enumerate(x.shape):
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == (i in axes):
+            merged[-1] = (merged[-1][0] * n, i in axes)
+        else:
+            merged.append((n, i in axes))
+    if not merged or not is_large(ctx, x.shape, x.dtype, merged[-1][0]):
+        return None
+    width, backwards = merged.pop()
+    rows = math.prod(n for n, _ in merged)
+    part = Part(0, rows, width, 0, width, 0, width, backwards, tuple(merged))
+    return _moved(ctx, "reverse", [x], x.shape, [part])
+
+
+def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: Any = 0
+         ) -> Value | None:
+    """x[ids] for x (rows, width) and ids (count,) that are inside; `fill` where `inside` (count,),
+    if there is one, does not hold."""
+    if not is_static(ids.shape):
+        return None
+    shape = (ids.shape[0], x.shape[1])
+    if not is_static(x.shape) or not is_large(ctx, shape, x.dtype, shape[1]):
+        return None
+    bits = None
+    if inside is not None:
+        word = np.asarray(fill).astype(x.dtype).view(f"i{x.dtype.itemsize}")
+        bits = int(word)
+    part = Part(0, shape[0], shape[1], 0, shape[1], 0, shape[1], picked=True, fill=bits)
+    return _moved(ctx, "pick", [x, ids, *([] if inside is None else [inside])], shape, [part])
+
+
+def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: tuple[int, ...],
+           parts: Sequence[Part]) -> Value:
+    ctx.kernels += 1
+    name = f"{what}_{ctx.kernels}"
+    total = math.prod(shape)
+    groups = max(1, min(GROUPS, total // WORTH))
+    insert(ctx.module, _executable(name, [(math.prod(x.shape), 8 * x.dtype.itemsize) for x in xs],
+                                   (total, 8 * xs[0].dtype.itemsize), parts, groups))
+    return dispatch(ctx.b, name, xs, [(shape, xs[0].dtype)])[0]
+
+
+def _executable(name: str, operands: Sequence[tuple[int, int]], result: tuple[int, int],
+                parts: Sequence[Part], groups: int) -> str:
+    arrays = [*operands, result]
+    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(len(arrays)))
+    refs = [f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{n}xi{w}>"
+            for i, (n, w) in enumerate(arrays)]
+    return f"""
+stream.executable private @{name} {{
+  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+    %g = arith.constant {groups} : index
+    %one = arith.constant 1 : index
+    stream.return %g, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}({arguments}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %groups = arith.constant {groups} : index
+      {chr(10).join(refs)}
+      %group = stream.dispatch.workgroup.id[0] : index
+      %next = arith.addi %group, %c1 : index
+      {chr(10).join(_runs(p, f"p{i}", arrays) for i, p in enumerate(parts))}
+      return
+    }}
+  }}
+}}"""
+
+
+def _runs(p: Part, tag: str, arrays: Sequence[tuple[int, int]]) -> str:
+    """The workgroup's share of the runs of a part."""
+    size, bits = arrays[p.operand]
+    out = len(arrays) - 1
+    source, target = f"memref<{size}xi{bits}>", f"memref<{arrays[out][0]}xi{bits}>"
+    lanes = max(1, min(512 // bits, 1 << (p.width.bit_length() - 1)))
+    vector = f"vector<{lanes}xi{bits}>"
+    chunks = -(-p.width // RUN)
+    turn = (f"%y = vector.shuffle %x, %x {list(range(lanes - 1, -1, -1))} : {vector}, {vector}"
+            if p.backwards else "")
+    at = "%far = arith.subi %turned, %j : index" if p.backwards else ""
+    return f"""
+      %{tag}items = arith.constant {p.rows * chunks} : index
+      %{tag}a = arith.muli %group, %{tag}items : index
+      %{tag}b = arith.muli %next, %{tag}items : index
+      %{tag}first = arith.divui %{tag}a, %groups : index
+      %{tag}last = arith.divui %{tag}b, %groups : index
+      scf.for %item = %{tag}first to %{tag}last step %c1 {{
+        %chunks = arith.constant {chunks} : index
+        %run = arith.constant {RUN} : index
+        %width = arith.constant {p.width} : index
+        %lanes = arith.constant {lanes} : index
+        %row = arith.divui %item, %chunks : index
+        %chunk = arith.remui %item, %chunks : index
+        %begin = arith.muli %chunk, %run : index
+        %rest = arith.subi %width, %begin : index
+        %length = arith.minui %rest, %run : index
+        {_row(p, arrays)}
+        %stride = arith.constant {p.stride} : index
+        %start = arith.constant {p.start} : index
+        %s0 = arith.muli %from, %stride : index
+        %s1 = arith.addi %s0, %start : index
+        %s = arith.addi %s1, %begin : index
+        %to_stride = arith.constant {p.to_stride} : index
+        %to = arith.constant {p.to} : index
+        %d0 = arith.muli %row, %to_stride : index
+        %d1 = arith.addi %d0, %to : index
+        %d = arith.addi %d1, %begin : index
+        %whole = arith.divui %length, %lanes : index
+        %vectors = arith.muli %whole, %lanes : index
+        %end = arith.addi %s1, %rest : index
+        %turned = arith.subi %end, %lanes : index
+        %single = arith.subi %end, %c1 : index
+        {_filled(p, arrays, vector, target)}
+        scf.for %j = %c0 to %vectors step %lanes {{
+          {at or "%far = arith.addi %s, %j : index"}
+          %x = vector.load %m{p.operand}[%far] : {source}, {vector}
+          {turn}
+          %k = arith.addi %d, %j : index
+          vector.store {"%y" if p.backwards else "%x"}, %m{out}[%k] : {target}, {vector}
+        }}
+        scf.for %j = %vectors to %length step %c1 {{
+          {at.replace("%turned", "%single") or "%far = arith.addi %s, %j : index"}
+          %x = memref.load %m{p.operand}[%far] : {source}
+          %k = arith.addi %d, %j : index
+          memref.store %x, %m{out}[%k] : {target}
+        }}
+        {"}" if p.fill is not None else ""}
+      }}"""
+
+
+def _filled(p: Part, arrays: Sequence[tuple[int, int]], vector: str, target: str) -> str:
+    """The run where its row is outside; what follows is where it is not."""
+    if p.fill is None:
+        return ""
+    asked, out = p.operand + 2, len(arrays) - 1
+    bits = arrays[out][1]
+    return f"""%byte = memref.load %m{asked}[%row] : memref<{arrays[asked][0]}xi8>
+        %zero = arith.constant 0 : i8
+        %outside = arith.cmpi eq, %byte, %zero : i8
+        scf.if %outside {{
+          %word = arith.constant {p.fill} : i{bits}
+          %words = vector.broadcast %word : i{bits} to {vector}
+          scf.for %j = %c0 to %vectors step %lanes {{
+            %k = arith.addi %d, %j : index
+            vector.store %words, %m{out}[%k] : {target}, {vector}
+          }}
+          scf.for %j = %vectors to %length step %c1 {{
+            %k = arith.addi %d, %j : index
+            memref.store %word, %m{out}[%k] : {target}
+          }}
+        }} else {{"""
+
+
+def _row(p: Part, arrays: Sequence[tuple[int, int]]) -> str:
+    """%from: the row of the operand that becomes %row of the result."""
+    if p.picked:
+        size, bits = arrays[p.operand + 1]
+        return f"""%id = memref.load %m{p.operand + 1}[%row] : memref<{size}xi{bits}>
+        %from = arith.index_cast %id : i{bits} to index"""
+    lines, rest, total = [], "%row", "%c0"
+    for i, (n, backwards) in reversed(list(enumerate(p.order))):
+        below = math.prod(k for k, _ in p.order[i + 1:])
+        lines.append(f"""%n{i} = arith.constant {n} : index
+        %e{i} = arith.constant {n - 1} : index
+        %i{i} = arith.remui {rest}, %n{i} : index
+        %q{i} = arith.divui {rest}, %n{i} : index
+        %r{i} = arith.subi %e{i}, %i{i} : index
+        %w{i} = arith.constant {below} : index
+        %t{i} = arith.muli {"%r" if backwards else "%i"}{i}, %w{i} : index
+        %f{i} = arith.addi {total}, %t{i} : index""")
+        rest, total = f"%q{i}", f"%f{i}"
+    if not lines:
+        return "%from = arith.addi %row, %c0 : index"
+    return "\n        ".join([*lines, f"%from = arith.addi {total}, %c0 : index"])
