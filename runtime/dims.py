@@ -2,7 +2,7 @@
 `floordiv(b, 2)`, and constraints such as `b >= 8`.
 
 `Expression` evaluates one; `bind` finds the variables from the shapes of arguments.  C++ reads the
-same texts (runtime/cpp/src/dims.cc).  Imports nothing of ours.
+same texts (runtime/cpp/src/artifact/dims.cc).  Imports nothing of ours.
 """
 
 from __future__ import annotations

@@ -4,8 +4,11 @@ Those that are there and newer than their sources are kept, unless the runtime r
 """
 from __future__ import annotations
 
+import copy
 import json
+import random
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from calque.cli import main
@@ -13,7 +16,7 @@ from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError
 from calque.runtime.aot import read_records
-from calque.runtime.container import join
+from calque.runtime.container import join, split
 
 MODELS = Path(__file__).with_name("models.py")
 EXAMPLES = Path(__file__).parents[2] / "runtime/cpp/examples/models.py"
@@ -73,6 +76,60 @@ def grow() -> bytes:
     return join([compile_module(GROW.format(text), parse_target("cpu"))])
 
 
+# A program that calls a Python function.
+CALLBACK = """func.func private @py.call0(tensor<4xf32>) -> tensor<4xf32>
+func.func @back(%x: tensor<4xf32>) -> tensor<4xf32>
+  attributes {{iree.reflection = {{"calque.signature" = {0}}}}} {{
+  %0 = call @py.call0(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32> }}
+"""
+
+
+def callback() -> bytes:
+    """The artifact of CALLBACK."""
+    four = {"path": "x", "shape": [4], "dtype": "float32"}
+    record = {"version": 1, "name": "back", "args": [four], "results": [four],
+              "target": parse_target("cpu").record()}
+    text = json.dumps(json.dumps(record))
+    return join([compile_module(CALLBACK.format(text), parse_target("cpu"))])
+
+
+ODD = [None, True, -1, 0, 1, 3, 5, 1000, 2**40, 1.5, "", "x", "n", "float64", "int8", "bool", [],
+       {}, [0], [1, 0], ["computed", 1], ["argument", 0], ["argument", 7], ["empty"]]
+
+
+def places(v: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """The paths of all that is in a JSON value."""
+    yield path
+    for k in v if isinstance(v, dict) else range(len(v)) if isinstance(v, list) else ():
+        yield from places(v[k], (*path, k))
+
+
+def lies(folder: Path, names: Sequence[str], count: int, seed: int) -> None:
+    """Files that are whole, but what they say of their function is not true in a place or two."""
+    draw = random.Random(seed)
+    target = folder / "lies"
+    target.mkdir(exist_ok=True)
+    for i in range(count):
+        path = folder / f"{names[i % len(names)]}.vmfb"
+        (part,) = split(path.read_bytes(), str(path))
+        text = read_records(path)[0].text.encode()
+        raw = json.loads(text)
+        raw["target"].pop("features", None)  # makes room
+        for _ in range(draw.choice([1, 1, 2])):
+            *inner, last = draw.choice([p for p in places(raw) if p and p[0] != "target"])
+            at = raw
+            for key in inner:
+                at = at[key]
+            if draw.random() < 0.2:
+                del at[last]
+            else:
+                at[last] = copy.deepcopy(draw.choice(ODD))
+        made = json.dumps(raw, separators=(",", ":")).encode().ljust(len(text))
+        if len(made) == len(text):
+            (target / f"{i}.vmfb").write_bytes(join([part.replace(text, made)]))
+
+
 def is_made(path: Path) -> bool:
     """Is the artifact there, newer than its source, and of this version?"""
     sources = (MODELS, EXAMPLES, Path(__file__))
@@ -98,8 +155,10 @@ def make(folder: Path) -> None:
         except SystemExit as end:
             if end.code:
                 raise
-    if not is_made(folder / "grow.vmfb"):
-        (folder / "grow.vmfb").write_bytes(grow())
+    for name, write in (("grow", grow), ("callback", callback)):
+        if not is_made(folder / f"{name}.vmfb"):
+            (folder / f"{name}.vmfb").write_bytes(write())
+    lies(folder, ("add", "update", "mixed", "halves"), 160, seed=1)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import fixture
 import pytest
 
 from calque.runtime import ArtifactError, dims
@@ -133,16 +134,6 @@ def ask(built: Path, option: str, lines: list[str]) -> list[str]:
     return run(built / "tests" / "test_artifact", option, input=given).splitlines()
 
 
-ODD = [None, True, -1, 0, 1, 2**40, 1.5, "", "n", "2*n + 1", "float64", "O", [], {}, [[]], [0],
-       ["computed", 1], ["argument", 0], ["argument", 7], ["empty"], 2**70, "\u00e9"]
-
-
-def places(v: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
-    yield path
-    for k in v if isinstance(v, dict) else range(len(v)) if isinstance(v, list) else ():
-        yield from places(v[k], (*path, k))
-
-
 def test_records_say_the_same_as_in_python(built: Path) -> None:
     """The artifacts' records, and those with a change or two: what Python refuses is refused."""
     files = sorted((built / "artifacts").glob("*.vmfb"))
@@ -154,12 +145,12 @@ def test_records_say_the_same_as_in_python(built: Path) -> None:
         raw = json.loads(text)
         del raw["target"].get("features", [])[2:]
         for _ in range(draw.choice([1, 1, 2])):
-            *path, last = draw.choice([p for p in places(raw) if p and p[0] not in (
+            *path, last = draw.choice([p for p in fixture.places(raw) if p and p[0] not in (
                 "in_tree", "out_tree", "versions")])
             at = raw
             for key in path:
                 at = at[key]
-            at[last] = copy.deepcopy(draw.choice(ODD))
+            at[last] = copy.deepcopy(draw.choice([*fixture.ODD, "2*n + 1", 2**70, "\u00e9"]))
         texts.append(json.dumps(raw))
     texts.append(json.dumps(features))
     same = 0

@@ -90,6 +90,10 @@ void of_devices() {
 }
 
 void of_files() {
+  CHECK_ERROR(artifact, ({"Fix: "}), {  // a program with callbacks, which no C++ program can answer
+    const Array x = Array::from_host(kFour, {4});
+    load("callback")["back"](x);
+  });
   CHECK_ERROR(artifact, ({"cannot read nowhere.vmfb", "Fix: check the path"}),
               Module::load("nowhere.vmfb"));
   CHECK_ERROR(artifact, ({"Fix: "}), Module::load("/"));

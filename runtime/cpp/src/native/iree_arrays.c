@@ -246,8 +246,3 @@ ci_error* ci_query(ci_semaphore* semaphore, bool* reached) {
   *reached = iree_status_is_ok(status) && value >= 1;
   return ci_error_of(status);
 }
-
-iree_status_t ci_fence_at(iree_hal_semaphore_t* semaphore, iree_hal_fence_t** out) {
-  if (semaphore == NULL) return iree_hal_fence_create(0, iree_allocator_system(), out);
-  return iree_hal_fence_create_at(semaphore, 1, iree_allocator_system(), out);
-}

@@ -28,6 +28,3 @@ ci_error* ci_error_of(iree_status_t status);
 
 // The process's VM instance, in which the types of the HAL are known.
 iree_status_t ci_instance(iree_vm_instance_t** out);
-
-// A fence at 1 of one semaphore, or one that is reached already (null).
-iree_status_t ci_fence_at(iree_hal_semaphore_t* semaphore, iree_hal_fence_t** out);

@@ -5,6 +5,7 @@
 #include <iree/io/parameter_index_provider.h>
 #include <iree/modules/hal/types.h>
 #include <iree/modules/io/parameters/module.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,21 +195,41 @@ ci_error* ci_find_function(const ci_module* module, ci_text name, ci_function* o
   return NULL;
 }
 
-static iree_status_t join(ci_semaphore* const* waits, size_t count, iree_hal_fence_t** out) {
-  IREE_RETURN_IF_ERROR(iree_hal_fence_create(count, iree_allocator_system(), out));
-  iree_status_t status = iree_ok_status();
-  for (size_t i = 0; i < count && iree_status_is_ok(status); ++i)
-    status = iree_hal_fence_insert(*out, semaphore_of(waits[i]), 1);
-  if (!iree_status_is_ok(status)) {
-    iree_hal_fence_release(*out);
-    *out = NULL;
+// A fence without semaphores is reached before anyone asks and takes a signal without a word, so one
+// serves all calls that run in place.
+static iree_status_t no_fence(iree_vm_ref_t* out) {
+  static iree_hal_fence_t* shared = NULL;
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  iree_hal_fence_t* fence = __atomic_load_n(&shared, __ATOMIC_ACQUIRE);
+  if (fence == NULL) {
+    iree_status_t status = iree_ok_status();
+    pthread_mutex_lock(&lock);
+    if (shared == NULL) {
+      status = iree_hal_fence_create(0, iree_allocator_system(), &fence);
+      if (iree_status_is_ok(status)) __atomic_store_n(&shared, fence, __ATOMIC_RELEASE);
+    }
+    fence = shared;
+    pthread_mutex_unlock(&lock);
+    IREE_RETURN_IF_ERROR(status);
   }
-  return status;
+  *out = iree_hal_fence_retain_ref(fence);
+  return iree_ok_status();
 }
 
-static iree_status_t push_fence(iree_vm_list_t* list, iree_hal_fence_t* fence) {
-  iree_vm_ref_t reference = iree_hal_fence_move_ref(fence);
-  return iree_vm_list_push_ref_move(list, &reference);
+// A fence that is reached when all semaphores are at 1.
+static iree_status_t join(ci_semaphore* const* semaphores, size_t count, iree_vm_ref_t* out) {
+  if (count == 0) return no_fence(out);
+  iree_hal_fence_t* fence = NULL;
+  IREE_RETURN_IF_ERROR(iree_hal_fence_create(count, iree_allocator_system(), &fence));
+  iree_status_t status = iree_ok_status();
+  for (size_t i = 0; i < count && iree_status_is_ok(status); ++i)
+    status = iree_hal_fence_insert(fence, semaphore_of(semaphores[i]), 1);
+  if (iree_status_is_ok(status)) {
+    *out = iree_hal_fence_move_ref(fence);
+  } else {
+    iree_hal_fence_release(fence);
+  }
+  return status;
 }
 
 static iree_status_t push_all(iree_vm_list_t* list, ci_view* const* arguments, size_t count,
@@ -217,11 +238,11 @@ static iree_status_t push_all(iree_vm_list_t* list, ci_view* const* arguments, s
     iree_vm_ref_t reference = iree_hal_buffer_view_retain_ref(view_of(arguments[i]));
     IREE_RETURN_IF_ERROR(iree_vm_list_push_ref_move(list, &reference));
   }
-  iree_hal_fence_t *before = NULL, *after = NULL;
+  iree_vm_ref_t before = iree_vm_ref_null(), after = iree_vm_ref_null();
   IREE_RETURN_IF_ERROR(join(waits, wait_count, &before));
-  IREE_RETURN_IF_ERROR(push_fence(list, before));
-  IREE_RETURN_IF_ERROR(ci_fence_at(semaphore_of(done), &after));
-  return push_fence(list, after);
+  IREE_RETURN_IF_ERROR(iree_vm_list_push_ref_move(list, &before));
+  IREE_RETURN_IF_ERROR(join(&done, done != NULL ? 1 : 0, &after));
+  return iree_vm_list_push_ref_move(list, &after);
 }
 
 static iree_status_t take_all(iree_vm_list_t* list, ci_view** results, size_t count) {
@@ -239,26 +260,44 @@ static iree_status_t take_all(iree_vm_list_t* list, ci_view** results, size_t co
   return iree_ok_status();
 }
 
+// A list in `storage` where it is large enough for so many, else one of its own.
+static iree_status_t make_list(iree_byte_span_t storage, size_t count, iree_vm_list_t** out) {
+  const iree_vm_type_def_t any = iree_vm_make_undefined_type_def();
+  if (iree_vm_list_storage_size(&any, count) <= storage.data_length)
+    return iree_vm_list_initialize(storage, &any, count, out);
+  return iree_vm_list_create(any, count, iree_allocator_system(), out);
+}
+
+static void free_list(iree_byte_span_t storage, iree_vm_list_t* list) {
+  if (list == NULL) return;
+  if ((void*)list == (void*)storage.data) {
+    iree_vm_list_deinitialize(list);
+  } else {
+    iree_vm_list_release(list);
+  }
+}
+
 ci_error* ci_invoke(ci_program* program, ci_function function, ci_view* const* arguments,
                     size_t argument_count, ci_semaphore* const* waits, size_t wait_count,
                     ci_semaphore* done, ci_view** results, size_t result_count) {
-  const iree_allocator_t host = iree_allocator_system();
-  const iree_vm_type_def_t any = iree_vm_make_undefined_type_def();
   const iree_vm_function_t callee = {function.module, function.linkage, function.ordinal};
+  iree_alignas(iree_max_align_t) uint8_t memory[2][512];
+  const iree_byte_span_t before = iree_make_byte_span(memory[0], sizeof(memory[0]));
+  const iree_byte_span_t after = iree_make_byte_span(memory[1], sizeof(memory[1]));
   iree_vm_list_t *inputs = NULL, *outputs = NULL;
-  iree_status_t status = iree_vm_list_create(any, argument_count + 2, host, &inputs);
-  if (iree_status_is_ok(status)) status = iree_vm_list_create(any, result_count, host, &outputs);
+  iree_status_t status = make_list(before, argument_count + 2, &inputs);
+  if (iree_status_is_ok(status)) status = make_list(after, result_count, &outputs);
   if (iree_status_is_ok(status))
     status = push_all(inputs, arguments, argument_count, waits, wait_count, done);
   if (iree_status_is_ok(status))
     status = iree_vm_invoke((iree_vm_context_t*)program, callee, IREE_VM_INVOCATION_FLAG_NONE, NULL,
-                            inputs, outputs, host);
+                            inputs, outputs, iree_allocator_system());
   memset(results, 0, result_count * sizeof(*results));
   if (iree_status_is_ok(status)) status = take_all(outputs, results, result_count);
   if (!iree_status_is_ok(status))
     for (size_t i = 0; i < result_count; ++i)
       if (results[i] != NULL) ci_release_view(results[i]);
-  iree_vm_list_release(inputs);
-  iree_vm_list_release(outputs);
+  free_list(before, inputs);
+  free_list(after, outputs);
   return ci_error_of(status);
 }

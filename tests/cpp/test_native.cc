@@ -1,0 +1,72 @@
+// What only the native backend can promise: no Python in the process, a number of worker threads, an
+// error rather than a hang in a forked child.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dlfcn.h>
+#include <filesystem>
+
+#include "check.hpp"
+
+using namespace calque;
+
+namespace {
+
+int workers() {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "comm");
+    std::string name;
+    std::getline(file, name);
+    count += name.rfind("iree-worker", 0) == 0;
+  }
+  return count;
+}
+
+// The exit code of `body` in a child.
+template <class Body>
+int in_child(Body body) {
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+void run(const char* name, std::int64_t n) {
+  const Function function = load(name)[name];
+  const Array x = Array::from_host(std::vector<float>(static_cast<std::size_t>(n * n)), {n, n});
+  CHECK(function(x, x)[0].view<float>()[0] == 0);
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  artifacts() = words[1];
+  CHECK(dlsym(RTLD_DEFAULT, "Py_IsInitialized") == nullptr);
+  for (const char* text : {"0", "many", "-1", "99999"})
+    CHECK(in_child([&] {
+            setenv("CALQUE_CPU_THREADS", text, 1);
+            CHECK_ERROR(unavailable, ({"not a number of threads", "Fix: "}), Device::open("cpu"));
+          }) == 0);
+  for (const int count : {1, 3})
+    CHECK(in_child([&] {
+            setenv("CALQUE_CPU_THREADS", std::to_string(count).c_str(), 1);
+            run("step", 256);
+            CHECK(workers() == count);
+          }) == 0);
+  CHECK(in_child([] { run("step", 256); }) == 0);  // before the first use, a fork does no harm
+  run("step", 256);
+  const Array kept = Array::scalar(1.0f);
+  CHECK(in_child([&] {
+          CHECK_ERROR(execution, ({"this process was forked", "Fix: "}), Array::scalar(1.0f));
+          CHECK_ERROR(execution, ({"this process was forked"}), run("step", 256));
+          CHECK(kept.item<float>() == 1);  // what is there can be read
+        }) == 0);
+  run("step", 256);
+  return 0;
+}
