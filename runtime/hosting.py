@@ -6,10 +6,13 @@ Start reading at `bind`.
 """
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import iree.runtime as rt
 import numpy as np
 
 from calque.runtime.aot import Artifact, ArtifactFunction, dtype_from_name, load
@@ -27,6 +30,18 @@ DTYPES = tuple(dtype_from_name(name) for name in (
 Call = Callable[[Sequence[Buffer]], Sequence[Buffer]]
 
 
+@functools.cache
+def _set_threads() -> None:
+    """How many worker threads the CPU has, where CALQUE_CPU_THREADS says so."""
+    text = os.environ.get("CALQUE_CPU_THREADS", "")
+    if text and not (text.isdecimal() and 1 <= int(text) <= 1024):
+        raise RuntimeError(explain(
+            f"CALQUE_CPU_THREADS is {text}, not a number of threads.", "",
+            "set it to a number from 1 to 1024, or unset it."))
+    if text:
+        rt.flags.parse_flags(f"--task_topology_group_count={text}")
+
+
 def open_device(uri: str) -> tuple[Device, str, str, bool]:
     """(device, its name, its platform, is its memory the host's) of "cpu", "cuda:1", "vulkan"."""
     platform, _, index = uri.partition(":")
@@ -35,6 +50,7 @@ def open_device(uri: str) -> tuple[Device, str, str, bool]:
         raise RuntimeError(explain(
             f"{uri!r} names no device.", "", "write cpu, cuda, vulkan, or one of several as "
             "cuda:1."))
+    _set_threads()
     found = devices(platform)
     if int(index or 0) >= len(found):
         raise RuntimeError(explain(
