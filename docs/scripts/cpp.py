@@ -1,6 +1,7 @@
-"""Measures what docs/cpp.md says of times and sizes and writes it there: cpp.py [BUILD].
+"""Measures what docs/cpp.md says of times and sizes and writes it there: cpp.py [BUILD [NATIVE]].
 
-BUILD is the folder in which tests/cpp/test_cpp.py built the library (build/cpp).
+BUILD is the folder in which tests/cpp/test_cpp.py built the library (build/cpp), NATIVE one in which it
+is built with CALQUE_BACKEND=native; without it the page keeps what it says of that.
 """
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def numbers(build: Path) -> str:
             f"{(build / 'libcalque_runtime.so').stat().st_size / 1000:.0f} KB.")
 
 
-def table(build: Path) -> str:
-    said = subprocess.run([build / "tests" / "bench", build / "artifacts", "5000"], check=True,
+def rows_of(build: Path, artifacts: Path) -> str:
+    said = subprocess.run([build / "tests" / "bench", artifacts, "5000"], check=True,
                           capture_output=True, text=True).stdout
     rows = ["| | time | thread |", "|---|---|---|"]
     for line in said.splitlines():
@@ -47,6 +48,11 @@ def table(build: Path) -> str:
         if found:
             own = _time(float(found[3])) if found[3] else ""
             rows.append(f"| {found[1]} | {_time(float(found[2]))} | {own} |")
+    return "\n".join(rows)
+
+
+def table(build: Path) -> str:
+    rows = [rows_of(build, build / "artifacts")]
     device = {"add": "local-sync", "matmul": "local-task"}
     for name, shape in (("add", "4xf32=1"), ("matmul", "1024x1024xf32=1")):
         real, cpu = _iree(build / "artifacts" / f"{name}.vmfb", device[name], shape)
@@ -78,7 +84,11 @@ def _time(value: float) -> str:
 def main() -> None:
     build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cpp").resolve()
     page = PAGE.read_text()
-    for name, text in (("numbers", numbers(build)), ("bench", table(build))):
+    made = {"numbers": numbers(build), "bench": table(build)}
+    if len(sys.argv) > 2:
+        native = Path(sys.argv[2]).resolve()
+        made["native"] = rows_of(native, build / "artifacts")
+    for name, text in made.items():
         page = re.sub(f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)",
                       lambda m, text=text: f"{m[1]}{text}\n{m[2]}", page, flags=re.DOTALL)
     PAGE.write_text(page)
