@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
@@ -18,6 +19,7 @@ from calque.lowering import mlir, sizes
 
 Dtype = np.dtype[Any]
 Scalar = bool | int | float | complex | np.generic
+BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
@@ -300,7 +302,22 @@ class Builder:
             # keeps one and writes it twice, once outside of the loops over workgroups
             # (tests/lowering/test_refusals.py)
             return -self.select(x, self.splat(-1, x.shape, dtype), self.splat(0, x.shape, dtype))
+        if self.relaxed and dtype == BF16 != x.dtype:
+            return self.bfloat16(x)
         return x if x.dtype == dtype else self.emit("convert", [x], x.shape, dtype)
+
+    def bfloat16(self, x: Value) -> Value:
+        """x as bf16, to nearest even, by the bits of f32.
+
+        For SPIR-V: MLIR makes one conversion of an integer's to f32 and then to bf16, which IREE's
+        bf16 there (an integer with the upper half of an f32's bits) has no form for
+        (tests/lowering/test_vulkan_needs_cures.py).
+        """
+        wide = self.convert(x, np.dtype(np.float32))
+        u = self.bitcast(wide, np.dtype(np.uint32))
+        upper = (u + (((u >> 16) & 1) + 0x7FFF)) >> 16
+        upper = self.select(self.isnan(wide), 0x7FC0, upper)
+        return self.bitcast(self.convert(upper, np.dtype(np.uint16)), BF16)
 
     def bitcast(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype == dtype:
@@ -443,6 +460,15 @@ class Builder:
             "iree_tensor_ext.compute_barrier.start", results=[mlir.tensor_type(x.shape, x.dtype)],
             operands=[x.ir, *more])
         return Value(self, made.results[0], x.shape, x.dtype)
+
+    def apart(self, *xs: Value) -> list[Value]:
+        """What a reduction, a product or a running sum gives: for SPIR-V, written to memory.
+
+        A consumer of more axes, such as x - sum(x, 0), IREE fuses with a reduction along any axis
+        but the last, and spreads the two over threads in different ways: a third of the results are
+        wrong (tests/lowering/test_vulkan_needs_cures.py).
+        """
+        return self.barrier(*xs) if self.relaxed else list(xs)
 
     def settled(self, x: Value) -> Value:
         """x, to be read at computed positions: written to memory if it is a part of something (IREE

@@ -9,12 +9,13 @@ import numpy as np
 
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.common import (
+    BIAS,
     BOOL,
     F32,
     F64,
-    I64,
     MANTISSA,
     SIGNED,
+    U32,
     U64,
     bits,
     floating,
@@ -40,6 +41,8 @@ def ceil(b: Builder, x: Value) -> Value:
 def round_half_even(b: Builder, x: Value) -> Value:
     """The nearest integer, ties to even (IREE expands its own to slow integer code)."""
     a, magic = abs(x), 2.0 ** MANTISSA[x.dtype]
+    if b.relaxed:  # the driver would fold the two constants
+        return with_sign(b.round_even(a), x)
     return with_sign(b.select(a < magic, (a + magic) - magic, a), x)
 
 
@@ -132,8 +135,9 @@ def nextafter(b: Builder, x: Value, y: Value) -> Value:
 @floating
 def rem(b: Builder, x: Value, y: Value) -> Value:
     """x - y trunc(x / y), exact (C's fmod): sign of x; NaN for y = 0 or infinite x."""
-    if x.dtype == F32 or not isinstance(b, BodyBuilder):
-        return b.binary("remainder", x, y)  # right in f32; in f64 it does not link
+    if not b.relaxed and x.dtype == F32 or not isinstance(b, BodyBuilder):
+        # right in f32 on CPUs (SPIR-V's is x - y trunc(x / y), rounded); in f64 it does not link
+        return b.binary("remainder", x, y)
     a, d = abs(x), abs(y)
     defined = b.binary("and", b.binary("and", a < np.inf, d > 0.0), ~b.isnan(y))
     plain = a < d
@@ -143,23 +147,76 @@ def rem(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _long_division(b: BodyBuilder, a: Value, d: Value) -> Value:
-    """a mod d of f64 a >= d > 0: the mantissas as integers, 11 quotient bits at a time."""
-    one = 1 << MANTISSA[F64]
+    """a mod d of a >= d > 0: the mantissas as integers, 11 quotient bits at a time (f32: 8)."""
+    dtype, word = a.dtype, U64 if a.dtype == F64 else U32
+    one, spare = 1 << MANTISSA[dtype], 8 * dtype.itemsize - MANTISSA[dtype] - 1
 
     def parts(v: Value) -> tuple[Value, Value]:
-        exponent = bits(v) >> MANTISSA[F64]
+        exponent = bits(v) >> MANTISSA[dtype]
         m = bits(v) & (one - 1)
         normal = exponent > 0
-        return b.select(normal, m | one, m).view(U64), b.select(normal, exponent, 1)
+        return b.select(normal, m | one, m).view(word), b.select(normal, exponent, 1)
 
     (m, e), (divisor, f) = parts(a), parts(d)
     m = b.binary("remainder", m, divisor)
 
     def step(m: Value, left: Value) -> list[Value]:
-        count = b.select(left < 11, left, 11)
-        return [b.binary("remainder", m << count.view(U64), divisor), left - count]
+        count = b.select(left < spare, left, spare)
+        return [b.binary("remainder", m << count.view(word), divisor), left - count]
 
     m, _ = b.loop(lambda m, left: left > 0, step, [m, e - f])
-    # m 2^(f - 1075), in two steps because 2^(f - 1075) may be below the normal range
-    half = (f - 1075) >> 1
-    return (m.view(I64).astype(F64) * power_of_two(half, F64)) * power_of_two(f - 1075 - half, F64)
+    # m 2^(f - 1075) in f64, in two steps because 2^(f - 1075) may be below the normal range
+    power = f - (BIAS[dtype] + MANTISSA[dtype])
+    half = power >> 1
+    return (m.view(SIGNED[dtype]).astype(dtype) * power_of_two(half, dtype)) * power_of_two(
+        power - half, dtype)
+
+
+# ---- integers
+def divide(b: Builder, x: Value, y: Value) -> Value:
+    """Integers, towards zero; x / 0 has all bits set, the least / -1 is the least, as in XLA."""
+    if not b.relaxed:
+        return b.binary("divide", x, y)
+    nothing, size, divisor = _magnitudes(b, x, y)
+    q = b.binary("divide", size, divisor).view(x.dtype)
+    if x.dtype.kind == "i":
+        q = b.select((x ^ y) < 0, -q, q)
+    return b.select(nothing, ~b.like(x, 0), q)
+
+
+def remainder(b: Builder, x: Value, y: Value) -> Value:
+    """Integers: the sign of x; x rem 0 is x."""
+    if not b.relaxed:
+        return b.binary("remainder", x, y)
+    nothing, size, divisor = _magnitudes(b, x, y)
+    r = b.binary("remainder", size, divisor).view(x.dtype)
+    if x.dtype.kind == "i":
+        r = b.select(x < 0, -r, r)
+    return b.select(nothing, x, r)
+
+
+def _magnitudes(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value]:
+    """(is y 0, |x|, |y| or 1), unsigned.
+
+    SPIR-V leaves a division by 0 and the least number's by -1 open, and of a negative remainder
+    MLIR takes the least number's sign wrongly (tests/lowering/test_vulkan_needs_cures.py).
+    """
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    nothing = y.eq(0)
+    size, divisor = ((abs(v) if x.dtype.kind == "i" else v).view(word) for v in (x, y))
+    return nothing, size, b.select(nothing, 1, divisor)
+
+
+def leading_zeros(b: Builder, x: Value) -> Value:
+    """Of an integer's bits; SPIR-V counts those of 32-bit integers only."""
+    width = 8 * x.dtype.itemsize
+    if not b.relaxed or width == 32:
+        return b.unary("count_leading_zeros", x)
+    u = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    if width < 32:
+        n = b.unary("count_leading_zeros", u.astype(U32)) - (32 - width)
+        return n.astype(u.dtype).view(x.dtype)
+    upper, lower = ((v.astype(U32)) for v in (u >> 32, u))
+    n = b.select(upper.eq(0), b.unary("count_leading_zeros", lower) + 32,
+                 b.unary("count_leading_zeros", upper))
+    return n.astype(u.dtype).view(x.dtype)

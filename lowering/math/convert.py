@@ -64,8 +64,8 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
         return x.ne(0)
     if is_float(source) and dtype.kind in "iu":
         return _to_integer(b, x, dtype)
-    if source == F64 and dtype == F16:
-        return elementwise(b, lambda _, v: _round_to_odd(v).astype(F16), [x], [F16])[0]
+    if source == F64 and (dtype == F16 or dtype == BF16 and b.relaxed):  # (which goes through f32)
+        return elementwise(b, lambda _, v: _round_to_odd(v).astype(dtype), [x], [dtype])[0]
     return x.astype(dtype)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import BF16, Builder, Dtype, Value
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
     "add": ("arith.addf", "arith.addi", "arith.addi"),
@@ -107,6 +107,8 @@ class BodyBuilder(Builder):
     def convert(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype == dtype:
             return x
+        if self.relaxed and dtype == BF16:
+            return self.bfloat16(x)
         source, target = _kind(x.dtype), _kind(dtype)
         if source == 0 and target == 0:
             name = "arith.extf" if dtype.itemsize > x.dtype.itemsize else "arith.truncf"

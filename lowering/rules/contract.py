@@ -29,10 +29,11 @@ def _dims_attribute(dims: Any) -> str:
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
              dtype: np.dtype[Any]) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
+    x, y = b.apart(x, y)
     if not is_static((*x.shape, *y.shape)):
         return _dynamic_dot(b, x, y, dims, shape, dtype)
-    return b.emit("dot_general", [x, y], shape, dtype,
-                  {"dot_dimension_numbers": _dims_attribute(dims)})
+    return b.apart(b.emit("dot_general", [x, y], shape, dtype,
+                          {"dot_dimension_numbers": _dims_attribute(dims)}))[0]
 
 
 def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
@@ -66,7 +67,7 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ..
             block.arguments, (x.dtype, y.dtype, dtype)))
         out = total + inner.convert(p, dtype) * inner.convert(q, dtype)
         ir.Operation.create("linalg.yield", operands=[out.ir])
-    return Value(b, op.results[0], shape, dtype)
+    return b.apart(Value(b, op.results[0], shape, dtype))[0]
 
 
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:

@@ -310,14 +310,14 @@ def _convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides
     """stablehlo.convolution of (batch, spatial..., feature) with (spatial..., input, output)."""
     space = ", ".join(map(str, range(rank)))
     numbers = (f"#stablehlo.conv<[b, {space}, f]x[{space}, i, o]->[b, {space}, f]>")
-    return b.emit("convolution", [x, y], shape, dtype, {
+    return b.apart(b.emit("convolution", [x, y], shape, dtype, {
         "window_strides": _array(strides), "rhs_dilation": _array(dilation),
         "lhs_dilation": _array([1] * rank),
         "padding": f"dense<0> : tensor<{rank}x2xi64>",
         "window_reversal": f"array<i1: {', '.join(['false'] * rank)}>",
         "dimension_numbers": numbers, "feature_group_count": f"{groups} : i64",
         "batch_group_count": "1 : i64",
-        "precision_config": "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]"})
+        "precision_config": "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]"}))[0]
 
 
 def _array(values: Sequence[int]) -> str:

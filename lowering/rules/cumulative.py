@@ -47,7 +47,7 @@ def emit_scan(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) 
         first, second = (Value(inner, a, (), x.dtype) for a in block.arguments)
         out = combine(inner, first, second)
         ir.Operation.create("iree_linalg_ext.yield", operands=[out.ir])
-    return Value(b, op.results[0], x.shape, x.dtype)
+    return b.apart(Value(b, op.results[0], x.shape, x.dtype))[0]
 
 
 def _blocks(n: int) -> int:

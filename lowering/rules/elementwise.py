@@ -48,7 +48,6 @@ pointwise("neg")(lambda b, x: -x)
 pointwise("square")(lambda b, x: x * x)
 pointwise("integer_pow")(lambda b, x, *, y: math.integer_pow(b, x, y))
 pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
-pointwise("clz")(lambda b, x: b.unary("count_leading_zeros", x))
 
 
 def _from_table(name: str) -> None:
@@ -59,7 +58,7 @@ def _from_table(name: str) -> None:
 for _name in ("div", "rem", "max", "min", "abs", "sign", "exp", "exp2", "expm1", "log", "log1p",
               "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
               "cosh", "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv",
-              "floor", "ceil", "is_finite", "nextafter", "clamp", "shift_left",
+              "floor", "ceil", "clz", "is_finite", "nextafter", "clamp", "shift_left",
               "shift_right_arithmetic", "shift_right_logical"):
     _from_table(_name)
 

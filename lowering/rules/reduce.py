@@ -36,7 +36,7 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
         args = [Value(b, a, (), x.dtype) for a, x in zip(block.arguments, [*xs, *xs])]
         outs = body(b, args)
         ir.Operation.create("stablehlo.return", operands=[o.ir for o in outs])
-    return [Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)]
+    return b.apart(*[Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)])
 
 
 def fold(name: str) -> Body:

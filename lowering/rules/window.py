@@ -282,7 +282,7 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
         tap = _tap_number(inner, rank, windows, moving) if taps else None
         outs = step(inner, values[:n], values[n + 1:], tap)
         ir.Operation.create("linalg.yield", operands=[o.ir for o in outs])
-    return [Value(b, r, v.shape, v.dtype) for r, v in zip(op.results, starts)]
+    return b.apart(*[Value(b, r, v.shape, v.dtype) for r, v in zip(op.results, starts)])
 
 
 def _chosen(b: Builder, x: Value, params: dict[str, Any], shape: tuple[int, ...]) -> Value:
