@@ -1,7 +1,7 @@
 """Measures what docs/cpp.md says of times and sizes and writes it there: cpp.py [BUILD [NATIVE]].
 
-BUILD is the folder in which tests/cpp/test_cpp.py built the library (build/cpp), NATIVE one in which it
-is built with CALQUE_BACKEND=native; without it the page keeps what it says of that.
+BUILD is the folder in which tests/cpp/test_cpp.py built the library (build/cpp), NATIVE one in
+which it is built with CALQUE_BACKEND=native; without it the page keeps what it says of that.
 """
 from __future__ import annotations
 

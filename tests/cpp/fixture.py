@@ -51,6 +51,8 @@ ARTIFACTS: dict[str, list[str]] = {
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
     "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
     "halves": ["halves", "--arg", "f32[2*n,3]", "--arg", "f32[n,3]", "--constraint", "n <= 64"],
+    "several": ["add", "--arg", "f32[3]", "--arg", "f32[3]", "--target", "cpu:x86-64-v3",
+                "--target", "cpu:x86-64-v2", "--target", "cpu:aarch64"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
     "for_vulkan": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],

@@ -1,5 +1,8 @@
 // Signatures, element types, values, odd arguments: what goes in and what comes out.
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "check.hpp"
@@ -172,6 +175,47 @@ void parameter_archives() {
   }
   CHECK_ERROR(artifact, ({"there is no /nowhere.irpa", "Fix: "}),
               Module::load(path_of("weighted"), Device::open(), "/nowhere.irpa"));
+  CHECK_ERROR(artifact, ({"is no parameter archive", "Fix: "}),
+              Module::load(path_of("weighted"), Device::open(), path_of("add")));
+}
+
+// The same in another format: a header of JSON, its length before it, and the bytes.
+void safetensors() {
+  const std::string record = load("weighted").functions()[0].record;
+  const std::size_t start = record.find("float32[64,64]-");
+  const std::string name = record.substr(start, record.find('"', start) - start);
+  const std::string path = artifacts() + "/" + std::to_string(getpid()) + ".safetensors";
+  const auto write = [&](const std::string& title, std::size_t bytes) {
+    const std::string header = "{\"" + title + "\":{\"dtype\":\"U8\",\"shape\":[" +
+                               std::to_string(bytes) + "],\"data_offsets\":[0," +
+                               std::to_string(bytes) + "]}}";
+    const std::uint64_t length = header.size();
+    std::vector<float> values(bytes / sizeof(float), 0.5f);
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), sizeof length) << header;
+    file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(bytes));
+  };
+  const auto weighted = [&] { return Module::load(path_of("weighted"), Device::open(), path); };
+  write(name, 64 * 64 * sizeof(float));
+  const Array x = Array::from_host(std::vector<float>(128, 1.0f), {2, 64});
+  CHECK(weighted()["weighted"](x)[0].view<float>()[127] == 32);
+  write(name, 64);
+  CHECK_ERROR(artifact, ({"has 64 bytes, the artifact wants 16384", "Fix: "}), weighted());
+  write("another", 64 * 64 * sizeof(float));
+  CHECK_ERROR(artifact, ({"has no parameter float32[64,64]-", "Fix: "}), weighted());
+  std::ofstream(path) << "no archive";
+  CHECK_ERROR(artifact, ({"cannot be read", "Fix: "}), weighted());
+  std::remove(path.c_str());
+}
+
+// One file for several targets: the one that asks most of this machine.
+void several_targets() {
+  const Module module = load("several");
+  const std::string& target = module.functions()[0].target;
+  CHECK(module.functions().size() == 1);
+  CHECK(target == "cpu:x86-64-v2" || target == "cpu:x86-64-v3" || target == "cpu:aarch64");
+  const Array x = three(1.0f, 2.0f, 3.0f);
+  CHECK(module["add"](x, x)[0].view<float>()[2] == 6);
 }
 
 // Every pattern of 16 bits survives; values between two patterns go to the nearest, even at ties.
@@ -213,6 +257,8 @@ int main(int, char** words) {
   dynamic_sizes();
   related_sizes();
   parameter_archives();
+  safetensors();
+  several_targets();
   conversions();
   return 0;
 }

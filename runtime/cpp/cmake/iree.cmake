@@ -16,6 +16,9 @@ set(IREE_LIBRARIES
   iree_hal_utils_allocators iree_io_formats_parser_registry iree_io_parameter_index_provider
   iree_async_util_proactor_pool iree_vm_bytecode_module iree_vm_vm iree_base_tooling_flags)
 set(CMAKE_REQUIRED_LIBRARIES ${IREE_LIBRARIES})
+if(CALQUE_SANITIZE)
+  set(CMAKE_REQUIRED_FLAGS -fsanitize=${CALQUE_SANITIZE})  # IREE's libraries may be built with it, too
+endif()
 set(CMAKE_TRY_COMPILE_CONFIGURATION Release)
 check_c_source_compiles("
 #include <iree/async/frontier_tracker.h>
@@ -29,6 +32,7 @@ int main(void) {
   return 0;
 }" CALQUE_IREE_API_FITS)
 unset(CMAKE_REQUIRED_LIBRARIES)
+unset(CMAKE_REQUIRED_FLAGS)
 if(NOT CALQUE_IREE_API_FITS)
   message(FATAL_ERROR "The IREE runtime in ${IREERuntime_DIR} has another C API than calque's native "
     "backend is written against (docs/native_log.md names the commit): install that one, or build with "

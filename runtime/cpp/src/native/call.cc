@@ -156,8 +156,8 @@ class Call {
         waits_.push_back(std::move(reader));
       held_.push_back(array.buffer.view);
     } else {
-      Buffer copy = copy_of(array);
-      waits_.push_back(copy.fence);
+      const Buffer copy = copy_of(array);
+      if (copy.fence) waits_.push_back(copy.fence);
       held_.push_back(copy.view);
     }
     return held_.back().get();

@@ -59,7 +59,7 @@ class Sharing {
   detail::Claim& claim_;
 };
 
-// A copy on the same device, which waits for the value there and not on the host.
-backend::Buffer copy_of(const detail::ArrayImpl& array);
+// A copy on the same device; one of a value that is not there yet waits for it there, not on the host.
+backend::Buffer copy_of(detail::ArrayImpl& array);
 
 }  // namespace calque::native
