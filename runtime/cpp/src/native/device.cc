@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 
 #include "native/internal.hpp"
 
@@ -165,7 +166,9 @@ void open(std::string_view uri, detail::DeviceImpl& device) {
   device.platform = platform;
   device.is_host = platform == "cpu";
   device.state.queues = &native::shared_queues(platform, index);
+  // Both now: a CPU driver's making registers types of the VM, which no other thread may use meanwhile.
   device.state.queues->inline_queue();
+  device.state.queues->queue();
 }
 
 }  // namespace backend

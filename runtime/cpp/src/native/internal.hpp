@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "impl.hpp"
 #include "text.hpp"
@@ -41,7 +40,6 @@ class Form {
 
   ci_module* const module_;
   std::shared_ptr<ci_archive> archive_;
-  std::mutex lock_;
   std::atomic<ci_program*> sync_{nullptr}, task_{nullptr};
 };
 
