@@ -241,6 +241,7 @@ class Emitter:
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
+        self.narrow = target.lacks(np.dtype(np.int64))
         self.parameters: list[Any] = []
 
     def measure(self, inputs: Sequence[Var], values: Sequence[Value]) -> None:
@@ -324,6 +325,8 @@ class Emitter:
 
     def equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
         avals = [physical(v.aval) for v in e.outputs]
+        if self.narrow:
+            _check_widths(e, self.ctx.target)
         if avals and not any(a.size != 0 for a in avals) and not e.primitive.has_effects(e.params):
             return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
         params = e.params
@@ -356,6 +359,18 @@ class Emitter:
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
+
+
+def _check_widths(e: Equation, target: Target | None) -> None:
+    """Refuse numbers that the target does not have, by name."""
+    for a in (*[x.aval for x in e.inputs], *[v.aval for v in e.outputs]):
+        dtype = physical(a).dtype
+        if target is not None and target.lacks(dtype):
+            half = np.dtype(f"{dtype.kind}{dtype.itemsize // 2}").name
+            raise NotImplementedError(explain(
+                f"{e.primitive.name} of {a.str_short()}: {target.name} has no numbers of 64 bits.",
+                where=str(e.source), fix=f"compute in {half} (x.astype({half!r})), or compile for a "
+                "device that has them."))
 
 
 def _undecided(e: Equation, error: Exception) -> Exception:

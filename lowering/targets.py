@@ -15,6 +15,9 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
@@ -24,6 +27,8 @@ _CUDA = ("sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_120")
 _CUDA_REFUSED = ("sm_90", "sm_90a", "h100", "h200", "hopper")
 _VULKAN_PROFILES = ("lavapipe", "vp_android_baseline_2022", "adreno", "valhall", "valhall4",
                     "ampere", "turing", "ada", "rdna1", "rdna2", "rdna3", "rdna4")
+# Phones: IREE's tables of their features have neither 64-bit floats nor integers.
+_NARROW_PROFILES = ("vp_android_baseline_2022", "adreno", "valhall", "valhall4")
 
 # Built from what lavapipe reports about itself: IREE's default target compiles for features it
 # lacks (subgroups of 32 and more) and results are silently wrong.
@@ -84,6 +89,11 @@ class Target:
     def platform(self) -> str:
         """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
         return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]
+
+    def lacks(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the device has no numbers of a dtype, or IREE does not compile them for it."""
+        width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+        return self.spirv in _NARROW_PROFILES and width == 8
 
     def record(self) -> dict[str, object]:
         """What an artifact says about its target (the "target" entry of calque.signature)."""

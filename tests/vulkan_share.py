@@ -199,9 +199,53 @@ def main() -> None:
         part.write_text(json.dumps(state))
         part.replace(args.state)
     worker.close()
+    print(summary(state))
+    if args.write:
+        PAGE.write_text(page(state, args.device))
+
+
+def summary(state: dict[str, dict[str, Any]]) -> str:
+    """One line of totals."""
     total = Counter(kind for rows in state.values() for kind, _ in rows.values())
-    print(f"{sum(total.values())} samples of {len(state)} primitives: "
-          + ", ".join(f"{total[k]} {k}" for k in KINDS))
+    every = sum(total.values())
+    return (f"{every} samples of {len(state)} primitives: "
+            + ", ".join(f"{total[k]} {k}" for k in KINDS)
+            + f" ({100 * total['right'] / max(every, 1):.2f} % right)")
+
+
+def page(state: dict[str, dict[str, Any]], platform: str) -> str:
+    """docs/vulkan.md: totals, what is not right with its reason, a table by primitive."""
+    from importlib.metadata import version
+
+    from samples import ROWS
+
+    import calque
+    kind = calque.devices(platform)[0].device_kind
+    lines = [
+        "# Vulkan: which samples run right", "",
+        "Made by `python tests/vulkan_share.py --write`: every sample of every primitive that the",
+        "tests on the CPU use, compiled for the device, run, and compared with the oracles (twice",
+        "the CPU's tolerances: drivers reorder). *refused*: calque says why before anything runs;",
+        "*rejected*: IREE did not compile what calque wrote; *crash*: the process died, the device",
+        "was lost, or the time limit was reached.", "",
+        f"Device: {kind}; iree {version('iree-base-compiler')}; {time.strftime('%Y-%m-%d')}.", "",
+        f"**{summary(state)}**", "", "## Not right", ""]
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for name, rows in state.items():
+        for label, (what, text) in rows.items():
+            if what != "right":
+                first = text.splitlines()[0].partition(": ")[2] or text.splitlines()[0]
+                reasons.setdefault((name, what, first.rpartition(" (")[0] or first), []).append(
+                    label.partition(" ")[2])
+    lines += [f"* `{name}`, {len(labels)} {what}: {text}" for (name, what, text), labels
+              in reasons.items()] or ["Nothing."]
+    lines += ["", "## By primitive", "", "| primitive | samples | " + " | ".join(KINDS) + " |",
+              "|---" * (len(KINDS) + 2) + "|"]
+    for name in [n for n in ROWS if n in state]:
+        count = Counter(what for what, _ in state[name].values())
+        cells = [str(count[k] or "") for k in KINDS]
+        lines.append(f"| `{name}` | {len(state[name])} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import calque
+from calque import aot
 from calque.lowering import targets
 from calque.lowering.compile import compile_module, compile_to
 from calque.lowering.targets import Target, TargetError, host_target, parse_target
@@ -101,3 +103,13 @@ def test_records_say_what_the_code_needs():
 def test_platforms_are_the_runtimes_words():
     assert [parse_target(n).platform for n in ("cpu", "cuda", "vulkan:lavapipe")] == [
         "cpu", "cuda", "vulkan"]
+
+
+@pytest.mark.parametrize("dtype, half", [("f64", "float32"), ("u64", "uint32"),
+                                         ("c128", "complex64")])
+def test_numbers_that_a_device_lacks_are_refused_by_name(dtype: str, half: str) -> None:
+    """Before anything is compiled; IREE's own error names its internals."""
+    with calque.enable_x64(True), pytest.raises(NotImplementedError) as caught:
+        aot.compile(lambda x: x + x, f"{dtype}[4]", targets=["vulkan:adreno"])
+    assert f"add of {dtype}[4]: vulkan:adreno has no numbers of 64 bits." in str(caught.value)
+    assert f"x.astype('{half}')" in str(caught.value) and "test_targets.py" in str(caught.value)
