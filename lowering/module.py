@@ -369,8 +369,9 @@ def _check_widths(e: Equation, target: Target | None) -> None:
             half = np.dtype(f"{dtype.kind}{dtype.itemsize // 2}").name
             raise NotImplementedError(explain(
                 f"{e.primitive.name} of {a.str_short()}: {target.name} has no numbers of 64 bits.",
-                where=str(e.source), fix=f"compute in {half} (x.astype({half!r})), or compile for a "
-                "device that has them."))
+                where=str(e.source),
+                fix=f"compute in {half} (x.astype({half!r})), or compile for a device that has "
+                "them."))
 
 
 def _undecided(e: Equation, error: Exception) -> Exception:
