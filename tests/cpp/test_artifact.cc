@@ -131,6 +131,32 @@ void fuzz_records(const std::string& text, double seconds, unsigned seed) {
   std::printf("%ld records, %ld refused\n", count, refused);
 }
 
+// How many arrays a program takes and gives, and with how many axes.
+void declarations() {
+  const Record record = parse_record(
+      R"({"version":1,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n",3]},
+          {"path":"u","dtype":"float32","shape":[7]},{"path":"s","dtype":"complex64","shape":[]}],
+          "passed":[0,2],"results":[{"path":"","dtype":"int32","shape":[2]}]})");
+  const auto is_refused = [&](const char* declaration) {
+    try {
+      check_declaration(record, declaration);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == Code::artifact;
+    }
+  };
+  CHECK(!is_refused("async func @f(%input0: tensor<?x3xf32>, %input1: tensor<complex<f32>>) -> (%output0: "
+                    "tensor<2xi32> {iree.abi.encoding = tensor<2xui32>})"));
+  for (const char* other :
+       {"", "async func @f(%input0: tensor<?x3xf32>) -> (%output0: tensor<2xi32>)",
+        "async func @f(%input0: tensor<?xf32>, %input1: tensor<complex<f32>>) -> (%output0: tensor<2xi32>)",
+        "async func @f(%input0: tensor<?x3xf32>, %input1: tensor<complex<f32>>) -> (%output0: tensor<i32>)",
+        "async func @f(%input0: tensor<?x3xf32>, %input1: tensor<1xcomplex<f32>>) -> (%output0: tensor<2xi32>)",
+        "async func @f(%input0: tensor<?x3xf32>, %input1: tensor<complex<f32>>) -> ()",
+        "%input", "%input0", "%input0: tensor<", "%input0: tensor<3", "%input0: tensor<3x"})
+    CHECK(is_refused(other));
+}
+
 // A file with a change is refused; one without comes apart into what was put in.
 void containers() {
   const std::vector<std::uint8_t> whole = bytes_of("add");
@@ -255,6 +281,7 @@ int main(int count, char** words) {
   digests();
   json();
   dims();
+  declarations();
   containers();
   const std::vector<std::uint8_t> whole = bytes_of("halves");
   const std::string text(whole.begin(), whole.end());

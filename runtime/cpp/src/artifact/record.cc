@@ -201,6 +201,39 @@ Record parse_record(std::string_view text) {
   }
 }
 
+// "async func @main(%input0: tensor<?x3xf32>, %input1: tensor<f32>) -> (%output0: tensor<3xf32>)": the
+// number of axes of each array whose name begins so.
+static std::vector<std::size_t> ranks_of(std::string_view declaration, std::string_view name) {
+  std::vector<std::size_t> made;
+  constexpr std::string_view type = ": tensor<";
+  for (std::size_t at = 0; (at = declaration.find(name, at)) != declaration.npos;) {
+    at = declaration.find_first_not_of("0123456789", at + name.size());
+    if (at == declaration.npos || declaration.substr(at, type.size()) != type) continue;
+    at += type.size();
+    std::size_t rank = 0;
+    for (;;) {  // sizes end in x: "4x", "?x"
+      const std::size_t end = declaration.find_first_not_of("?0123456789", at);
+      if (end == at || end == declaration.npos || declaration[end] != 'x') break;
+      at = end + 1;
+      ++rank;
+    }
+    made.push_back(rank);
+  }
+  return made;
+}
+
+void check_declaration(const Record& record, std::string_view declaration) {
+  std::vector<std::size_t> taken, given(record.computed);
+  for (const std::size_t i : record.passed) taken.push_back(record.arguments[i].shape.size());
+  for (const Result& result : record.results)
+    if (result.origin == Origin::computed) given[result.position] = result.shape.size();
+  if (taken == ranks_of(declaration, "%input") && given == ranks_of(declaration, "%output")) return;
+  throw Error(Code::artifact,
+              "the artifact's description of " + record.name + " is not that of the program: " +
+                  std::string(declaration.substr(0, 200)) + ".",
+              record.name, kFix);
+}
+
 bool Record::is_dynamic() const {
   const auto is_expression = [](const Size& size) { return size.expression.has_value(); };
   const auto has_one = [&](const Argument& argument) {

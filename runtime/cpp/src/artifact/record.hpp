@@ -63,4 +63,10 @@ struct Record {
 // Error (artifact) if the text is no record of ours.
 Record parse_record(std::string_view text);
 
+// Error (artifact) if a record does not fit what the compiler wrote beside it, "iree.abi.declaration": how
+// many arrays the module's function takes and gives, and with how many axes.  IREE reads the sizes of
+// arguments before it looks whether there are as many.
+inline constexpr std::string_view kDeclarationKey = "iree.abi.declaration";
+void check_declaration(const Record& record, std::string_view declaration);
+
 }  // namespace calque::artifact

@@ -98,9 +98,10 @@ typedef struct ci_text {
 ci_error* ci_load_module(const void* data, size_t size, ci_module** out);
 void ci_release_module(ci_module* module);
 size_t ci_count_functions(const ci_module* module);
-// The name and one attribute of a function; texts of the module's own.
-ci_error* ci_describe_function(const ci_module* module, size_t index, const char* attribute,
-                               ci_text* name, ci_text* value);
+// The name of a function, and an attribute of it (empty where it has none); texts of the module's own.
+ci_error* ci_name_function(const ci_module* module, size_t index, ci_text* name);
+ci_error* ci_describe_function(const ci_module* module, ci_text name, const char* attribute,
+                               ci_text* value);
 // Does it call functions of a module of that name?
 ci_error* ci_depends_on(ci_module* module, const char* name, bool* depends);
 

@@ -61,16 +61,22 @@ size_t ci_count_functions(const ci_module* module) {
   return iree_vm_module_signature(module_of(module)).export_function_count;
 }
 
-ci_error* ci_describe_function(const ci_module* module, size_t index, const char* attribute,
-                               ci_text* name, ci_text* value) {
+ci_error* ci_name_function(const ci_module* module, size_t index, ci_text* name) {
   iree_vm_function_t function;
   iree_status_t status = iree_vm_module_lookup_function_by_ordinal(
       module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, index, &function);
-  if (iree_status_is_ok(status)) {
-    *name = text_of(iree_vm_function_name(&function));
+  if (iree_status_is_ok(status)) *name = text_of(iree_vm_function_name(&function));
+  return ci_error_of(status);
+}
+
+ci_error* ci_describe_function(const ci_module* module, ci_text name, const char* attribute,
+                               ci_text* value) {
+  iree_vm_function_t function;
+  iree_status_t status = iree_vm_module_lookup_function_by_name(
+      module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, string_of(name), &function);
+  if (iree_status_is_ok(status))
     *value = text_of(
         iree_vm_function_lookup_attr_by_name(&function, iree_make_cstring_view(attribute)));
-  }
   return ci_error_of(status);
 }
 

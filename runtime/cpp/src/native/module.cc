@@ -78,7 +78,8 @@ void read_part(artifact::Bytes part, const std::string& source, std::vector<Desc
   const std::size_t before = made.size();
   for (std::size_t i = 0; i < ci_count_functions(module); ++i) {
     ci_text name{}, value{};
-    check_load(ci_describe_function(module, i, artifact::kRecordKey.data(), &name, &value), source);
+    check_load(ci_name_function(module, i, &name), source);
+    check_load(ci_describe_function(module, name, artifact::kRecordKey.data(), &value), source);
     if (value.size == 0) continue;
     made.push_back({artifact::parse_record(view_of(value)), std::string(view_of(name)), form});
   }
@@ -207,16 +208,21 @@ void bind(detail::FunctionImpl& function) {
   const artifact::Record& record = function.record();
   function.state.form = module.forms[function.index];
   if (record.computed == 0) return;  // every result is an argument or empty: nothing is called
-  const std::string& entry = module.entries[function.index];
+  const std::string& name = module.entries[function.index];
+  const ci_text entry = {name.data(), name.size()};
+  ci_module* const loaded = function.state.form->module();
   std::size_t arguments = 0, results = 0;
-  native::check_load(ci_find_function(function.state.form->module(), {entry.data(), entry.size()},
-                                      &function.state.function, &arguments, &results),
-                     record.name);
+  native::check_load(
+      ci_find_function(loaded, entry, &function.state.function, &arguments, &results), record.name);
   if (arguments != record.passed.size() + 2 || results != record.computed)  // two fences
     throw Error(Code::artifact,
                 "the artifact's description of " + record.name + " is not true: the function takes " +
                     std::to_string(arguments) + " references and gives " + std::to_string(results) + ".",
                 record.name, "compile it again; the file was written by something else or is damaged.");
+  ci_text declaration{};
+  native::check_load(
+      ci_describe_function(loaded, entry, artifact::kDeclarationKey.data(), &declaration), record.name);
+  artifact::check_declaration(record, native::view_of(declaration));
 }
 
 }  // namespace backend
