@@ -371,7 +371,11 @@ class Buffer:
         state = "deleted" if self.is_deleted() else "ready" if self.is_ready() else "pending"
         return f"Buffer({self._describe()}, {self.device}, {state})"
 
-    # ---- DLPack
+    # ---- what NumPy and others ask for
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        make = np.array if copy else np.asarray
+        return make(self.numpy(), dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
         return dlpack_capsule(self, **options)

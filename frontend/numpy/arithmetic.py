@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.elementwise import RoundingMethod
@@ -47,7 +48,6 @@ def pair(name: str, x: Any, y: Any, kind: str = "same") -> tuple[Any, Any]:
 
 
 # ---- powers
-@util.planned
 def power(x1: Any, x2: Any, /) -> Any:
     """Power x1 ** x2; a Python integer exponent is taken by multiplications.
 
@@ -66,10 +66,9 @@ def power(x1: Any, x2: Any, /) -> Any:
       >>> jnp.power(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
-    return _power("power", x1, x2)
+    return _power("power", x1, _exponent(x2))
 
 
-@util.planned
 def pow(x1: Any, x2: Any, /) -> Any:
     """Power x1 ** x2; another name of power.
 
@@ -88,20 +87,28 @@ def pow(x1: Any, x2: Any, /) -> Any:
       >>> jnp.pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
-    return _power("pow", x1, x2)
+    return _power("pow", x1, _exponent(x2))
 
 
+def _exponent(y: Any) -> Any:
+    """A known integer is taken as Python's, whatever its dtype: x keeps its own."""
+    if type(y) is Array and not y.shape and dtypes.is_integer(y.dtype):
+        return int(y)
+    return int(y) if isinstance(y, np.integer) else y
+
+
+@util.planned
 def _power(name: str, x: Any, y: Any) -> Any:
     x, y = util.check_arrays(name, x, y)
     dtype, weak = util.numeric(*util.joined((x, y)))
-    if isinstance(y, (int, np.integer)) and not isinstance(y, bool):
-        weak = weak and util.dtype_of(x) != dtypes.bool_
+    weak = weak and dtypes.bool_ not in (util.dtype_of(x), util.dtype_of(y))
+    if isinstance(y, int) and not isinstance(y, bool):
         if util.is_cast_free(x, dtype, weak):
             return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
         with util.fused(name):
             return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
     if dtypes.is_integer(dtype):
-        return _integer_power(name, x, y)
+        return _integer_power(name, util.cast(x, dtype, weak), util.cast(y, dtype, weak))
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
         shape = util.common_shape(name, [util.shape_of(x), util.shape_of(y)])
         with util.fused(name):

@@ -8,12 +8,14 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.contract import canonical_precision
 from calque.lax.operands import canonical_axis
-from calque.numpy import util
-from calque.numpy.arithmetic import conj
+from calque.numpy import reductions, util
+from calque.numpy.arithmetic import choose, conj
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -67,6 +69,20 @@ def _general(x: Any, y: Any, contract: Any, batch: Any, precision: Any, dtype: A
     return ew.convert(out, dtype, weak) if weak else out
 
 
+def _chosen(name: str, a: Any, b: Any, preferred: Any) -> Any:
+    """The product of a vector of bools and one of floats: the sum of what is chosen, so that
+    False chooses nothing of inf or NaN either (as XLA has it, for two vectors)."""
+    a, b = util.check_arrays(name, a, b)
+    if util.dtype_of(a) != dtypes.bool_:
+        a, b = b, a
+    shape = util.shape_of(a)
+    if (util.dtype_of(a) != dtypes.bool_ or not dtypes.is_inexact(util.dtype_of(b))
+            or preferred is not None or len(shape) != 1 or shape != util.shape_of(b)):
+        return None
+    b = util.array(b)
+    return reductions.sum(choose(a, b, np.zeros((), util.dtype_of(b))[()]))
+
+
 @_doc("Product of arrays: inner product of vectors, matrix product, or the sum over the last axis "
       "of a and\n    the second to last of b.", "jnp.dot(jnp.array([1, 2]), jnp.array([3, 4]))",
       "Array(11, dtype=int32)")
@@ -75,6 +91,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         out_sharding: Any = None) -> Any:
     util.refuse_device("dot", None, out_sharding)
     with util.fused("dot"):
+        chosen = _chosen("dot", a, b, preferred_element_type)
+        if chosen is not None:
+            return chosen
         x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
         m, n = len(util.shape_of(x)), len(util.shape_of(y))
         if not m or not n:
@@ -99,6 +118,9 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
                 f"matmul input operand {i} must have ndim at least 1, but it has ndim 0",
                 fix="use jnp.multiply for scalars."))
     with util.fused("matmul"):
+        chosen = _chosen("matmul", a, b, preferred_element_type)
+        if chosen is not None:
+            return chosen
         x, y, dtype, weak = _operands("matmul", a, b, preferred_element_type)
         return _matmul(x, y, precision, dtype, weak)
 

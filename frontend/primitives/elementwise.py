@@ -147,7 +147,7 @@ def _elementwise(name: str, accepts: str, partials: Sequence[Partial] | None = N
             raise TypeError(f"{name} takes {n} operands, got {len(avals)}")
         check_dtypes(name, accepts, avals)
         dtype = avals[0].dtype if result is None else result(avals[0].dtype)
-        weak = all(a.weak_type for a in avals) and dtype != dtypes.bool_
+        weak = all(a.weak_type for a in avals)
         return ShapedArray(broadcast_shape(name, avals), dtype, weak)
 
     p.abstract = abstract

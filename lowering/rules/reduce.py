@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, floordiv, is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.math.region import elementwise
 from calque.lowering.rules.registry import Context, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
@@ -133,6 +134,12 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         return emit_sum(ctx, x.astype(np.float32), axes, name, identity).astype(x.dtype)
     if not is_static(x.shape):
         return _sum_of_any(ctx.b, x, sorted(axes), name, identity)
+    x, last = _no_contraction(ctx, x), len(x.shape) - 1
+    if len(axes) > 1 and last in axes and x.shape[-1] >= 256 and hasattr(x.ir.owner, "name"):
+        # what is computed is summed on the way where the axes stay apart: taken as one, it would be
+        # written to memory first (sum(a * a), 1000 x 1000: 0.21 to 0.11 ms)
+        x = emit_sum(ctx, x, [last], name, identity)
+        return emit_sum(ctx, x, [a for a in axes if a != last], name, identity)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     found = [_sum_stages(ctx.b, part, sorted(axes), identity, fold(name))
              for part in _cut(ctx.b, x, axes)]
@@ -178,6 +185,24 @@ def _sum_stages(b: Builder, x: Value, axes: list[int], identity: Any, body: Body
     while len(axes) > 1 and _is_product(x):
         (x,) = emit_reduce(b, [x], [identity], [axes.pop()], body)
     return emit_reduce(b, [x], [identity], axes, body)[0]
+
+
+def _no_contraction(ctx: Context, x: Value) -> Value:
+    """Sums of products of whole arrays are bound by memory, but IREE tiles them as if they were
+    contractions (sum(a * b, 1), 1000 x 1000: 0.39 to 0.14 ms): copysign(p, p), which is p, hides the
+    product from it and costs nothing."""
+    op = x.ir.owner
+    if getattr(op, "name", "") != "stablehlo.multiply" or x.dtype.kind != "f" or not ctx.cpu:
+        return x
+    if any(getattr(o.owner, "name", "") == "stablehlo.broadcast_in_dim" for o in op.operands):
+        return x
+
+    def product(b: Builder, p: Value, q: Value) -> Value:
+        made = p * q
+        return b._make("math.copysign", [made, made], x.dtype)  # type: ignore[attr-defined]
+
+    operands = [Value(ctx.b, o, x.shape, x.dtype) for o in op.operands]
+    return elementwise(ctx.b, product, operands, [x.dtype])[0]
 
 
 def _is_product(x: Value) -> bool:

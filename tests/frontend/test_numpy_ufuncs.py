@@ -217,3 +217,34 @@ def test_rank_promotion_can_be_refused() -> None:
         with pytest.raises(ValueError, match="rank_promotion='raise'"):
             jnp.add(jnp.ones((2, 3)), jnp.ones(3))
         jnp.add(jnp.ones((2, 3)), 1.0)
+
+
+def test_weak_types_of_comparisons_and_powers():
+    """As JAX 0.10.2 has them: weak where both promoted operands are; bools make a power strong."""
+    weak, strong = jnp.asarray(2), jnp.asarray([1, 2, 3])
+    bools = jnp.asarray([True, False, True])
+    assert (weak == weak).weak_type and (strong > 2.0).weak_type and (weak >= bools).weak_type
+    assert not (strong == 2).weak_type and not (bools == bools).weak_type
+    made = [jnp.power(2, bools), jnp.power(bools, weak), jnp.power(bools, 2)]
+    assert [(m.dtype.name, m.weak_type) for m in made] == [("int32", False)] * 3
+    # a known integer exponent leaves the other's dtype alone, whatever its own is
+    small = jnp.asarray([1, 2], jnp.uint8) ** jnp.asarray(3, jnp.uint32)
+    assert small.dtype == np.uint8 and small.tolist() == [1, 8]
+    with pytest.raises(TypeError, match="negative powers"):
+        jnp.power(strong, jnp.asarray(-1))
+
+
+def test_complex_exponents_are_told_apart():
+    x = jnp.asarray([1.5, 2.0], jnp.complex64)
+    for exponent in (2 + 1j, 2 + 3j, 2 - 1j, 1 + 1j):
+        # f32: exponential and logarithm of numbers near 1
+        np.testing.assert_allclose(x ** exponent, np.asarray([1.5, 2.0]) ** exponent, rtol=1e-5)
+
+
+def test_bools_choose_in_products_of_vectors():
+    """False chooses nothing of infinities and NaN (recorded from JAX: -inf)."""
+    bools = jnp.asarray([True, False, True])
+    floats = jnp.asarray([1.5, np.nan, -np.inf], jnp.float32)
+    for product in (bools @ floats, floats @ bools, jnp.dot(bools, floats)):
+        assert product.dtype == np.float32 and float(product) == -np.inf
+    assert float(bools @ jnp.asarray([1.5, 7.0, 2.0])) == 3.5
