@@ -45,7 +45,7 @@ class Part:
 def is_large(ctx: Context, shape: Sequence[int], dtype: np.dtype[Any], width: int) -> bool:
     """Whether a result of rows of a width is worth a kernel (not in loops that the host steps
     through: there IREE may free what a kernel reads, as lowering/passes/cost says)."""
-    return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape) and dtype.kind in "iufcbV"
+    return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape)
             and dtype.itemsize in (1, 2, 4, 8) and width >= SHORT
             and math.prod(shape) * dtype.itemsize >= LARGE)
 

@@ -188,9 +188,9 @@ def _sum_stages(b: Builder, x: Value, axes: list[int], identity: Any, body: Body
 
 
 def _no_contraction(ctx: Context, x: Value) -> Value:
-    """Sums of products of whole arrays are bound by memory, but IREE tiles them as if they were
-    contractions (sum(a * b, 1), 1000 x 1000: 0.39 to 0.14 ms): copysign(p, p), which is p, hides the
-    product from it and costs nothing."""
+    """Sums of products of whole arrays are bound by memory, but IREE tiles them as contractions
+    (sum(a * b, 1), 1000 x 1000: 0.39 to 0.14 ms): copysign(p, p), which is p, hides the product
+    from it and costs nothing."""
     op = x.ir.owner
     if getattr(op, "name", "") != "stablehlo.multiply" or x.dtype.kind != "f" or not ctx.cpu:
         return x

@@ -28,10 +28,10 @@ ELEMENTWISE = (*UNARY, *BINARY)  # their shapes differ in nothing that derivativ
 GRID = [(r, s, d) for r in ROWS_WITH_DERIVATIVES for d in (F64, C128) if d in r.dtypes
         for s in (r.samples if d == F64 else r.samples[:1])
         if not (s in ELEMENTWISE and s.label in ("one", "scalar", "empty, scalar"))]
-SLOW = [g for g in GRID if g[2] == C128 and g[0].name in FUNCTIONS and g[0].name not in (
-    "exp", "sin", "tanh")]
-# factorizations take seconds each to compile: every third shape in the default suite
+# factorizations take seconds each to compile: every third shape in the default suite, and real
 FACTORS = ("qr", "svd", "lu", "eig", "eigh", "pinv", "tridiagonal_solve", "triangular_solve")
+SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, "cholesky")
+        and g[0].name not in ("exp", "sin", "tanh")]
 SLOW += [g for name in FACTORS for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % 3]
 GRID = [g for g in GRID if not any(g is s for s in SLOW)]
