@@ -396,6 +396,10 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     _check_sizes(name, sizes)
     (value,) = util.check_arrays(name, value, start=1)
     keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
+    if dtypes.is_key(keys) and util.dtype_of(value) == keys:
+        from calque.numpy.shapes import broadcast_to
+        with on_device(name, device, sharding):
+            return broadcast_to(value, sizes)
     if dtypes.is_key(keys):  # all words
         words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
                       device, sharding)

@@ -152,3 +152,10 @@ def test_errors_and_the_default() -> None:
                                    rtol=1e-6)
     finally:
         calque.config.update("jax_default_prng_impl", "threefry2x32")
+
+
+def test_full_like_of_keys():
+    keys = random.split(random.key(0), 3)
+    made = jnp.full_like(keys, keys[1])
+    assert made.dtype == keys.dtype and made.shape == (3,)
+    np.testing.assert_array_equal(random.key_data(made), [np.asarray(random.key_data(keys[1]))] * 3)

@@ -96,3 +96,19 @@ def test_values_that_are_moved_twice():
     y = np.concatenate([np.flip(x), x, x])
     for got, want in zip(f(x), (np.flip(y, 0) + np.float32(1), np.concatenate([y, y], 1))):
         np.testing.assert_array_equal(got, want)
+
+
+def test_masks_of_large_arrays():
+    """Iotas of several axes, which are constants here."""
+    x = RNG.normal(size=(200, 150)).astype(np.float32)
+
+    def f(n, x, lax=None):
+        grid = n.indices((200, 150), dtype=np.int32) if lax is None else n.stack(
+            [lax.broadcasted_iota(np.int32, (200, 150), a) for a in (0, 1)])
+        return n.triu(x), n.tril(x, 3), n.eye(200, 150, -2) * x, grid, n.tri(150, 200, 1)
+
+    for got, want in zip(calque.jit(lambda x: f(jnp, x, calque.lax))(x), f(np, x)):
+        np.testing.assert_array_equal(got, want)
+    for dtype in (np.uint8, np.float16, np.int8):
+        got = calque.jit(lambda d=dtype: calque.lax.broadcasted_iota(d, (200, 120), 1))()
+        np.testing.assert_array_equal(got, np.tile(np.arange(120, dtype=dtype), (200, 1)))

@@ -102,3 +102,30 @@ def test_stages(dtype: Any) -> None:
             np.testing.assert_array_equal(nan, spoiled[n].astype("f8").max(axes), err_msg=n)
         np.testing.assert_array_equal(largest, arrays[n].astype("f8").max(axes), err_msg=n)
         np.testing.assert_array_equal(least, arrays[n].astype("f8").min(axes), err_msg=n)
+
+
+def test_sums_of_products():
+    """Not taken as contractions: over all sets of axes, with operands spread, in f16, not finite."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.normal(size=(300, 260)).astype(np.float32) for _ in range(2))
+    a[3, 5], a[7, 9], b[11, 2], a[0, 0], b[0, 0] = np.nan, np.inf, -np.inf, -0.0, 0.0
+    h = a[20:].astype(np.float16)
+
+    @calque.jit
+    def f(a, b, h):
+        return ([jnp.sum(a * b, axis) for axis in (0, 1, (0, 1))]
+                + [jnp.sum(a * a, 1), jnp.sum(a * b[:1], 0), jnp.sum(h * h, 1),
+                   jnp.linalg.norm(b[20:]), jnp.mean((a[20:] - b[20:]) ** 2), jnp.sum(a[:, :, None] * b[:, None, :5], 0)])
+
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want = [np.sum(wide_a * wide_b, axis) for axis in (0, 1, (0, 1))]
+        want += [np.sum(wide_a * wide_a, 1), np.sum(wide_a * wide_b[:1], 0),
+                 np.sum((h * h).astype(np.float64), 1), np.linalg.norm(wide_b[20:]),
+                 np.mean((wide_a[20:] - wide_b[20:]) ** 2),
+                 np.einsum("ij,ik->jk", wide_a, wide_b[:, :5])]
+    for i, (g, w) in enumerate(zip(f(a, b, h), want)):
+        # sums of 260 to 78,000 products near 1; float16 rounds the result to 11 bits
+        close = 1e-3 if g.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(np.asarray(g, np.float64), w, rtol=close, atol=2e-3,
+                                   err_msg=str(i))
