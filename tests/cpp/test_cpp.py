@@ -76,7 +76,7 @@ def build(folder: Path, *options: str) -> None:
         f"-DPython3_EXECUTABLE={sys.executable}", f"-DCALQUE_PYTHON={sys.executable}",
         "-DCALQUE_TESTS=ON", "-DCALQUE_EXAMPLES=ON",
         f"-DCALQUE_TEST_ARTIFACTS={BUILD / 'artifacts'}",
-        f"-DCALQUE_BARE_PYTHON={bare_python(BUILD / 'bare')}", "-DCALQUE_BACKEND=hosting", *options)
+        f"-DCALQUE_BARE_PYTHON={bare_python(BUILD / 'bare')}", *options)
     run("cmake", "--build", folder, "--parallel", "2", "--target", "calque_runtime", "cpp_tests")
 
 
@@ -232,6 +232,21 @@ def test_under_sanitizers(built: Path, program: str) -> None:
         "ASAN_OPTIONS": "detect_leaks=1:fast_unwind_on_malloc=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "halt_on_error=1",
         "PYTHONMALLOC": "malloc"})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("CALQUE_IREE_PREFIX"),
+                    reason="CALQUE_IREE_PREFIX names no installation of IREE's C runtime")
+def test_the_native_backend(built: Path) -> None:
+    """The same programs on IREE's C runtime; the library needs no Python."""
+    native = ROOT / "build" / "cpp-native"
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build(native, "-DCMAKE_BUILD_TYPE=Release", "-DCALQUE_BACKEND=native",
+              f"-DCMAKE_PREFIX_PATH={os.environ['CALQUE_IREE_PREFIX']}")
+        said = run("ctest", "--output-on-failure", cwd=native)
+    assert re.search(r"100% tests passed, 0 tests failed out of 1\d", said), said
+    assert "libpython" not in run("ldd", native / "libcalque_runtime.so")
 
 
 def files_of(page: str) -> dict[str, str]:

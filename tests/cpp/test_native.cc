@@ -57,6 +57,7 @@ int main(int, char** words) {
     CHECK(in_child([&] {
             setenv("CALQUE_CPU_THREADS", std::to_string(count).c_str(), 1);
             run("step", 256);
+            for (int i = 0; i < 500 && workers() != count; ++i) usleep(10'000);  // until they have names
             CHECK(workers() == count);
           }) == 0);
   CHECK(in_child([] { run("step", 256); }) == 0);  // before the first use, a fork does no harm
