@@ -188,7 +188,10 @@ class Context:
         limit, start = list(whole.shape), list(zero)
         limit[axis] = start[axis] = at
         parts = [self.b.slice(whole, zero, limit), self.b.slice(whole, start, whole.shape)]
-        copy = self.b.reshape(self.b.concatenate(parts, axis), x.shape)
+        from calque.lowering.kernels import move
+        moved = move.concatenate(self, parts, axis)
+        joined = self.b.concatenate(parts, axis) if moved is None else moved
+        copy = self.b.reshape(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy
 

@@ -105,7 +105,7 @@ def test_stages(dtype: Any) -> None:
 
 
 def test_sums_of_products():
-    """Not taken as contractions: over all sets of axes, with operands spread, in f16, not finite."""
+    """Not taken as contractions: all sets of axes, operands spread, f16, what is not finite."""
     rng = np.random.default_rng(3)
     a, b = (rng.normal(size=(300, 260)).astype(np.float32) for _ in range(2))
     a[3, 5], a[7, 9], b[11, 2], a[0, 0], b[0, 0] = np.nan, np.inf, -np.inf, -0.0, 0.0
@@ -115,7 +115,8 @@ def test_sums_of_products():
     def f(a, b, h):
         return ([jnp.sum(a * b, axis) for axis in (0, 1, (0, 1))]
                 + [jnp.sum(a * a, 1), jnp.sum(a * b[:1], 0), jnp.sum(h * h, 1),
-                   jnp.linalg.norm(b[20:]), jnp.mean((a[20:] - b[20:]) ** 2), jnp.sum(a[:, :, None] * b[:, None, :5], 0)])
+                   jnp.linalg.norm(b[20:]), jnp.mean((a[20:] - b[20:]) ** 2),
+                   jnp.sum(a[:, :, None] * b[:, None, :5], 0)])
 
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
