@@ -40,14 +40,18 @@ def numbers(build: Path) -> str:
 
 
 def rows_of(build: Path, artifacts: Path) -> str:
-    said = subprocess.run([build / "tests" / "bench", artifacts, "5000"], check=True,
-                          capture_output=True, text=True).stdout
+    best: dict[str, list[float]] = {}
+    for _ in range(3):
+        said = subprocess.run([build / "tests" / "bench", artifacts, "5000"], check=True,
+                              capture_output=True, text=True).stdout
+        for line in said.splitlines():
+            found = re.match(r"(.*?)  +([\d.]+) us(?:  \(thread +([\d.]+) us\))?", line)
+            if found:
+                times = [float(time) for time in found.groups()[1:] if time]
+                best[found[1]] = [min(pair) for pair in zip(best.get(found[1], times), times)]
     rows = ["| | time | thread |", "|---|---|---|"]
-    for line in said.splitlines():
-        found = re.match(r"(.*?)  +([\d.]+) us(?:  \(thread +([\d.]+) us\))?", line)
-        if found:
-            own = _time(float(found[3])) if found[3] else ""
-            rows.append(f"| {found[1]} | {_time(float(found[2]))} | {own} |")
+    for name, (wall, *own) in best.items():
+        rows.append(f"| {name} | {_time(wall)} | {_time(own[0]) if own else ''} |")
     return "\n".join(rows)
 
 
