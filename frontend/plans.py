@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calque import generic, host
-from calque.array import Array, from_numpy
+from calque.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
@@ -240,7 +240,7 @@ class _OnHost:
             if value is None:
                 return None
             values.append(value)
-        device: Any = arrays[0]._own.device if arrays else host.current_device()  # type: ignore[union-attr]
+        device: Any = arrays[0]._own.device if arrays else current_device()  # type: ignore[union-attr]
         for x in arrays:
             if x._own.device is not device:  # type: ignore[union-attr]
                 return None
@@ -273,7 +273,7 @@ def _steps(p: Program) -> Steps | None:
     for v, c in zip(p.const_vars, p.consts):
         place[v] = len(p.inputs) + len(constants)
         constants.append(host.known(c if type(c) is Array else from_numpy(np.asarray(c))))
-    limits = [math.inf if _parts_only(v, p) else host.LIMIT for v in p.inputs]
+    limits = [math.inf if _parts_only(v, p) else HOST_BYTES for v in p.inputs]
     if (any(c is None for c in constants)
             or any(v.aval.nbytes > limit for v, limit in zip(p.inputs, limits))):
         return None
@@ -282,7 +282,7 @@ def _steps(p: Program) -> Steps | None:
     count = len(p.inputs) + len(constants)
     for e, known in zip(p.equations, literals):
         avals = [v.aval for v in e.outputs]
-        if any(a.nbytes > host.LIMIT or _foreign(a) for a in avals):
+        if any(a.nbytes > HOST_BYTES or _foreign(a) for a in avals):
             return None
         rule = host.RULES.get(e.primitive.name)
         ins = tuple(place[a] if k is None else k for a, k in zip(e.inputs, known))  # type: ignore[index]
@@ -323,7 +323,7 @@ def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     exponent = literal_value(e.inputs[1]) if fixed else None  # type: ignore[arg-type]
 
     def rule(out: Any, *values: Any) -> Any:
-        device = host.current_device()
+        device = current_device()
         args: list[Any] = [
             Array(Buffer.of_host(np.ascontiguousarray(v).reshape(a.shape), device), a)
             for v, a in zip(values, avals)]

@@ -15,7 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, floordiv, is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
-from calque.lowering.math.region import elementwise
+from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Context, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
@@ -199,7 +199,9 @@ def _no_contraction(ctx: Context, x: Value) -> Value:
 
     def product(b: Builder, p: Value, q: Value) -> Value:
         made = p * q
-        return b._make("math.copysign", [made, made], x.dtype)  # type: ignore[attr-defined]
+        if not isinstance(b, BodyBuilder):
+            return made  # (for export)
+        return b._make("math.copysign", [made, made], x.dtype)
 
     operands = [Value(ctx.b, o, x.shape, x.dtype) for o in op.operands]
     return elementwise(ctx.b, product, operands, [x.dtype])[0]
