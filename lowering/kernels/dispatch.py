@@ -1,7 +1,7 @@
 """One dispatch of an executable of our own: what calls of kernels written here have in common.
 
 `dispatch` calls a `stream.executable` of the module from the program; `insert` puts one, given as
-text, before the functions.
+text, before the functions; `executable` writes the part of that text that most share.
 """
 from __future__ import annotations
 
@@ -23,6 +23,32 @@ def insert(module: Any, text: str) -> None:
     ir = mlir.ir()
     with ir.InsertionPoint.at_block_begin(module.body):
         ir.InsertionPoint.current.insert(ir.Operation.parse(text))
+
+
+def executable(name: str, bindings: int, groups: int, body: str, sizes: str = "") -> str:
+    """The text of an executable whose function runs `body` in each workgroup, %group of %groups.
+
+    Its arguments are bindings %b0, %b1, ... and `sizes`; %c0 and %c1 are there.
+    """
+    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(bindings))
+    return f"""
+stream.executable private @{name} {{
+  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
+    %g = arith.constant {groups} : index
+    %one = arith.constant 1 : index
+    stream.return %g, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}({arguments}{sizes}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %groups = arith.constant {groups} : index
+      %group = stream.dispatch.workgroup.id[0] : index
+      {body}
+      return
+    }}
+  }}
+}}"""
 
 
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],

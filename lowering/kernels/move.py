@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
-from calque.lowering.kernels.dispatch import dispatch, insert
+from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.rules.registry import Context
 
 RUN = 8192  # elements of a run at most
@@ -145,29 +145,11 @@ def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: tuple[int, ...],
 def _executable(name: str, operands: Sequence[tuple[int, int]], result: tuple[int, int],
                 parts: Sequence[Part], groups: int) -> str:
     arrays = [*operands, result]
-    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(len(arrays)))
     refs = [f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{n}xi{w}>"
             for i, (n, w) in enumerate(arrays)]
-    return f"""
-stream.executable private @{name} {{
-  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
-    %g = arith.constant {groups} : index
-    %one = arith.constant 1 : index
-    stream.return %g, %one, %one : index, index, index
-  }}
-  builtin.module {{
-    func.func @{name}({arguments}) {{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant 1 : index
-      %groups = arith.constant {groups} : index
-      {chr(10).join(refs)}
-      %group = stream.dispatch.workgroup.id[0] : index
+    return executable(name, len(arrays), groups, f"""{chr(10).join(refs)}
       %next = arith.addi %group, %c1 : index
-      {chr(10).join(_runs(p, f"p{i}", arrays) for i, p in enumerate(parts))}
-      return
-    }}
-  }}
-}}"""
+      {chr(10).join(_runs(p, f"p{i}", arrays) for i, p in enumerate(parts))}""")
 
 
 def _runs(p: Part, tag: str, arrays: Sequence[tuple[int, int]]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
-from calque.lowering.kernels.dispatch import dispatch, insert
+from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.rules.registry import Context
 
 INSERTION = 32  # rows up to this are sorted by insertion
@@ -67,22 +67,9 @@ def _order_of_any(ctx: Context, name: str, keys: Sequence[Value], widths: Sequen
 
 def _executable_of_any(name: str, widths: Sequence[int]) -> str:
     anything, at = _Any(), len(widths)
-    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(at + 2))
     refs = [f"%k{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> "
             f"memref<?xi{w}>{{%total}}" for i, w in enumerate(widths)]
-    return f"""
-stream.executable private @{name} {{
-  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
-    %g = arith.constant {GROUPS} : index
-    %one = arith.constant 1 : index
-    stream.return %g, %one, %one : index, index, index
-  }}
-  builtin.module {{
-    func.func @{name}({arguments}, %all_rows: index, %n: index, %k: index) {{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant 1 : index
-      %groups = arith.constant {GROUPS} : index
-      %any = arith.cmpi ugt, %n, %c0 : index
+    return executable(name, at + 2, GROUPS, f"""%any = arith.cmpi ugt, %n, %c0 : index
       %rows = arith.select %any, %all_rows, %c0 : index
       %each = arith.ceildivui %rows, %groups : index
       %total = arith.muli %all_rows, %n : index
@@ -92,25 +79,25 @@ stream.executable private @{name} {{
       %out = stream.binding.subspan %b{at}[%c0] : !stream.binding -> memref<?xi32>{{%results}}
       %work = stream.binding.subspan %b{at + 1}[%c0] : !stream.binding -> memref<?xi32>{{%double}}
       %counts = memref.alloca() : memref<{1 << _digits(0)}xi32>
-      %group = stream.dispatch.workgroup.id[0] : index
-      %first = arith.muli %group, %each : index
+      {_rows(_radix(widths, 0, 0, anything, any_size=True))}""",
+                      ", %all_rows: index, %n: index, %k: index")
+
+
+def _rows(body: str) -> str:
+    """A loop over the workgroup's rows, %each of them."""
+    return f"""%first = arith.muli %group, %each : index
       %last = arith.addi %first, %each : index
       %end = arith.minsi %last, %rows : index
       scf.for %row = %first to %end step %c1 {{
         %base = arith.muli %row, %n : index
-        {_radix(widths, 0, 0, anything, any_size=True)}
-      }}
-      return
-    }}
-  }}
-}}"""
+        {body}
+      }}"""
 
 
 def _executable(name: str, widths: Sequence[int], rows: int, n: int, k: int,
                 groups: int) -> str:
     short = n <= INSERTION
     count = len(widths) + (1 if short else 2)
-    arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(count))
     total = rows * n
     refs = [f"%k{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<{total}xi{w}>"
             for i, w in enumerate(widths)]
@@ -123,33 +110,11 @@ def _executable(name: str, widths: Sequence[int], rows: int, n: int, k: int,
         refs.append(f"%counts = memref.alloca() : memref<{1 << _digits(n)}xi32>")
     body = _insertion(widths, total) if short else _radix(widths, n, k, total)
     each = -(-rows // groups)
-    return f"""
-stream.executable private @{name} {{
-  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
-    %g = arith.constant {groups} : index
-    %one = arith.constant 1 : index
-    stream.return %g, %one, %one : index, index, index
-  }}
-  builtin.module {{
-    func.func @{name}({arguments}) {{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant 1 : index
-      %n = arith.constant {n} : index
+    return executable(name, count, groups, f"""%n = arith.constant {n} : index
       %rows = arith.constant {rows} : index
       %each = arith.constant {each} : index
       {chr(10).join(refs)}
-      %group = stream.dispatch.workgroup.id[0] : index
-      %first = arith.muli %group, %each : index
-      %last = arith.addi %first, %each : index
-      %end = arith.minsi %last, %rows : index
-      scf.for %row = %first to %end step %c1 {{
-        %base = arith.muli %row, %n : index
-        {body}
-      }}
-      return
-    }}
-  }}
-}}"""
+      {_rows(body)}""")
 
 
 def _insertion(widths: Sequence[int], total: int) -> str:
