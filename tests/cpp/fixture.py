@@ -45,6 +45,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],
     "huge": ["huge", "--arg", "f32", "--donate", "0"],
     "slow": ["slow", "--arg", "f32[512,512]"],
+    "boom": ["boom", "--arg", "f32[512,512]"],
     "predict": ["predict", "--arg", LAYERS, "--arg", "f32[64,64]"],
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
                    "--arg", "f32", "--donate", "0"],

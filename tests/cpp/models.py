@@ -54,6 +54,11 @@ def slow(x: Any) -> Any:
     return lax.fori_loop(0, 40, lambda _, y: jnp.tanh(y @ x), x)
 
 
+def boom(x: Any) -> Any:
+    """Needs more memory than there is, and finds out when it runs."""
+    return x + jnp.sort(jnp.broadcast_to(x[0, :4, None], (4, 2**38)), axis=1)[0, 2**37]
+
+
 def weighted(x: Any) -> Any:
     """WEIGHTS are kept in an archive beside the artifact."""
     return x @ WEIGHTS

@@ -67,6 +67,30 @@ void returns_at_once() {
   CHECK(y.view<float>()[12345] == 0);
 }
 
+// A program that fails under way says so where its result, or what is made of it, is waited for.
+void failures_travel() {
+  const Function slow = load("slow")["slow"], boom = load("boom")["boom"];
+  const Array x = Array::from_host(std::vector<float>(512 * 512), {512, 512});
+  slow(x)[0].block_until_ready();
+  Array failed, behind;
+  int attempts = 0;
+  for (bool made = false; !made; CHECK(++attempts < 20)) {
+    try {  // It waits for its argument, so it returns; unless this thread is too slow on a busy machine.
+      failed = boom(slow(slow(x)[0])[0])[0];
+      behind = slow(slow(failed)[0])[0];
+      made = true;
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::out_of_memory);
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    CHECK_ERROR(out_of_memory, ({"out of memory", "Fix: "}), behind.block_until_ready());
+    CHECK_ERROR(out_of_memory, ({"out of memory"}), failed.view<float>());
+    CHECK(!behind.is_ready() && !failed.is_ready() && !failed.is_deleted());
+  }
+  CHECK(slow(x)[0].view<float>()[1] == 0);  // the device goes on
+}
+
 // The memory of a wrapped array is held until the last call that reads it is over, and not longer.
 void wrapped_memory() {
   const std::vector<float> w = pattern(0.1f);
@@ -124,6 +148,7 @@ int main(int, char** words) {
   artifacts() = words[1];
   chain();
   returns_at_once();
+  failures_travel();
   wrapped_memory();
   many_threads();
   return 0;
