@@ -10,11 +10,18 @@ import numpy as np
 
 Value = np.ndarray[Any, Any]
 U32, U64 = np.uint32, np.uint64
+FEW = 8  # counters up to here are taken one by one
+_MASK = 0xFFFFFFFF
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
     """The 20 rounds, on uint32 that broadcast."""
+    values = np.broadcast_arrays(k0, k1, x0, x1)
+    if values[0].size <= FEW:
+        words = [_block(*w) for w in zip(*[v.ravel().tolist() for v in values])]
+        first, second = np.array(words, U32).reshape(-1, 2).T
+        return first.reshape(values[0].shape), second.reshape(values[0].shape)
     keys = (k0, k1, k0 ^ k1 ^ U32(0x1BD11BDA))
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for i in range(5):
@@ -23,6 +30,19 @@ def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
             x1 = ((x1 << U32(r)) | (x1 >> U32(32 - r))) ^ x0
         x0 = x0 + keys[(i + 1) % 3]
         x1 = x1 + keys[(i + 2) % 3] + U32(i + 1)
+    return x0, x1
+
+
+def _block(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
+    """The same on one counter, as Python's integers: 5 us, where 100 calls of NumPy take 60."""
+    keys = (k0, k1, k0 ^ k1 ^ 0x1BD11BDA)
+    x0, x1 = (x0 + k0) & _MASK, (x1 + k1) & _MASK
+    for i in range(5):
+        for r in _ROTATIONS[i % 2]:
+            x0 = (x0 + x1) & _MASK
+            x1 = ((x1 << r | x1 >> (32 - r)) & _MASK) ^ x0
+        x0 = (x0 + keys[(i + 1) % 3]) & _MASK
+        x1 = (x1 + keys[(i + 2) % 3] + i + 1) & _MASK
     return x0, x1
 
 

@@ -14,6 +14,7 @@ import calque
 import calque.numpy as jnp
 from calque import eager, host
 from calque.core.primitive import registry
+from calque.host import draw
 from calque.lowering import cache
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -145,3 +146,15 @@ def test_many_positions() -> None:
     want = x[np.clip(np.where(at < 0, at + 100, at), 0, 99)]  # outside: the nearest, as in JAX
     np.testing.assert_array_equal(np.asarray(jnp.asarray(x)[jnp.asarray(at)]), want)
     np.testing.assert_array_equal(np.asarray(jnp.asarray(x)[jnp.asarray(at), 1]), want[:, 1])
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 30])
+def test_threefry_of_few_and_many_counters(count: int) -> None:
+    """The known answers of Random123 1.14 (tests/kat_vectors, threefry2x32, 20 rounds)."""
+    for key, counter, want in (
+            ((0, 0), (0, 0), (0x6b200159, 0x99ba4efe)),
+            ((0xffffffff,) * 2, (0xffffffff,) * 2, (0x1cb996fc, 0xbb002be7)),
+            ((0x13198a2e, 0x03707344), (0x243f6a88, 0x85a308d3), (0xc4923a9c, 0x483df7a0))):
+        keys = [np.array([k], np.uint32) for k in key]
+        made = draw.threefry(*keys, *[np.full(count, c, np.uint32) for c in counter])
+        assert [m.tolist() for m in made] == [[w] * count for w in want]
