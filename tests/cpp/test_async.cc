@@ -73,8 +73,9 @@ void failures_travel() {
   const Array x = Array::from_host(std::vector<float>(512 * 512), {512, 512});
   slow(x)[0].block_until_ready();
   Array failed, behind;
-  int attempts = 0;
-  for (bool made = false; !made; CHECK(++attempts < 20)) {
+  bool made = false;
+  for (int attempt = 0; !made; ++attempt) {
+    CHECK(attempt < 20);
     try {  // It waits for its argument, so it returns; unless this thread is too slow on a busy machine.
       failed = boom(slow(slow(x)[0])[0])[0];
       behind = slow(slow(failed)[0])[0];
