@@ -20,6 +20,7 @@ from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.dims import is_static
 from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
@@ -401,7 +402,14 @@ class LoweredFunction:
         return module_text(low.module, debug_info)
 
     def compile(self) -> CompiledFunction:
-        """Compile for the current device."""
+        """Compile for the current device; ValueError where sizes are known at the call only."""
+        for v in self._traced.jaxpr.inputs:
+            if not is_static(v.aval.shape):
+                raise ValueError(errors.explain(
+                    f"{self._traced.fun_name}: compile() takes sizes that are numbers, got an "
+                    f"argument {v.aval.str_short()}.",
+                    fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
+                    "gave."))
         self._traced._entry.ready(current_device(), f"{self._traced.fun_name}: compile()")
         return CompiledFunction(self)
 

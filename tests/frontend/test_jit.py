@@ -382,3 +382,14 @@ def test_a_reader_sees_types_deletion_and_configuration() -> None:
     np.testing.assert_array_equal(np.asarray(calque.vmap(f)({"x": jnp.ones((3, 2))})), [[2, 2]] * 3)
     pending = calque.grad(lambda x: (x ** 2).sum())(jnp.ones(2))
     np.testing.assert_array_equal(np.asarray(f({"x": pending})), [4, 4])
+
+
+def test_compile_refuses_sizes_that_are_known_at_the_call_only() -> None:
+    """A ValueError, as in JAX; ahead of time they are welcome."""
+    from calque import aot, export
+    (b,) = export.symbolic_shape("b")
+    lowered = calque.jit(lambda x: x + 1).lower(calque.ShapeDtypeStruct((b, 4), "float32"))
+    with pytest.raises(ValueError, match=r"(?s)got an argument f32\[b,4\].*aot.compile"):
+        lowered.compile()
+    run = aot.load(aot.compile(lowered, name="f").vmfb).f
+    assert run(np.ones((3, 4), np.float32))[0].numpy().sum() == 24
