@@ -1,11 +1,13 @@
 """Artifacts called from C++ beside IREE's own benchmark, torch's AOTInductor and ONNX Runtime.
 
-    python benchmarks/cpp.py [--peers PYTHON] [--rounds 7] [--threads 1,2,8] [--write]
+    python benchmarks/cpp.py [--native PREFIX] [--peers PYTHON] [--rounds 7] [--threads 1,2,8]
+                             [--write]
 
 The same artifact goes through calque::runtime (benchmarks/throughput/runtime.cc) and
 iree-benchmark-module, each in a process of its own, in turn, at the same number of worker threads.
-PYTHON is an interpreter with torch, onnx and onnxruntime, of an environment of its own; without it
-the table has no columns for them.  --write puts the tables into docs/cpp.md.  Needs CMake and a C++
+PREFIX is where IREE's C runtime is installed (then both backends are measured), PYTHON an
+interpreter with torch, onnx and onnxruntime, of an environment of its own; without them the table
+has fewer columns.  --write puts the tables into docs/cpp.md.  Needs CMake and a C++
 compiler.  Start reading at `main`.
 """
 from __future__ import annotations
@@ -81,14 +83,16 @@ def answer(name: str) -> float:
     return float(np.sum(y @ matrices[-1]))
 
 
-def build_runtime() -> Path:
-    """calque::runtime, and the program that measures it."""
-    library, folder = BUILD / "library", BUILD / "runtime"
-    folder.mkdir(exist_ok=True)
+def build_runtime(prefix: str = "") -> Path:
+    """calque::runtime, and the program that measures it; with IREE's C runtime where given."""
+    work = BUILD / ("native" if prefix else "hosting")
+    library, folder = work / "library", work / "program"
+    folder.mkdir(parents=True, exist_ok=True)
+    backend = ["-DCALQUE_BACKEND=native", f"-DCMAKE_PREFIX_PATH={prefix}"] if prefix else []
     quiet: Any = {"check": True, "stdout": subprocess.DEVNULL}
     subprocess.run(["cmake", "-S", ROOT / "runtime/cpp", "-B", library,
                     "-DCMAKE_BUILD_TYPE=Release", f"-DPython3_EXECUTABLE={sys.executable}",
-                    f"-DCMAKE_INSTALL_PREFIX={BUILD / 'prefix'}"], **quiet)
+                    f"-DCMAKE_INSTALL_PREFIX={work / 'prefix'}", *backend], **quiet)
     subprocess.run(["cmake", "--build", library], **quiet)
     subprocess.run(["cmake", "--install", library], **quiet)
     (folder / "CMakeLists.txt").write_text(
@@ -97,7 +101,7 @@ def build_runtime() -> Path:
         f"add_executable(throughput {HERE / 'runtime.cc'})\n"
         "target_link_libraries(throughput PRIVATE calque::runtime)\n")
     subprocess.run(["cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release",
-                    f"-DCMAKE_PREFIX_PATH={BUILD / 'prefix'}"], **quiet)
+                    f"-DCMAKE_PREFIX_PATH={work / 'prefix'}"], **quiet)
     subprocess.run(["cmake", "--build", folder / "build"], **quiet)
     return folder / "build" / "throughput"
 
@@ -121,9 +125,8 @@ def build_inductor(python: str) -> Path:
 
 # ---- measurements: seconds of a call with its result there
 def by_runtime(program: Path, name: str, threads: int) -> dict[str, float]:
-    # IREE's Python package reads flags of the runtime from this variable
-    flags = f"--task_topology_group_count={threads}"
-    return _json([program, BUILD / f"{name}.vmfb", SECONDS], {"IREE_PY_RUNTIME_FLAGS": flags})
+    return _json([program, BUILD / f"{name}.vmfb", SECONDS],
+                 {"CALQUE_CPU_THREADS": str(threads)})
 
 
 def by_iree(name: str, threads: int) -> dict[str, float]:
@@ -158,14 +161,19 @@ def _json(command: list[Any], env: dict[str, str] | None = None) -> Any:
     return json.loads(done.stdout)
 
 
-def measure(rounds: int, threads: list[int], peers: str) -> dict[tuple[str, int], dict[str, Any]]:
+def measure(rounds: int, threads: list[int], peers: str, native: str
+            ) -> dict[tuple[str, int], dict[str, Any]]:
     """{(case, threads): {who: [what each round found]}}."""
     make()
     program = build_runtime()
     who: dict[str, Any] = {"calque": lambda n, t: by_runtime(program, n, t), "iree": by_iree}
+    if native:
+        other = build_runtime(native)
+        who["native"] = lambda n, t: by_runtime(other, n, t)
     if peers:
-        subprocess.run([peers, HERE / "peers.py", "make", BUILD], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if not all((BUILD / f"{name}.pt2").exists() for name in SHAPES):  # (weights are the same)
+            subprocess.run([peers, HERE / "peers.py", "make", BUILD], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         inductor = build_inductor(peers)
         who |= {"torch": lambda n, t: by_inductor(inductor, n, t),
                 "onnx": lambda n, t: by_onnx(peers, n, t)}
@@ -191,11 +199,13 @@ def median(runs: list[dict[str, float]], key: str = "wait") -> float:
 
 
 def line(name: str, threads: int, row: dict[str, Any]) -> str:
-    """One row; the ratio is the median of the rounds' ratios."""
-    ratio = np.median([a["wait"] / b["wait"] for a, b in zip(row["calque"], row["iree"])])
+    """One row; in brackets the median of the rounds' ratios to IREE's own."""
     alone = name in ("add", "small")
-    cells = [TITLES[name], "" if alone else str(threads), words(median(row["calque"])),
-             words(median(row["iree"])), f"{ratio:.2f}"]
+    cells = [TITLES[name], "" if alone else str(threads), words(median(row["iree"]))]
+    for who in ("calque", "native"):
+        if who in row:
+            ratio = np.median([a["wait"] / b["wait"] for a, b in zip(row[who], row["iree"])])
+            cells.append(f"{words(median(row[who]))} ({ratio:.2f})")
     cells += [words(median(row[w])) for w in ("torch", "onnx") if w in row]
     return "| " + " | ".join(cells) + " |"
 
@@ -208,7 +218,9 @@ def words(seconds: float) -> str:
 
 def tables(found: dict[tuple[str, int], dict[str, Any]], peers: str) -> str:
     """What goes into the page."""
-    head = ["", "threads", "calque::runtime", "iree-benchmark-module", "ratio"]
+    rows = list(found.values())
+    head = ["", "threads", "iree-benchmark-module", "calque::runtime, hosting"]
+    head += ["calque::runtime, native"] if "native" in rows[0] else []
     text = f"iree {version('iree-base-runtime')}"
     if peers:
         said = subprocess.run(
@@ -218,11 +230,14 @@ def tables(found: dict[tuple[str, int], dict[str, Any]], peers: str) -> str:
         text += f", torch {said[0]}, onnxruntime {said[1]}"
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += [line(*key, row) for key, row in found.items()]
-    first = next(iter(found.values()))["calque"]
-    small = [
-        "| calls of 4 + 4 floats, calque::runtime | measured | bar |", "|---|---|---|",
-        f"| until it returns | {words(median(first, 'call'))} | 10 us |",
-        f"| load of the artifact | {words(median(first, 'load'))} | 5 ms |"]
+    ours = [w for w in ("calque", "native") if w in rows[0]]
+    small = ["| calls of 4 + 4 floats | " + " | ".join(
+        {"calque": "hosting", "native": "native"}[w] for w in ours) + " | bar |",
+        "|---" * (len(ours) + 2) + "|"]
+    for title, key, bar in (("until it returns", "call", "10 us"),
+                            ("load of the artifact", "load", "5 ms")):
+        small.append(f"| {title} | " + " | ".join(
+            words(median(rows[0][w], key)) for w in ours) + f" | {bar} |")
     cores = os.cpu_count()
     return "\n".join([f"{cores} cores; {text}.", "", *lines, "", *small])
 
@@ -230,11 +245,13 @@ def tables(found: dict[tuple[str, int], dict[str, Any]], peers: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", default="", help="a Python with torch, onnx and onnxruntime")
+    parser.add_argument("--native", default="", help="where IREE's C runtime is installed")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", default="1,2,8")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    found = measure(args.rounds, [int(t) for t in args.threads.split(",")], args.peers)
+    found = measure(args.rounds, [int(t) for t in args.threads.split(",")], args.peers,
+                    args.native)
     text = tables(found, args.peers)
     print(text)
     if args.write:
