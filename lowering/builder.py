@@ -462,11 +462,13 @@ class Builder:
         return Value(self, made.results[0], x.shape, x.dtype)
 
     def apart(self, *xs: Value) -> list[Value]:
-        """What a reduction, a product or a running sum gives: for SPIR-V, written to memory.
+        """What a reduction, a product or a running sum gives, and what products and windows read:
+        for SPIR-V, written to memory.
 
         A consumer of more axes, such as x - sum(x, 0), IREE fuses with a reduction along any axis
         but the last, and spreads the two over threads in different ways: a third of the results are
-        wrong (tests/lowering/test_vulkan_needs_cures.py).
+        wrong (tests/lowering/test_vulkan_needs_cures.py).  Windows of halves, widened there, and
+        products of two functions of one value come out wrong likewise.
         """
         return self.barrier(*xs) if self.relaxed else list(xs)
 

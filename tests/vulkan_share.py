@@ -227,7 +227,7 @@ def page(state: dict[str, dict[str, Any]], platform: str) -> str:
         "tests on the CPU use, compiled for the device, run, and compared with the oracles (twice",
         "the CPU's tolerances: drivers reorder). *refused*: calque says why before anything runs;",
         "*rejected*: IREE did not compile what calque wrote; *crash*: the process died, the device",
-        "was lost, or the time limit was reached.", "",
+        "was lost, or the time limit was reached. Of each primitive the last run counts.", "",
         f"Device: {kind}; iree {version('iree-base-compiler')}; {time.strftime('%Y-%m-%d')}.", "",
         f"**{summary(state)}**", "", "## Not right", ""]
     reasons: dict[tuple[str, str, str], list[str]] = {}

@@ -248,6 +248,7 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     elements: of each operand the one under the tap, of each of `fixed` the one of the window;
     tap: its row-major number, when `taps`.
     """
+    operands = b.apart(*operands)
     ir, rank, n = mlir.ir(), len(windows), len(operands) + len(fixed)
     moving = [i for i in range(rank) if windows[i] > 1] or [rank - 1]
     names = [f"d{i}" for i in range(rank)] + [f"k{i}" for i in moving]

@@ -112,3 +112,13 @@ def test_products_of_what_was_gathered(device) -> None:
         w, v = np.linalg.eigh(a)
         got = np.asarray(calque.jit(f)(calque.device_put(a, device)))
     np.testing.assert_allclose(got, (v * np.exp(0.3 * w)) @ v.T, atol=1e-13)  # 50 eps, 40 rotations
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_windows_of_halves(device, dtype: str) -> None:
+    x = np.arange(30, dtype=np.float32).reshape(5, 6) / 8  # (their sums are exact)
+    given = calque.device_put(x.astype(dtype), device)
+    got = calque.jit(lambda x: lax.reduce_window(x, jnp.zeros((), dtype), lax.add, (2, 3), (1, 1),
+                                                 "VALID"))(given)
+    want = sum(x[i:4 + i, j:4 + j] for i in range(2) for j in range(3))
+    np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=2**-8)
