@@ -239,7 +239,8 @@ def tables(found: dict[tuple[str, int], dict[str, Any]], peers: str) -> str:
         small.append(f"| {title} | " + " | ".join(
             words(median(rows[0][w], key)) for w in ours) + f" | {bar} |")
     cores = os.cpu_count()
-    return "\n".join([f"{cores} cores; {text}.", "", *lines, "", *small])
+    load = os.getloadavg()[2]  # beyond the cores: other work, and times as good as noise
+    return "\n".join([f"{cores} cores, load {load:.0f}; {text}.", "", *lines, "", *small])
 
 
 def main() -> None:

@@ -239,6 +239,9 @@ def page(state: dict[str, dict[str, Any]], platform: str) -> str:
                     label.partition(" ")[2])
     lines += [f"* `{name}`, {len(labels)} {what}: {text}" for (name, what, text), labels
               in reasons.items()] or ["Nothing."]
+    absent = [f"`{n}`" for n in ROWS if n not in state]
+    if absent:
+        lines += ["", f"Not measured: {', '.join(absent)}."]
     lines += ["", "## By primitive", "", "| primitive | samples | " + " | ".join(KINDS) + " |",
               "|---" * (len(KINDS) + 2) + "|"]
     for name in [n for n in ROWS if n in state]:
