@@ -91,7 +91,7 @@ def _i(value: str) -> str:
 
 
 def _b(value: str) -> str:
-    return f"Array({value}, dtype=bool)"
+    return _WEAK.format(value, "bool")
 
 
 # ---- arithmetic

@@ -39,6 +39,11 @@ def truth(value: str) -> str:
     return f"Array({value}, dtype=bool)"
 
 
+def weak_truth(value: str) -> str:
+    """The repr of the bool that comes of Python's numbers."""
+    return WEAK.format(value, "bool")
+
+
 def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequence[str],
              returns: str, example: str, result: str) -> Callable[..., Any]:
     """Name f and write its docstring."""

@@ -12,7 +12,7 @@ from calque.core.primitive import Primitive
 from calque.numpy import special, util
 from calque.numpy.arithmetic import choose, constant
 from calque.numpy.creation import asarray
-from calque.numpy.documents import document, named, truth
+from calque.numpy.documents import document, named, truth, weak_truth
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 
@@ -32,11 +32,13 @@ def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
             return util.apply(name, prim, (x, y), dtypes.bool_, False)
+        weak = util.weak_of(x) and util.weak_of(y)
         with util.fused(name):
-            return util.apply(name, prim, (as_truth(x), as_truth(y)), dtypes.bool_, False)
+            made = util.apply(name, prim, (as_truth(x), as_truth(y)), dtypes.bool_, False)
+            return ew.convert(made, dtypes.bool_, True) if weak else made
 
     return document(f, name, sentence, ["x", "y"], "A bool array of the broadcast shape.",
-                    f"jnp.{name}(1, 0)", truth(result))
+                    f"jnp.{name}(1, 0)", weak_truth(result))
 
 
 logical_and = _logical("logical_and", ew.and_p, "Whether x and y differ from 0.", "False")
@@ -46,7 +48,7 @@ logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one of x and y 
 
 
 @named("Whether x is 0.", ["x"], "A bool array of x's shape.", "jnp.logical_not(0)",
-       truth("True"))
+       weak_truth("True"))
 def logical_not(x: Any, /) -> Any:
     x = util.one_array("logical_not", x)
     if util.dtype_of(x) == dtypes.bool_:
@@ -169,7 +171,7 @@ def _fit(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _every(x: Any) -> Any:
     axes = tuple(range(len(util.shape_of(x))))
-    return rd.reduce_and_p.bind(x, axes=axes) if axes else x
+    return rd.reduce_and_p.bind(x, axes=axes) if axes else util.cast(x, dtypes.bool_)
 
 
 @named("Whether all elements of a and b are close (see isclose).", ["a", "b"], "A bool scalar.",

@@ -14,7 +14,7 @@ from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
-from calque.numpy.documents import f32, named, truth
+from calque.numpy.documents import f32, named, truth, weak_truth
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -28,7 +28,7 @@ def _zero(x: Any) -> Any:
 
 
 # ---- tests
-@named("Whether x is NaN.", ["x"], _TRUTH, "jnp.isnan(jnp.nan)", truth("True"))
+@named("Whether x is NaN.", ["x"], _TRUTH, "jnp.isnan(jnp.nan)", weak_truth("True"))
 def isnan(x: Any, /) -> Any:
     x = util.one_array("isnan", x)
     if not dtypes.is_inexact(util.dtype_of(x)):
@@ -51,11 +51,11 @@ def isinf(x: Any, /) -> Any:
     if not dtypes.is_inexact(dtype):
         return _all_false(x)
     x = util.array(x)
-    return ew.eq_p.bind(ew.abs_p.bind(x), constant(x, np.inf))
+    return ew.eq_p.bind(ew.abs_p.bind(x), dtype.type(np.inf))
 
 
 @named("Whether x is neither infinite nor NaN.", ["x"], _TRUTH, "jnp.isfinite(jnp.inf)",
-       truth("False"))
+       weak_truth("False"))
 @util.planned
 def isfinite(x: Any, /) -> Any:
     x = util.one_array("isfinite", x)
@@ -76,7 +76,7 @@ def _signed_infinity(name: str, x: Any, value: float) -> Any:
                                  fix="test the real and imaginary parts."))
     if not dtypes.is_inexact(dtype):
         return _all_false(x)
-    return ew.eq_p.bind(x, constant(x, value))
+    return ew.eq_p.bind(x, dtype.type(value))
 
 
 @named("Whether x is +inf.", ["x"], _TRUTH, "jnp.isposinf(jnp.inf)", truth("True"))
@@ -91,7 +91,7 @@ def isneginf(x: Any, /, out: None = None) -> Any:
     return _signed_infinity("isneginf", x, -np.inf)
 
 
-@named("Whether the imaginary part is 0.", ["x"], _TRUTH, "jnp.isreal(1 + 0j)", truth("True"))
+@named("Whether the imaginary part is 0.", ["x"], _TRUTH, "jnp.isreal(1 + 0j)", weak_truth("True"))
 @util.planned
 def isreal(x: Any) -> Any:
     x = util.one_array("isreal", x)
@@ -102,7 +102,7 @@ def isreal(x: Any) -> Any:
 
 
 @named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
-       truth("False"))
+       weak_truth("False"))
 @util.planned
 def iscomplex(x: Any) -> Any:
     x = util.one_array("iscomplex", x)

@@ -13,7 +13,7 @@ from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import util
-from calque.numpy.documents import document, f32, i32, truth
+from calque.numpy.documents import document, f32, i32, weak_truth
 from calque.numpy.quick import quick
 from calque.primitives import elementwise as ew
 
@@ -147,9 +147,9 @@ arctanh = atanh = _unary("arctanh", ew.atanh_p, _INEXACT, "Inverse hyperbolic ta
                          "jnp.arctanh(0)", f32("0."))
 
 # ---- comparison
-equal = _binary("equal", ew.eq_p, _EXACT, "x == y.", "jnp.equal(1, 1)", truth("True"))
+equal = _binary("equal", ew.eq_p, _EXACT, "x == y.", "jnp.equal(1, 1)", weak_truth("True"))
 not_equal = _binary("not_equal", ew.ne_p, _EXACT, "x != y.", "jnp.not_equal(1, 1)",
-                    truth("False"))
+                    weak_truth("False"))
 
 
 def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Function:
@@ -168,7 +168,7 @@ def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Functio
 
     return document(f, name, f"x {sign_text} y; complex numbers by real, then imaginary part.",
                     ["x", "y"], "A bool array of the broadcast shape.", f"jnp.{name}(1, 2)",
-                    truth(result))
+                    weak_truth(result))
 
 
 @util.planned
