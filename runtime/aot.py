@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.parameters import Parameter, provider
 
 RECORD_KEY = "calque.signature"
+DECLARATION_KEY = "iree.abi.declaration"  # of the compiler's own
 RECORD_VERSION = 1
 
 Dim = int | Expression  # a size that is known at the call only is an expression of variables
@@ -454,16 +456,34 @@ def _read_part(vmfb: bytes, source: str) -> list[FunctionRecord]:
     try:
         for name in module.function_names:
             function = module.lookup_function(name)
-            texts[name] = None if function is None else function.reflection.get(RECORD_KEY)
+            known = {} if function is None else function.reflection
+            texts[name] = known.get(RECORD_KEY), known.get(DECLARATION_KEY, "")
     except RuntimeError as error:
         raise load_error(error) from error
-    records = [parse_record(text, name) for name, text in texts.items() if text]
+    records = [parse_record(text, name) for name, (text, _) in texts.items() if text]
+    for record in records:
+        _check_declaration(record, texts[record.entry][1], source)
     if not records:
         raise ArtifactError(explain(
             "the .vmfb does not describe itself (no function has a calque.signature).", source,
             "compile it with `calque compile` or calque.export; other .vmfb files can be run with "
             "iree.runtime."))
     return records
+
+
+def _check_declaration(record: FunctionRecord, declaration: str, source: str) -> None:
+    """A record must fit what the compiler wrote of the function: IREE reads as many sizes of an
+    argument as the program has axes before it looks how many axes the argument has."""
+    taken = [len(record.args[i].shape) for i in record.passed]
+    given = {r.origin[1]: len(r.shape) for r in record.results
+             if r.origin is not None and r.origin[0] == "computed"}
+    axes = {what: [sizes.count("x") for sizes in re.findall(
+        rf"%{what}\d+: tensor<((?:[?\d]+x)*)", declaration)] for what in ("input", "output")}
+    if taken != axes["input"] or [given[i] for i in sorted(given)] != axes["output"]:
+        raise ArtifactError(explain(
+            f"the artifact's description of {record.name} is not that of the program: "
+            f"{declaration[:200]}.", source,
+            "compile it again; the file was written by something else or is damaged."))
 
 
 def _looks_like_vmfb(vmfb: bytes) -> bool:

@@ -167,3 +167,12 @@ def test_donation_through_an_artifact(device):
     (result,) = artifact["scale"](x, 4.0)
     np.testing.assert_array_equal(result.numpy(), np.full((2, 3), 4))
     assert x.is_deleted()
+
+
+@pytest.mark.parametrize("changes", [
+    {"args": [{"path": "x", "shape": [], "dtype": "float32"}]},
+    {"results": [{"path": "", "shape": [6], "dtype": "float32"}]}])
+def test_records_that_are_not_the_programs(changes):
+    """IREE would read the sizes of axes that the arguments do not have."""
+    with pytest.raises(ArtifactError, match="is not that of the program"):
+        load(build(record(**changes), GROW))
