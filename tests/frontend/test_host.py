@@ -158,3 +158,12 @@ def test_threefry_of_few_and_many_counters(count: int) -> None:
         keys = [np.array([k], np.uint32) for k in key]
         made = draw.threefry(*keys, *[np.full(count, c, np.uint32) for c in counter])
         assert [m.tolist() for m in made] == [[w] * count for w in want]
+
+
+def test_large_slices_compile_nothing(monkeypatch: Any) -> None:
+    x = np.arange(1_000_000, dtype=np.float32).reshape(1000, 1000)
+    a = jnp.asarray(x)
+    monkeypatch.setattr(cache, "compile_module", None)  # nothing may ask for it
+    for made, want in ((a[100:900, ::2], x[100:900, ::2]), (a[::3, 1:], x[::3, 1:]),
+                       (a[5:], x[5:]), (a[jnp.asarray(7)], x[7])):
+        np.testing.assert_array_equal(made, want)
