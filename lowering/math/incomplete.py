@@ -86,41 +86,37 @@ def _series(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Val
 
 
 def _fraction(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
-    """Gamma(a, x) e^x / x^a by its continued fraction, and its derivative by a."""
-    eps = _epsilon(x, eps)
-    big = 2.0**50 if x.dtype == F32 else 2.0**300
-    y, z = 1.0 - a, x - a + 2.0
-    one, zero = b.like(x, 1.0), b.like(x, 0.0)
-    p1, q1 = x + 1.0, z * x
-    values = [zero, y, z, one, x, p1, q1, p1 / q1, one]
-    if slope:  # of p2, q2, p1, q1, the value, and its last change
-        dq1 = -x
-        values += [zero, zero, zero, dq1, -(p1 / q1) * dq1 / q1, one]
+    """Gamma(a, x) e^x / x^a by its continued fraction, and its derivative by a.
 
-    def go(*v: Value) -> Value:
-        return b.binary("or", v[8] > eps, v[14] > eps) if slope else v[8] > eps
+    Steed's form (Thompson & Barnett 1986): the convergents' differences are products, each from the
+    last, so that they shrink to nothing and no difference of near numbers is taken.
+    """
+    eps = _epsilon(x, eps) / 8  # of a slow fraction the terms left out are several times the last
+    n, apart = b.like(x, 1.0), x - a
+    d = 1.0 / (apart + 1.0)
+    values = [n, d, d, d]  # the denominator's inverse, the last difference, the sum
+    if slope:
+        values += [d * d] * 3
 
-    def step(*v: Value) -> list[Value]:
-        c, y, z, p2, q2, p1, q1, value, _ = v[:9]
-        c, y, z = c + 1.0, y + 1.0, z + 2.0
-        yc = y * c
-        p, q = p1 * z - p2 * yc, q1 * z - q2 * yc
-        ratio = p / q
-        change = abs((value - ratio) / ratio)
-        shrink = b.select(b.binary("or", abs(p) > big, abs(q) > big), 1 / big, one)
-        new = [c, y, z, p1 * shrink, q1 * shrink, p * shrink, q * shrink, ratio, change]
+    def go(n: Value, d: Value, delta: Value, total: Value, *by_a: Value) -> Value:
+        more = abs(delta) > total * eps
+        return b.binary("or", more, abs(by_a[1]) > abs(by_a[2]) * eps) if slope else more
+
+    def step(n: Value, d: Value, delta: Value, total: Value, *by_a: Value) -> list[Value]:
+        top = n * (n - a)
+        new_d = 1.0 / (apart + (2.0 * n + 1.0) - top * d)
+        ratio = top * d * new_d
+        new = [n + 1.0, new_d, ratio * delta, total + ratio * delta]
         if slope:
-            dp2, dq2, dp1, dq1, dvalue, _ = v[9:]
-            dp = dp1 * z - p1 - dp2 * yc + p2 * c
-            dq = dq1 * z - q1 - dq2 * yc + q2 * c
-            dratio = (dp - ratio * dq) / q
-            size = abs(dratio)
-            moved = abs(dratio - dvalue) / b.select(size > 0.0, size, one)
-            new += [dp1 * shrink, dq1 * shrink, dp * shrink, dq * shrink, dratio, moved]
+            dd, ddelta, dtotal = by_a
+            new_dd = new_d * new_d * (1.0 - n * d + top * dd)
+            dratio = top * (dd * new_d + d * new_dd) - n * d * new_d
+            ddelta = dratio * delta + ratio * ddelta
+            new += [new_dd, ddelta, dtotal + ddelta]
         return new
 
     out = iterate(b, go, step, values, _ROUNDS)
-    return [out[7], out[13]] if slope else [out[7]]
+    return [out[3], out[6]] if slope else [out[3]]
 
 
 def _places(b: Builder, a: Value, x: Value) -> tuple[Value, Value, Value, Value, Value]:
