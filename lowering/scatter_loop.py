@@ -35,15 +35,15 @@ def _join(op: str, kind: str, type_: str) -> str:
     return f"%s = arith.{_JOINS[op]['fiu'.index(kind)]} %a, %b : {type_}"
 
 
-def _inner(op: str, kind: str, element: str, rows: int, width: int, count: int, lanes: int) -> str:
+def _inner(op: str, kind: str, element: str, rows: Any, width: Any, count: Any, lanes: int) -> str:
     """The loop over one row: by vectors, then what is left one by one."""
     x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
     result = "%b" if op == "set" else "%s"
     parts = []
-    whole = width - width % lanes
-    for n, first, last in ((lanes, 0, whole), (1, whole, width)):
-        if first == last:
-            continue
+    steps = [(lanes, "%c0", "%whole")]
+    if width == "?" or width % lanes:
+        steps.append((1, "%whole", "%width"))
+    for n, first, last in steps:
         if n == 1:
             t = element
             load, store = (
@@ -58,10 +58,8 @@ def _inner(op: str, kind: str, element: str, rows: int, width: int, count: int, 
             )
         old = f"%a = {load.format('x', 'r', x)}" if op != "set" else ""
         parts.append(f"""
-            %f{n} = arith.constant {first} : index
-            %l{n} = arith.constant {last} : index
             %s{n} = arith.constant {n} : index
-            scf.for %w = %f{n} to %l{n} step %s{n} {{
+            scf.for %w = {first} to {last} step %s{n} {{
               {old}
               %b = {load.format("u", "k", u)}
               {_join(op, kind, t)}
@@ -70,7 +68,7 @@ def _inner(op: str, kind: str, element: str, rows: int, width: int, count: int, 
     return "".join(parts)
 
 
-def _pairs(op: str, element: str, rows: int, width: int, count: int) -> str:
+def _pairs(op: str, element: str, rows: Any, width: Any, count: Any) -> str:
     """The loop over one row of complex numbers, each two elements."""
     x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
     if op == "mul":
@@ -102,8 +100,7 @@ def _pairs(op: str, element: str, rows: int, width: int, count: int) -> str:
     return f"""
             %two = arith.constant 2 : index
             %one = arith.constant 1 : index
-            %last = arith.constant {width} : index
-            scf.for %w = %c0 to %last step %two {{
+            scf.for %w = %c0 to %width step %two {{
               %w1 = arith.addi %w, %one : index
               %ar = memref.load %x[%r, %w] : {x}
               %ai = memref.load %x[%r, %w1] : {x}
@@ -123,7 +120,7 @@ def _kernel(
     index: str,
     rows: Any,
     limit: int,
-    width: int,
+    width: Any,
     count: Any,
     lanes: int,
     pairs: bool,
@@ -134,11 +131,23 @@ def _kernel(
         else _inner(op, kind, element, rows, width, count, lanes)
     )
     any_size = count == "?"  # sizes are arguments then
+    any_width = width == "?"
     more = ", %rows: index, %count: index" if any_size else ""
-    of_count, of_rows = ("{%count}", "{%rows}") if any_size else ("", "")
+    of_count, of_rows = ("%count", "%rows") if any_size else ("", "")
     numbers = f"%limit = arith.index_cast %rows : index to {index}" if any_size else (
         f"%count = arith.constant {count} : index\n"
         f"        %limit = arith.constant {limit} : {index}")
+    if any_width:
+        more += ", %width: index"
+        numbers += (f"\n        %lanes = arith.constant {lanes} : index"
+                    "\n        %left = arith.remui %width, %lanes : index"
+                    "\n        %whole = arith.subi %width, %left : index")
+    else:
+        numbers += (f"\n        %width = arith.constant {width} : index"
+                    f"\n        %whole = arith.constant {width - width % lanes} : index")
+    wide = ", %width" if any_width else ""
+    of_rows, of_count = (f"{{{n}{wide}}}" if n else "" for n in (of_rows, of_count))
+    of_ids = "{%count}" if any_size else ""
     return f"""
   stream.executable private @{name} {{
     stream.executable.export public @{name} workgroups() -> (index, index, index) {{
@@ -152,7 +161,7 @@ def _kernel(
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         {numbers}
-        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>{of_count}
+        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>{of_ids}
         %u = stream.binding.subspan %from[%c0]
           : !stream.binding -> memref<{count}x{width}x{element}>{of_count}
         %x = stream.binding.subspan %into[%c0]
@@ -215,20 +224,23 @@ def scatter_rows(
     """
     rows, width = x.shape
     count = ids.shape[0]
-    any_size = not is_static((rows, count))
+    any_width = not is_static((width,))
+    any_size = any_width or not is_static((rows, count))
     limit = rows if limit is None else limit
     element, index = mlir.element_name(x.dtype), mlir.element_name(ids.dtype)
     kind = "f" if x.dtype.kind == "f" else ("u" if unsigned else "i")
     lanes = VECTOR_BYTES // x.dtype.itemsize
-    while lanes > width:
+    while not any_width and lanes > width:
         lanes //= 2
-    sizes = f"any_{width}" if any_size else f"{rows}_{limit}_{width}_{count}"
+    sizes = f"{rows}_{limit}_{width}_{count}"
+    if any_size:
+        sizes = f"any_{'any' if any_width else width}"
     name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
     _declare(
         name,
-        _kernel(name, op, kind, element, index, "?" if any_size else rows, limit, width,
-                "?" if any_size else count, max(1, lanes), pairs),
+        _kernel(name, op, kind, element, index, "?" if any_size else rows, limit,
+                "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs),
     )
     assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
     return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
-                    sizes=(rows, count) if any_size else ())[0]
+                    sizes=(rows, count, *[width] * any_width) if any_size else ())[0]

@@ -16,7 +16,7 @@ import numpy as np
 from calque.array import Array, from_numpy
 from calque.core import dtypes
 from calque.core.avals import aval_of
-from calque.core.dims import is_static
+from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
@@ -225,6 +225,10 @@ def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _counted(column: Any, size: int, wrap: bool) -> Any:
     """Positions counted from the front; on the host those outside become -1 or size."""
+    if isinstance(column, np.ndarray) and isinstance(size, Dim):
+        least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        column = np.clip(column, least if column.dtype.kind == "i" else 0, most).astype(np.int32)
+        column = from_numpy(column)
     if isinstance(column, np.ndarray):
         if wrap and column.dtype.kind == "i":
             column = np.where(column < 0, column.astype(np.int64) + size, column)

@@ -397,7 +397,7 @@ def _place(part: Any, plan: Plan, window: Any) -> Any:
         return ix.dynamic_update_slice(part, window, [dims.number(a.low, np.int32) for a in axes])
     config = []
     for a, n in zip(axes, shape):
-        step = abs(a.step) if a.count > 1 else 1
+        step = 1 if a.count == 1 else abs(a.step)
         config.append((a.low, n - a.low - step * (a.count - 1) - 1, step - 1))
     zero = ew.const(window, 0) if aval_of(window).dtype != dtypes.bool_ else np.False_
     mask = sh.pad(ew.match_shape(np.True_, aval_of(window).shape), np.False_, config)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import in_int32, is_larger
+from calque.core.dims import in_int32, is_larger, min_dim
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.kernels import move
@@ -55,7 +55,7 @@ def _column(b: Builder, x: Value, k: int) -> Value:
 
 def clamped(b: Builder, index: Value, limit: int) -> Value:
     """Positions within [0, limit], in their own dtype."""
-    return b.minimum(b.maximum(index, 0), min(limit, np.iinfo(index.dtype).max))
+    return b.minimum(b.maximum(index, 0), min_dim(limit, int(np.iinfo(index.dtype).max)))
 
 
 def addresses(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import in_int32, is_static
+from calque.core.dims import bounds, in_int32, is_nonnegative, is_static
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
@@ -64,7 +64,7 @@ def _scatter(
     targets = d.scatter_dims_to_operand_dims
     first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
-    if math.prod(indices.shape[:-1]) == 1:
+    if math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets):
         return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     # the updates may be a view of the operand: IREE gives both one memory, and a window would be
     # read after it was written (tests/lowering/test_scatter.py)
@@ -85,12 +85,20 @@ def _scatter(
     at = replace(at, ids=ctx.b.reshape(at.ids, (at.count,)))
     updates = ctx.b.reshape(updates, (at.count, at.width))
     many = _loop if ctx.cpu else _portable
-    if not is_static((at.width,)) or not (ctx.cpu or is_static((at.rows, at.count))):
+    if not (ctx.cpu or is_static((at.rows, at.count, at.width))):
         raise InconclusiveDimensionOperation(f"windows of {at.width} elements.")
     return ctx.b.reshape(many(ctx, op, x, at, updates), x.shape)
 
 
 # ---- one window
+def _fits(ctx: Context, x: Value, sizes: Sequence[Any], targets: Sequence[int]) -> bool:
+    """Whether a window can lie inside: an axis whose size is known at the call only may be empty
+    (the loop drops a window then; other targets have no loop for such sizes, and the call needs an
+    element)."""
+    limits = [x.shape[a] - sizes[a] for a in targets]
+    return all(bounds(n, 0)[0] >= 0 or (not ctx.cpu and bool(is_nonnegative(n))) for n in limits)
+
+
 def _one_window(
     ctx: Context, op: str, x: Value, indices: Value, new: Value, targets: Sequence[int], ask: bool
 ) -> Value:
