@@ -57,6 +57,7 @@ from calque import ops as ops  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import scipy as scipy  # noqa: E402
+from calque import stages as stages  # noqa: E402
 from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
@@ -137,7 +138,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
             "experimental", "export", "flatten_util", "lax", "nn", "numpy", "ops", "random",
-            "runtime", "scipy", "test_util", "tree", "tree_util", "typing")
+            "runtime", "scipy", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import runtime, tree_util
+from calque import runtime, stages, tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
@@ -26,7 +26,6 @@ from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
-from calque.jit import LoweredFunction
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError, compiler_version
 from calque.lowering.module import Lowered, lower
@@ -199,7 +198,7 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
     """
     chosen = [parse_target(t) for t in ([targets] if isinstance(targets, str | Target)
                                         else targets)]
-    if isinstance(fun, LoweredFunction):
+    if isinstance(fun, stages.Lowered):
         if specs or kwspecs or static or donate_argnums:
             raise ArgumentError(explain(
                 "a lowered function has its arguments already.", where="aot.compile",
@@ -243,7 +242,7 @@ def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None
                   _donated(slots, pairs, donate_argnums))
 
 
-def _of_lowered(lowered: LoweredFunction, name: str | None) -> Traced:
+def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
     """What jit(f).lower(...) traced, for export."""
     entry, fun = lowered.entry, lowered.fun
     marks = lowered.in_tree.unflatten(list(range(lowered.in_tree.num_leaves)))

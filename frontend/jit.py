@@ -15,22 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from calque import plans, signatures, tree_util
+from calque import plans, signatures, stages, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
-from calque.core.dims import is_static
 from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
-from calque.lowering.module import lower, module_text
 from calque.primitives.call import call
 from calque.runtime import Device
 from calque.tracing import (
     ShapeDtypeStruct,
-    argument_path,
     check_arguments,
     name_of,
     signature_of,
@@ -258,20 +255,20 @@ class JitFunction:
             self._donate_argnums = original
 
     # ---- looking inside
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
         entry, leaves = self._entry(args, kwargs, specs=True)
-        return Traced(self, entry, tree_util.flatten(
+        return stages.Traced(self, entry, tree_util.flatten(
             self._split_static(args, kwargs)[1:3])[1])
 
-    def lower(self, *args: Any, **kwargs: Any) -> LoweredFunction:
+    def lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
         """The StableHLO module for these arguments (arrays or ShapeDtypeStructs)."""
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without running."""
         entry, _ = self._entry(args, kwargs, specs=True)
-        return _out_info(entry)
+        return stages.out_info(entry)
 
     def clear_cache(self) -> None:
         """Forget traces and executables of this function."""
@@ -328,127 +325,6 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
             f"argument {where!r} of type {type(value)}.",
             fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
         ) from None
-
-
-def _out_info(entry: _Entry) -> Any:
-    return entry.out_tree.unflatten([
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in entry.out_avals])
-
-
-class Traced:
-    """A function traced for one signature."""
-
-    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any) -> None:
-        self._fun, self._entry, self.in_tree = fun, entry, in_tree
-        self.fun_name = fun._name
-
-    @property
-    def jaxpr(self) -> Program:
-        """The Program."""
-        return self._entry.program
-
-    @property
-    def out_info(self) -> Any:
-        """Shapes and dtypes of the results."""
-        return _out_info(self._entry)
-
-    @property
-    def out_tree(self) -> Any:
-        """The structure of the results."""
-        return self._entry.out_tree
-
-    def lower(self) -> LoweredFunction:
-        """Emit the StableHLO module."""
-        return LoweredFunction(self)
-
-
-class LoweredFunction:
-    """The StableHLO of a function for one signature; `compile()` makes it callable."""
-
-    def __init__(self, traced: Traced) -> None:
-        self._traced = traced
-        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
-
-    @property
-    def entry(self) -> _Entry:
-        """The Program and how it is called."""
-        return self._traced._entry
-
-    @property
-    def static_positions(self) -> tuple[int, ...]:
-        """Positions of static arguments, as jit was told."""
-        return self._traced._fun._static_argnums
-
-    @property
-    def fun(self) -> Callable[..., Any]:
-        """The Python function."""
-        return self._traced._fun._fun
-
-    @property
-    def out_info(self) -> Any:
-        """Shapes and dtypes of the results."""
-        return self._traced.out_info
-
-    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as MLIR text (dialect 'stablehlo')."""
-        if dialect not in (None, "stablehlo"):
-            raise ValueError(errors.explain(
-                f"as_text: unknown dialect {dialect!r}.", fix="use 'stablehlo'."))
-        from calque.eager import target_of
-        low = lower(self._traced.jaxpr, target_of(current_device()), locations=debug_info,
-                    in_process=True, name=f"jit_{self._traced.fun_name}")
-        if low.module is None:
-            return "module {\n}\n"
-        return module_text(low.module, debug_info)
-
-    def compile(self) -> CompiledFunction:
-        """Compile for the current device; ValueError where sizes are known at the call only."""
-        for v in self._traced.jaxpr.inputs:
-            if not is_static(v.aval.shape):
-                raise ValueError(errors.explain(
-                    f"{self._traced.fun_name}: compile() takes sizes that are numbers, got an "
-                    f"argument {v.aval.str_short()}.",
-                    fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
-                    "gave."))
-        self._traced._entry.ready(current_device(), f"{self._traced.fun_name}: compile()")
-        return CompiledFunction(self)
-
-
-class CompiledFunction:
-    """An executable for one signature: called with exactly such arguments."""
-
-    def __init__(self, lowered: LoweredFunction) -> None:
-        self._lowered = lowered
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-
-    @property
-    def out_info(self) -> Any:
-        """Shapes and dtypes of the results."""
-        return self._lowered.out_info
-
-    def as_text(self) -> str:
-        """The module that was compiled."""
-        return self._lowered.as_text()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entry = self._lowered._traced._entry
-        name = self._lowered._traced.fun_name
-        leaves, tree = tree_util.flatten((args, kwargs))
-        if tree != self.in_tree:
-            raise TypeError(errors.explain(
-                f"{name}: function was compiled for arguments of another structure than it was "
-                f"called with: {self.in_tree} and {tree}.",
-                fix="leave out static arguments, and pass trees like those given to lower()."))
-        check_arguments(name, leaves, tree)
-        for i, (x, want) in enumerate(zip(leaves, entry.program.in_avals)):
-            have = aval_of(x)
-            if (have.shape, have.dtype) != (want.shape, want.dtype):
-                raise TypeError(errors.explain(
-                    f"{name}: argument {argument_path(tree, i)} was compiled for {want.short()} "
-                    f"and called with {have.short()}.",
-                    fix="cast or reshape the argument, or lower again for this type."))
-        buffers = [to_array(x)._buffer for x in leaves]
-        return self._lowered._traced._fun._run_carefully(entry, leaves, buffers)
 
 
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,

@@ -18,7 +18,7 @@ MEETING = ("array", "eager", "generic", "host", "pack", "plans", "jit", "signatu
            "tracing", "api", "batching", "staging", "control", "loops", "callbacks", "debug",
            "experimental", "aot", "specs", "errors", "dtypes", "jacobians", "mismatch", "tree",
            "tree_nodes", "tree_spec", "tree_util", "ad_checkpoint", "custom_batching",
-           "custom_derivatives", "test_util", "typing")
+           "custom_derivatives", "test_util", "typing", "stages", "costs")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},

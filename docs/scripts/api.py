@@ -33,6 +33,7 @@ NAMESPACES = {
     "calque.errors": "error classes",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",
+    "calque.stages": "a jitted function traced, lowered, compiled",
     "calque.aot": "artifacts: programs compiled ahead of time",
     "calque.test_util": "checks of derivatives",
 }

@@ -33,7 +33,7 @@ _HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv
           "sort": 16, "top_k": 4, "fft": 16}
 
 
-def _inner(e: Equation) -> list[tuple[Program, int]]:
+def inner_programs(e: Equation) -> list[tuple[Program, int]]:
     """(inner program, how often it runs)."""
     p = e.params
     if e.primitive.name == "custom_linear_solve":  # the others are its derivatives'
@@ -44,9 +44,17 @@ def _inner(e: Equation) -> list[tuple[Program, int]]:
         return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
     if e.primitive.name == "cond":
         return [(b, 1) for b in p["branches"]]
-    if e.primitive.program is not None:
+    if e.primitive.program is not None and not _is_open(e):
         return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
+
+
+def _is_open(e: Equation) -> bool:
+    """Whether the sizes of a decomposition's matrices are known at the call only: its Program,
+    which is the portable form's, cannot be written then."""
+    lead = max(a.aval.ndim for a in e.inputs) - 2
+    return e.primitive.name != "lu_pivots_to_permutation" and not all(
+        is_static(a.aval.shape[lead:]) for a in e.inputs)
 
 
 def is_dynamic(e: Equation) -> bool:
@@ -62,7 +70,7 @@ def weight(primitive: str) -> int:
 
 def equation_work(e: Equation) -> Any:
     """Element operations of one equation (a Dim where they depend on sizes)."""
-    inner = _inner(e)
+    inner = inner_programs(e)
     if inner:
         return sum(total(p) * n for p, n in inner)
     out: Any = sum(v.aval.size for v in e.outputs)
@@ -76,6 +84,8 @@ def equation_work(e: Equation) -> Any:
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
         return out * _at_least_1(guess(kernel.size) // _at_least_1(guess(features)))
     size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
+    if e.primitive.program is not None:  # a decomposition: about n^3 for a matrix of n^2
+        return size * e.inputs[0].aval.shape[-1]
     return size * weight(e.primitive.name)
 
 
@@ -99,7 +109,7 @@ UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written
 def _equations(p: Program) -> int:
     """Equations of a Program with its loops written out."""
     return p.derived("size", lambda: sum(  # type: ignore[no-any-return]
-        1 + sum(n * _equations(q) for q, n in _inner(e)) for e in p.equations))
+        1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
 def is_unrolled(params: dict[str, Any]) -> bool:
@@ -147,7 +157,7 @@ def loop_steps(p: Program) -> int:
 def _loop_steps(p: Program) -> int:
     steps = 0
     for e in p.equations:
-        for inner, n in _inner(e):
+        for inner, n in inner_programs(e):
             if is_kernel(e):
                 continue
             own = n if e.primitive.name == "while" or (
@@ -188,7 +198,7 @@ def _host_loops(p: Program, inside: bool) -> int:
             continue
         stepped = e.primitive.name == "while" or (
             e.primitive.name == "scan" and not is_unrolled(e.params))
-        found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in _inner(e))
+        found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in inner_programs(e))
     return found
 
 
@@ -201,7 +211,7 @@ def is_cheap(p: Program) -> bool:
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
     return p.derived("in place", lambda: any(  # type: ignore[no-any-return]
-        hazards.is_update(e) or any(writes_in_place(q) for q, _ in _inner(e))
+        hazards.is_update(e) or any(writes_in_place(q) for q, _ in inner_programs(e))
         for e in p.equations))
 
 
@@ -224,7 +234,7 @@ def matmul_flags(p: Program) -> tuple[str, ...]:
 def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
     """(rows, columns, contracted size, whether batched, dtype) of every dot, inner ones too."""
     for e in p.equations:
-        for q, _ in _inner(e):
+        for q, _ in inner_programs(e):
             yield from _dots(q)
         if e.primitive.name != "dot_general":
             continue
