@@ -26,12 +26,13 @@ from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
+from calque.eager import named_target
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError, compiler_version
 from calque.lowering.module import Lowered, lower
 from calque.lowering.passes import cost
 from calque.lowering.rules import physical
-from calque.lowering.targets import Target, parse_target
+from calque.lowering.targets import Target
 from calque.runtime import ArtifactError
 from calque.runtime import parameters as archive
 from calque.runtime.container import join
@@ -196,7 +197,7 @@ def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
       >>> float(run(np.zeros(3, np.float32))[0].numpy()[0])
       0.0
     """
-    chosen = [parse_target(t) for t in ([targets] if isinstance(targets, str | Target)
+    chosen = [named_target(t) for t in ([targets] if isinstance(targets, str | Target)
                                         else targets)]
     if isinstance(fun, stages.Lowered):
         if specs or kwspecs or static or donate_argnums:

@@ -46,8 +46,14 @@ from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked,
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError
 from calque.lowering.module import Lowered, lower, module_text
-from calque.lowering.targets import Target, host_target, parse_target
-from calque.runtime import Buffer, Device, Executable
+from calque.lowering.targets import (
+    Target,
+    TargetError,
+    host_target,
+    parse_target,
+    vulkan_target,
+)
+from calque.runtime import Buffer, Device, Executable, devices
 
 # ---- compiled Programs
 
@@ -102,13 +108,27 @@ MEMORY_LIMIT = 4096  # executables kept; the oldest go first
 
 
 def target_of(device: Device) -> Target:
-    """The compile target of a device (GPUs of other kinds: the most portable one)."""
+    """The compile target of a device."""
     if device.platform == "cpu":
         return host_target()
     if device.platform == "cuda":
         return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
-    lavapipe = "llvmpipe" in device.device_kind
+    from calque.runtime import vulkan  # (5 ms)
+    there = vulkan.features_of(device)
+    if not isinstance(there, str):
+        return vulkan_target(vulkan.words(there), there.name, there.kind)
+    lavapipe = "llvmpipe" in device.device_kind  # or else the most portable one
     return parse_target("vulkan:lavapipe" if lavapipe else "vulkan:vp_android_baseline_2022")
+
+
+def named_target(name: str | Target) -> Target:
+    """The target of a name; vulkan:host is the first Vulkan device here."""
+    if isinstance(name, str) and name.strip() == "vulkan:host":
+        try:
+            return target_of(devices("vulkan")[0])
+        except RuntimeError as error:
+            raise TargetError(f"target {name!r}: {error}") from error
+    return parse_target(name)
 
 
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
@@ -404,5 +424,5 @@ def fused(name: str = "eager") -> Iterator[None]:
 
 
 __all__ = ["Compiled", "LazyTrace", "check_floats", "clear_memory_cache", "compile_program",
-           "compiled", "evaluate", "from_scalar", "fused", "is_literal", "run_program", "target_of",
-           "under"]
+           "compiled", "evaluate", "from_scalar", "fused", "is_literal", "named_target",
+           "run_program", "target_of", "under"]

@@ -236,12 +236,12 @@ class Emitter:
 
     def __init__(self, target: Target, locations: bool, in_process: bool,
                  builder: type[Builder] = Builder) -> None:
-        f64_ok = target.backend != "vulkan-spirv" or "fp64" in target.spirv
+        f64_ok = not target.lacks(np.dtype(np.float64))
         made = builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
-        self.narrow = target.lacks(np.dtype(np.int64))
+        self.narrow = not f64_ok or target.lacks(np.dtype(np.int64))
         self.parameters: list[Any] = []
 
     def measure(self, inputs: Sequence[Var], values: Sequence[Value]) -> None:
@@ -367,8 +367,10 @@ def _check_widths(e: Equation, target: Target | None) -> None:
         dtype = physical(a).dtype
         if target is not None and target.lacks(dtype):
             half = np.dtype(f"{dtype.kind}{dtype.itemsize // 2}").name
+            what = "floats" if not target.lacks(np.dtype(np.int64)) else (
+                "numbers" if target.lacks(np.dtype(np.float64)) else "integers")
             raise NotImplementedError(explain(
-                f"{e.primitive.name} of {a.str_short()}: {target.name} has no numbers of 64 bits.",
+                f"{e.primitive.name} of {a.str_short()}: {target.name} has no {what} of 64 bits.",
                 where=str(e.source),
                 fix=f"compute in {half} (x.astype({half!r})), or compile for a device that has "
                 "them."))

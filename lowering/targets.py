@@ -13,11 +13,14 @@ import os
 import platform
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from calque.lowering import vulkan
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
@@ -27,11 +30,8 @@ _CUDA = ("sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_120")
 _CUDA_REFUSED = ("sm_90", "sm_90a", "h100", "h200", "hopper")
 _VULKAN_PROFILES = ("lavapipe", "vp_android_baseline_2022", "adreno", "valhall", "valhall4",
                     "ampere", "turing", "ada", "rdna1", "rdna2", "rdna3", "rdna4")
-# Phones: IREE's tables of their features have neither 64-bit floats nor integers.
-_NARROW_PROFILES = ("vp_android_baseline_2022", "adreno", "valhall", "valhall4")
 
-# Built from what lavapipe reports about itself: IREE's default target compiles for features it
-# lacks (subgroups of 32 and more) and results are silently wrong.
+# What `vulkan_target` makes of Debian's lavapipe, for machines without one.
 _LAVAPIPE = (
     '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
     '{iree_codegen.target_info = #iree_gpu.target<arch = "lavapipe", features = '
@@ -55,7 +55,9 @@ class Target:
       backend: 'llvm-cpu', 'cuda' or 'vulkan-spirv'.
       name: canonical name; `parse_target(name)` gives this record again ('cpu' on this machine).
       cpu: LLVM's CPU name; features: what the code may use beyond it (without '+'); absent: what
-        that CPU has and this machine (a virtual one, say) hides; arch: x86_64 or aarch64.
+        that CPU has and this machine (a virtual one, say) hides; arch: x86_64 or aarch64, or the
+        name of a Vulkan device at hand.
+        `uses` are the features of a CPU, and lowering/vulkan.py's words for Vulkan.
       sm: the CUDA architecture.  spirv: a Vulkan profile, or a device target attribute's text.
     """
 
@@ -73,9 +75,7 @@ class Target:
         if self.backend == "cuda":
             return ("--iree-hal-target-device=cuda", f"--iree-cuda-target={self.sm}")
         if self.backend == "vulkan-spirv":
-            if self.spirv.startswith("#"):
-                return (f"--iree-hal-target-device={self.spirv}",)
-            return ("--iree-hal-target-device=vulkan", f"--iree-vulkan-target={self.spirv}")
+            return (f"--iree-hal-target-device={_attribute(self.spirv)}",)
         flags = ["--iree-hal-target-device=local",
                  "--iree-hal-local-target-device-backends=llvm-cpu",
                  f"--iree-llvmcpu-target-triple={_TRIPLES[self.arch]}",
@@ -93,19 +93,41 @@ class Target:
     def lacks(self, dtype: np.dtype[Any]) -> bool:
         """Whether the device has no numbers of a dtype, or IREE does not compile them for it."""
         width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
-        return self.spirv in _NARROW_PROFILES and width == 8
+        wide = "int64" if dtype.kind in "iu" else "fp64"
+        return self.backend == "vulkan-spirv" and width == 8 and wide not in self.uses()
+
+    def uses(self) -> tuple[str, ...]:
+        """What the code may use, in the words of records: all that a device must have."""
+        if self.backend == "vulkan-spirv":
+            return vulkan.words_of(_attribute(self.spirv))
+        return self.features
 
     def record(self) -> dict[str, object]:
         """What an artifact says about its target (the "target" entry of calque.signature)."""
         entries = {"backend": self.backend, "name": self.name, "arch": self.arch, "cpu": self.cpu,
-                   "features": list(self.features), "sm": self.sm, "spirv": self.spirv}
+                   "features": list(self.uses()), "sm": self.sm, "spirv": self.spirv}
         return {key: value for key, value in entries.items() if value}
+
+
+def _attribute(spirv: str) -> str:
+    return spirv if spirv.startswith("#") else vulkan.profile(spirv)
+
+
+def vulkan_target(words: Sequence[str], device: str, kind: str) -> Target:
+    """The target of a Vulkan device at hand: what it says it has (runtime/vulkan.py), no more.
+
+    A kind of 'cpu' only plays a GPU: it gains nothing by threads that work together.
+    """
+    arch = "lavapipe" if "llvmpipe" in device else "vulkan"  # (no vendor's: none was tried)
+    return Target("vulkan-spirv", "vulkan:host", arch=device,
+                  spirv=vulkan.attribute(words, arch, subgroups=kind != "cpu"))
 
 
 def valid_targets() -> tuple[str, ...]:
     """Every name that `parse_target` takes."""
     return ("cpu", "host", "cpu:host", *(f"cpu:{c}" for c in _CPU_LEVELS),
-            *(f"cuda:{s}" for s in _CUDA), *(f"vulkan:{p}" for p in _VULKAN_PROFILES))
+            *(f"cuda:{s}" for s in _CUDA),
+            "vulkan:host", *(f"vulkan:{p}" for p in _VULKAN_PROFILES))
 
 
 def parse_target(name: str | Target) -> Target:

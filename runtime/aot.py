@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -525,6 +526,8 @@ def check_target(target: Mapping[str, Any], device: Device, source: str) -> None
             f"the artifact is compiled for {wanted}, and {device} is a {device.platform} device.",
             source, f"load it with device=devices({wanted!r})[0], or compile it for "
             f"{device.platform}."))
+    if wanted == "vulkan":
+        _check_vulkan(target, device, source)
     if wanted != "cpu":
         return
     arch = _ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -538,6 +541,30 @@ def check_target(target: Mapping[str, Any], device: Device, source: str) -> None
             f"the artifact needs CPU features that this machine lacks: {', '.join(missing)} "
             f"(it is compiled for {target.get('cpu', 'another CPU')}).", source,
             "compile it for an older level (calque compile --target cpu:x86-64-v3, or v2)."))
+
+
+def _check_vulkan(target: Mapping[str, Any], device: Device, source: str) -> None:
+    """IREE looks at nothing of this, and what a device lacks can make results wrong."""
+    from calque.runtime import vulkan
+    needed = list(map(str, target.get("features", ())))
+    name = str(target.get("name", "another device"))
+    name += f", {target['arch']}" if target.get("arch") else ""
+    if not needed:
+        return
+    there = vulkan.features_of(device)
+    if isinstance(there, str):
+        warnings.warn(explain(
+            f"what {device} has is unknown, so nothing checks that it has what code for {name} "
+            f"needs: {there}.", source, "compile it for this device, or compare some results with "
+            "those of a CPU."), RuntimeWarning, stacklevel=2)
+        return
+    lacking = vulkan.missing(needed, there)
+    if lacking:
+        here = "vulkan:lavapipe" if "llvmpipe" in there.name else "vulkan:host"
+        raise ArtifactError(explain(
+            f"the artifact needs what {device} ({there.name}) lacks: {', '.join(lacking)} (it is "
+            f"compiled for {name}).", source, "compile it for this device: calque compile --target "
+            f"{here}."))
 
 
 def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str]:

@@ -50,6 +50,7 @@ class Device:
       platform: 'cpu', 'cuda' or 'vulkan'.
       index: number of the device on its platform.
       kind: the hardware's name.
+      path: IREE's name of the device (GPU-... with its UUID); empty for a CPU.
 
     Example:
       >>> from calque import runtime
@@ -61,10 +62,11 @@ class Device:
     process_index = 0
     host_id = 0
 
-    def __init__(self, platform: str, index: int, kind: str) -> None:
+    def __init__(self, platform: str, index: int, kind: str, path: str = "") -> None:
         self.id = index
         self.platform = platform
         self.device_kind = kind
+        self.path = path
 
     @functools.cached_property
     def sync(self) -> Any:
@@ -216,7 +218,8 @@ def _gpu_devices(platform: str) -> tuple[Device, ...]:
         raise RuntimeError(explain(
             f"Unable to initialize backend '{platform}': no device found.", "",
             "check that the driver sees the device (nvidia-smi, vulkaninfo)."))
-    return tuple(Device(platform, i, info["name"]) for i, info in enumerate(found))
+    return tuple(Device(platform, i, info["name"], str(info.get("path", "")))
+                 for i, info in enumerate(found))
 
 
 def _by_id(platform: str, index: int) -> Device:

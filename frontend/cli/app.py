@@ -82,8 +82,8 @@ def compile(  # noqa: A001
     """
     from calque import aot
     from calque.cli.functions import traced_function
-    from calque.lowering.targets import parse_target
-    targets = [parse_target(t) for names in target for t in names.split(",") if t.strip()]
+    from calque.eager import named_target
+    targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
@@ -233,10 +233,10 @@ def dump(function: Function,
     - `calque dump model.py:predict --arg f32[8,128] --stage vm --target cuda:sm_80`
     """
     from calque.cli.functions import module_at, traced_function
-    from calque.lowering.targets import parse_target
+    from calque.eager import named_target
     if stage not in STAGES:
         raise UsageError(f"no stage {stage!r}.", f"choose one of {', '.join(STAGES)}.")
-    chosen = parse_target(target)
+    chosen = named_target(target)
     with (progress(f"making {stage}") as advance,
           traced_function(function, arg, static) as traced):
         advance(f"making {stage}")
