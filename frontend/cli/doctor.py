@@ -92,11 +92,20 @@ def _devices() -> list[str]:
         try:
             for device in runtime.devices(name):
                 typer.echo(f"  {device}: {device.device_kind} ({driver or 'driver found'})")
+                if name == "vulkan":
+                    typer.echo(f"    features: {vulkan_features(device)}")
         except RuntimeError:
             typer.echo(f"  {name}: " + (f"no device ({driver} is there)" if driver
                                         else "no driver"))
             missing.append(f"{name}: {how}")
     return missing
+
+
+def vulkan_features(device: runtime.Device) -> str:
+    """What a Vulkan device has, in a line."""
+    from calque.runtime import vulkan
+    there = vulkan.features_of(device)
+    return f"unknown ({there})" if isinstance(there, str) else str(there)
 
 
 def cache_report() -> None:
