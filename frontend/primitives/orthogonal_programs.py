@@ -463,9 +463,10 @@ def _pad_square(a: Any) -> Any:
 def _joined_square(x: Any, k: int) -> Any:
     """x in the corner of the identity of size k."""
     n = aval_of(x).shape[0]
-    eye = _eye(x, k, k)
-    top = sh.concatenate([x, sh.slice_(eye, (0, n), (n, k))], 1)
-    return sh.concatenate([top, sh.slice_in_dim(eye, n, k, 0)], 0)
+    padded = sh.pad(x, ew.const(x, 0), [(0, k - n, 0), (0, k - n, 0)])
+    i, j = (sh.iota(INT, (k, k), axis) for axis in (0, 1))
+    beyond = ew.and_p.bind(ew.eq(i, j), ew.ge_p.bind(i, ew.const(i, n)))
+    return where(beyond, all_of(padded, 1), padded)
 
 
 def _orthonormal_rows(x: Any) -> Any:

@@ -1,0 +1,49 @@
+"""Programs for CUDA that IREE compiles in the form calque gives them only; no GPU is needed."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+from calque import aot, lax
+from calque.lowering.builder import Builder
+from calque.lowering.compile import CompileError
+from calque.primitives import orthogonal_programs as programs
+from calque.primitives import shape as sh
+
+
+def compiled(f: Any, *specs: str) -> bytes:
+    return aot.compile(f, *specs, targets=["cuda:sm_80"]).vmfb
+
+
+def widened(x: Any, i: Any, u: Any) -> Any:
+    return x.at[i].add(u.astype(np.float32))
+
+
+def test_iree_still_compiles_no_scatter_with_a_widening_in_it(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = ("f32[5,4]", "i32[6]", "f16[6,4]")
+    assert compiled(widened, *specs)
+    monkeypatch.setattr(Builder, "barrier", lambda self, *xs: list(xs))
+    with pytest.raises(CompileError, match="fusion"):
+        compiled(widened, *specs)
+
+
+def test_iree_still_finds_a_circle_where_parts_of_an_identity_are_joined(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(x: Any, k: int) -> Any:
+        n = x.shape[0]
+        eye = programs._eye(x, k, k)
+        top = sh.concatenate([x, sh.slice_(eye, (0, n), (n, k))], 1)
+        return sh.concatenate([top, sh.slice_in_dim(eye, n, k, 0)], 0)
+
+    def svd(x: Any) -> Any:
+        return lax.linalg.svd(x, full_matrices=True)
+
+    assert compiled(svd, "f32[5,3,2]")
+    monkeypatch.setattr(programs, "_joined_square", joined)
+    calque.clear_caches()
+    with pytest.raises(CompileError, match="circular dependency"):
+        compiled(svd, "f32[6,3,2]")
