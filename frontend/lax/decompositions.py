@@ -8,6 +8,7 @@ import enum
 from typing import Any
 
 from calque.core.avals import aval_of
+from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.eager import fused
 from calque.lax.operands import as_operand
@@ -143,7 +144,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
             fix="pass left=False to multiply from the right."))
     with fused("ormqr"):
         k = aval_of(taus).shape[-1]
-        whole = la.padded(la.cut(a, m, min(k, m, aval_of(a).shape[-1])), m, m)
+        whole = la.padded(la.cut(a, m, min_dim(min_dim(k, m), aval_of(a).shape[-1])), m, m)
         q = og.householder_product_p.bind(whole, taus)
         q = la.conj(la.flip(q)) if transpose else q
         return la.product(q, c) if left else la.product(c, q)
@@ -340,7 +341,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
         if full_matrices and compute_uv:
             raise ValueError(explain("full_matrices and subset_by_index cannot both be set",
                                      fix="pass full_matrices=False."))
-        _whole("svd", subset_by_index, min(aval_of(x).shape[-2:]))
+        _whole("svd", subset_by_index, min_dim(*aval_of(x).shape[-2:]))
     outs = og.svd_p.bind(x, full_matrices=bool(full_matrices), compute_uv=bool(compute_uv),
                          subset_by_index=subset_by_index, algorithm=algorithm)
     if not compute_uv:

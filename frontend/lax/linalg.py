@@ -9,6 +9,7 @@ import operator
 from typing import Any
 
 from calque.core.avals import aval_of
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.eager import fused
 from calque.lax.decompositions import (
@@ -168,9 +169,10 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
       >>> lax.linalg.lu_pivots_to_permutation(np.array([1, 2, 2], np.int32), 4)
       Array([1, 2, 0, 3], dtype=int32)
     """
+    if not isinstance(permutation_size, Dim):
+        permutation_size = operator.index(permutation_size)
     return la.lu_pivots_to_permutation_p.bind(
-        as_operand("lu_pivots_to_permutation", pivots),
-        permutation_size=operator.index(permutation_size))
+        as_operand("lu_pivots_to_permutation", pivots), permutation_size=permutation_size)
 
 
 cholesky_p = la.cholesky_p

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.dims import max_dim
 from calque.core.errors import explain
 from calque.core.zeros import zeros
 from calque.lax import decompositions as lax
@@ -303,10 +304,11 @@ def svdvals(x: Any, /) -> Any:
     return svd(x, compute_uv=False)
 
 
-def _tolerance(rtol: Any, like: Any, default: float) -> Any:
+def _tolerance(rtol: Any, like: Any, default: Any) -> Any:
     """The relative tolerance as an array of like's real dtype."""
-    if rtol is None:
+    if rtol is None and isinstance(default, float):
         return ew.const(like, default)
+    rtol = default if rtol is None else rtol  # (of sizes that are known at the call only)
     (rtol,) = util.check_arrays("rtol", rtol)
     return ew.convert(util.array(rtol), util.dtype_of(like))
 
@@ -354,11 +356,12 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
             return ew.convert(some, whole)
         s = svd(a, full_matrices=False, compute_uv=False, hermitian=hermitian)
         axis = len(shape) - 2
-        if not min(shape[-2:]):
+        if 0 in shape[-2:]:
             return zeros(ShapedArray(shape[:-2], whole))
         eps = float(np.finfo(util.dtype_of(s)).eps)
         most = rd.reduce_max_p.bind(s, axes=(axis,), out_sharding=None)
-        bound = ew.mul(util.spread(_tolerance(rtol, s, max(shape[-2:]) * eps), shape[:-2]), most)
+        least = _tolerance(rtol, s, max_dim(*shape[-2:]) * eps)
+        bound = ew.mul(util.spread(least, shape[:-2]), most)
         above = ew.gt_p.bind(s, _beside(bound, util.shape_of(s)))
         return rd.reduce_sum(ew.convert(above, whole), (axis,))
 
@@ -401,7 +404,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
         if not m or not n:
             return zeros(ShapedArray((*shape[:-2], n, m), util.dtype_of(a)))
         if rtol is None:
-            rtol = 10.0 * max(m, n) * float(np.finfo(util.dtype_of(a)).eps)
+            rtol = 10.0 * max_dim(m, n) * float(np.finfo(util.dtype_of(a)).eps)
         return og.pinv_p.bind(a, util.spread(_real_scalar(rtol, a), shape[:-2]),
                               hermitian=bool(hermitian))
 
@@ -460,7 +463,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
             x = zeros(ShapedArray((n, *util.shape_of(b)[1:]), util.dtype_of(a)))
         else:
             u, s, vh = lax.svd(a, full_matrices=False)
-            bound = float(np.finfo(real).eps) * max(m, n)
+            bound = float(np.finfo(real).eps) * max_dim(m, n)
             first = sh.reshape(sh.slice_in_dim(s, 0, 1, 0), ())
             least = ew.mul(_tolerance(rcond, s, bound), first)
             mask = ew.and_p.bind(

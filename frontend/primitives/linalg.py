@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.zeros import Zero, add_tangents, is_zero
@@ -228,7 +229,7 @@ def _lu_abstract(a: ShapedArray) -> list[ShapedArray]:
     check_rank("lu", 0, a)
     check_float("lu", 0, a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    return [a, ShapedArray((*lead, min(m, n)), INT), ShapedArray((*lead, m), INT)]
+    return [a, ShapedArray((*lead, min_dim(m, n)), INT), ShapedArray((*lead, m), INT)]
 
 
 def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -242,7 +243,7 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     rank, (m, n) = len(shape), shape[-2:]
     rows = sh.broadcast_in_dim(order, shape, tuple(range(rank - 1)))
     t = take_along(t, rows, rank - 2)
-    k = min(m, n)
+    k = min_dim(m, n)
     lower = padded(lower_part(cut(factors, m, k), 1), m, m)
     lower = ew.add(lower, identity_like(lower))
     upper = padded(upper_part(cut(factors, k, n), 1), n, n)
@@ -270,7 +271,8 @@ def _identity_from(x: Any, k: int) -> Any:
     """Ones on the diagonal from row k on."""
     rank = aval_of(x).ndim
     row = sh.iota(INT, aval_of(x).shape, rank - 2)
-    late = ew.ge_p.bind(row, filled(row, k))
+    first = sh.broadcast_in_dim(number(k, INT), aval_of(x).shape, ())
+    late = ew.ge_p.bind(row, first)
     return ew.select_n(late, filled(x, 0), identity_like(x))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import number
 from calque.core.program import Program
 from calque.core.zeros import zeros
 from calque.primitives import control
@@ -331,7 +332,7 @@ def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]
         return [order]
 
     def step(order: Any, i: Any, p: Any) -> list[Any]:
-        safe = ew.clamp_p.bind(ZERO, p, np.int32(n - 1))
+        safe = ew.clamp_p.bind(ZERO, p, number(n - 1, whole))
         return [_exchanged(order, sh.iota(whole, (n,)), i, safe)]
 
     return scan_of(step, [order], [sh.iota(whole, (k,)), pivots], k)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import is_static, min_dim, number
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -68,7 +69,7 @@ def _alone(name: str, cores: tuple[int, ...], *avals: ShapedArray, **params: Any
 def _geqrf_abstract(a: ShapedArray) -> list[ShapedArray]:
     check_rank("geqrf", 0, a)
     check_float("geqrf", 0, a)
-    return [a, ShapedArray((*a.shape[:-2], min(a.shape[-2:])), a.dtype)]
+    return [a, ShapedArray((*a.shape[:-2], min_dim(*a.shape[-2:])), a.dtype)]
 
 
 def _geqp3_abstract(a: ShapedArray) -> list[ShapedArray]:
@@ -90,10 +91,11 @@ def _product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
         raise ValueError(explain(
             "The first argument to householder_product must have at least as many rows as "
             f"columns, got shape {(m, n)}", fix="pass the tall matrix of reflections of geqrf."))
-    if taus.shape[-1] > min(m, n):
+    if taus.shape[-1] > min_dim(m, n):
         raise ValueError(explain(
             "The second argument to householder_product must not have more rows than the minimum "
-            "of the first argument's rows and columns.", fix=f"pass at most {min(m, n)} factors."))
+            "of the first argument's rows and columns.",
+            fix=f"pass at most {min_dim(m, n)} factors."))
     if taus.shape[:-1] != a.shape[:-2]:
         raise ValueError(explain(
             "householder_product: the arguments need the same leading axes, got shapes "
@@ -118,7 +120,7 @@ def _qr_abstract(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
     check_rank("qr", 0, a)
     check_float("qr", 0, a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    k = m if full_matrices else min(m, n)
+    k = m if full_matrices else min_dim(m, n)
     outs = [ShapedArray((*lead, m, k), a.dtype), ShapedArray((*lead, k, n), a.dtype)]
     return [*outs, ShapedArray((*lead, n), INT)] if pivoting else outs
 
@@ -126,7 +128,7 @@ def _qr_abstract(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
 def _qr_program(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
                 use_magma: Any = None) -> Program:
     m, n = a.shape[-2:]
-    k = m if full_matrices else min(m, n)
+    k = m if full_matrices else min_dim(m, n)
 
     def qr(x: Any) -> list[Any]:
         if pivoting:
@@ -135,9 +137,9 @@ def _qr_program(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
             packed, taus = geqrf_p.bind(x)
         if not m or not n:
             q = zeros(ShapedArray((*a.shape[:-2], m, k), a.dtype))
-            outs = [add(q, identity_like(q)) if m and k else q, cut(packed, min(m, k), n)]
+            outs = [add(q, identity_like(q)) if m and k else q, cut(packed, min_dim(m, k), n)]
         else:
-            q = householder_product_p.bind(padded(cut(packed, m, min(k, n)), m, k), taus)
+            q = householder_product_p.bind(padded(cut(packed, m, min_dim(k, n)), m, k), taus)
             r = packed if k <= m else packed
             outs = [q, upper_part(cut(r, k, n), 1)]
         return [*outs, order] if pivoting else outs
@@ -157,7 +159,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
         return outs, [Zero(aval_of(o).tangent()) for o in outs]
     q, r, *order = outs
     m, n = aval_of(a).shape[-2:]
-    k = min(m, n)
+    k = min_dim(m, n)
     if pivoting:
         rows = sh.broadcast_in_dim(order[0], aval_of(a).shape,
                                    (*range(aval_of(a).ndim - 2), aval_of(a).ndim - 1))
@@ -181,7 +183,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
         low = sh.concatenate([below, filled(_blank(below, more), 0)], aval_of(a).ndim - 1)
         whole = sh.concatenate([top, low], aval_of(a).ndim - 2)
     dq = product(q, whole)
-    if m > aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
+    if m != aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
         dq = add(dq, sub(solved, product(q, inside)))
     dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
     return outs, [dq, dr, *[Zero(aval_of(o).tangent()) for o in order]]
@@ -277,7 +279,7 @@ def _svd_abstract(a: ShapedArray, *, full_matrices: bool, compute_uv: bool, subs
     check_rank("svd", 0, a)
     check_float("svd", 0, a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    k = min(m, n)
+    k = min_dim(m, n)
     s = ShapedArray((*lead, k), real_dtype(a.dtype))
     u, v = (m, m if full_matrices else k), (n if full_matrices else k, n)
     return [s, *[ShapedArray((*lead, *x), a.dtype) for x in (u, v)]] if compute_uv else [s]
@@ -288,6 +290,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     """With P = U^H dA V: ds = diag(P), dU = U (F o (P S + S P^H)), dV = V (F o (S P + P^H S))."""
     (a,), (t,) = primals, tangents
     m, n = aval_of(a).shape[-2:]
+    k = min_dim(m, n)
     if is_zero(t):
         outs = svd_p.bind(a, full_matrices=full_matrices, compute_uv=compute_uv, **params)
         return outs, [Zero(aval_of(o).tangent()) for o in outs]
@@ -312,20 +315,24 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
         turn = add(turn, mul(half, identity_like(half)))
     du = product(u, turn)
     dv = product(v, mul(gaps, add(left, conj(flip(left)))))
-    if m > n:
-        du = add(du, _outside(u, product(t, v), s))
-    if n > m:
-        dv = add(dv, _outside(v, product(conj(flip(t)), u), s))
+    if m != k:
+        du = add(du, _outside(u, product(t, v), s, m, k))
+    if n != k:
+        dv = add(dv, _outside(v, product(conj(flip(t)), u), s, n, k))
     return [s, u, vh], [ds, du, conj(flip(dv))]
 
 
-def _outside(u: Any, moved: Any, s: Any) -> Any:
-    """What of `moved` lies outside u's range, over the singular values."""
+def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
+    """What of `moved` lies outside u's range, over the singular values: 0 where u is square."""
     rest = sub(moved, product(u, product(conj(flip(u)), moved)))
     shape = aval_of(rest).shape
     rank = len(shape)
     below = sh.broadcast_in_dim(_complexed(s, u), shape, (*range(rank - 2), rank - 1))
-    return div(rest, below)
+    if is_static((rows, columns)):
+        return div(rest, below)
+    tall = ew.gt_p.bind(number(rows, INT), number(columns, INT))
+    tall = sh.broadcast_in_dim(tall, shape, ())
+    return div(ew.select_n(tall, filled(rest, 0), rest), ew.select_n(tall, filled(rest, 1), below))
 
 
 svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, batch_first(svd_p)

@@ -11,8 +11,9 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, registry
 from calque.core.zeros import Zero, is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -94,8 +95,25 @@ def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
 
 def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...],
               out_sharding: Any = None) -> Any:
-    outs, ts = jvp_flat(lambda x: [_prod_tree(x, axes)], primals, tangents)
-    return outs[0], ts[0]
+    shape = aval_of(primals[0]).shape
+    if is_static([shape[i] for i in axes]):
+        outs, ts = jvp_flat(lambda x: [_prod_tree(x, axes)], primals, tangents)
+        return outs[0], ts[0]
+    (x,), (t,) = primals, tangents
+    for axis in sorted(axes, reverse=True):
+        t = reduce_sum(ew.mul(t, _product_of_others(x, axis)), (axis,))
+        x = reduce_prod_p.bind(x, axes=(axis,), out_sharding=None)
+    return x, t
+
+
+def _product_of_others(x: Any, axis: int) -> Any:
+    """At each element of an axis, the product of all others: of those before and those behind."""
+    shape, running = aval_of(x).shape, registry["cumprod"]
+    one = ew.match_shape(ew.const(x, 1), tuple(1 if i == axis else n for i, n in enumerate(shape)))
+    before = running.bind(sh.concatenate([one, x], axis), axis=axis, reverse=False)
+    behind = running.bind(sh.concatenate([x, one], axis), axis=axis, reverse=True)
+    n = shape[axis]
+    return ew.mul(sh.slice_in_dim(before, 0, n, axis), sh.slice_in_dim(behind, 1, n + 1, axis))
 
 
 reduce_prod_p.jvp = _prod_jvp

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import max_dim
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -43,7 +44,7 @@ def _tridiagonal_abstract(a: ShapedArray, *, lower: bool) -> list[ShapedArray]:
 def _hessenberg_abstract(a: ShapedArray) -> list[ShapedArray]:
     square("hessenberg", a,
            "Argument to Hessenberg reduction must have shape [..., n, n], got shape")
-    return [a, ShapedArray((*a.shape[:-2], max(0, a.shape[-1] - 1)), a.dtype)]
+    return [a, ShapedArray((*a.shape[:-2], max_dim(0, a.shape[-1] - 1)), a.dtype)]
 
 
 tridiagonal_p.abstract, tridiagonal_p.batch = _tridiagonal_abstract, batch_first(tridiagonal_p)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.lax import linalg as la
 from calque.loops import fori_loop
@@ -304,9 +305,9 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
         (a,) = _arrays("lu", a)
         factors, _, order = la.lu(a)
         m, n = util.shape_of(a)[-2:]
-        k, kind = min(m, n), util.dtype_of(factors)
+        k, kind = min_dim(m, n), util.dtype_of(factors)
         real = np.empty(0, kind).real.dtype
-        moved = order[..., None, :] == np.arange(m, dtype=np.int32)[:, None]
+        moved = order[..., None, :] == sh.iota(np.dtype("int32"), (m, 1), 0)
         permutation = ew.convert(moved, real)
         low = arrange.tril(factors, -1)[..., :, :k] + creation.eye(m, k, dtype=kind)
         high = arrange.triu(factors)[..., :k, :]

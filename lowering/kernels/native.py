@@ -57,7 +57,8 @@ def _digest(path: Path, changed: int) -> str:
 
 
 def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value],
-                results: Sequence[Spec], scalars: Sequence[int], groups: int = 1) -> list[Value]:
+                results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
+                batch: Any = None) -> list[Value]:
     """Call `void entry(operand, offset, ..., result, offset, ..., scalar, ..., group, groups)`.
 
     Args:
@@ -66,13 +67,16 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
       results: shape and dtype of each; work space is a result too.
       scalars: passed as int64.
       groups: workgroups the call is spread over.
+      batch: at most so many of them, where that is known at the call only; one of the scalars.
     """
     path = object_of(ctx.target, source)
     assert path is not None and ctx.target is not None, source
     ctx.kernels += 1
     name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
     specs = [*[(x.shape, x.dtype) for x in operands], *results]
-    insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups))
+    first = scalars.index(batch) if isinstance(batch, Dim) and groups > 1 else None
+    insert(ctx.module,
+           _executable(name, entry, path, ctx.target.arch, specs, scalars, groups, first))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
     return dispatch(ctx.b, name, ctx.entering(operands), results, sizes=sizes)
 
@@ -85,7 +89,7 @@ def _count(spec: Spec) -> Any:
 
 
 def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],
-                scalars: Sequence[int], groups: int) -> str:
+                scalars: Sequence[Any], groups: int, batch: int | None) -> str:
     types, lines, given, more = [], [], [], []
     for i, spec in enumerate(specs):
         real, parts = _memory(spec[1])
@@ -109,6 +113,11 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
             lines.append(f"%n{i} = arith.constant {int(value)} : i64")
     types += ["i64"] * len(scalars) + ["index", "index"]
     given += [f"%n{i}" for i in range(len(scalars))] + ["%group", "%groups"]
+    call = f"func.call @{entry}({', '.join(given)}) : ({', '.join(types)}) -> ()"
+    if batch is not None:  # a group has work space only where it has work
+        lines.append(f"%most = arith.minsi %groups, %y{batch} : index\n"
+                     "%works = arith.cmpi slt, %group, %most : index")
+        call = f"scf.if %works {{ {call.replace('%groups', '%most')} }}"
     arguments = ", ".join([*[f"%b{i}: !stream.binding" for i in range(len(specs))], *more])
     elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
     triple = f"{arch}-unknown-unknown-eabi-elf"
@@ -132,7 +141,7 @@ stream.executable private @{name} attributes {{hal.executable.objects = #hal.exe
       %groups = arith.constant {groups} : index
       %group = stream.dispatch.workgroup.id[0] : index
       {body}
-      func.call @{entry}({", ".join(given)}) : ({", ".join(types)}) -> ()
+      {call}
       return
     }}
   }}

@@ -44,12 +44,12 @@ def inner_programs(e: Equation) -> list[tuple[Program, int]]:
         return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
     if e.primitive.name == "cond":
         return [(b, 1) for b in p["branches"]]
-    if e.primitive.program is not None and not _is_open(e):
+    if e.primitive.program is not None and not is_open(e):
         return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
     return [(v, 1) for v in p.values() if isinstance(v, Program)]
 
 
-def _is_open(e: Equation) -> bool:
+def is_open(e: Equation) -> bool:
     """Whether the sizes of a decomposition's matrices are known at the call only: its Program,
     which is the portable form's, cannot be written then."""
     lead = max(a.aval.ndim for a in e.inputs) - 2

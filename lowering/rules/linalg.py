@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import guess
+from calque.core.dims import guess, max_dim, min_dim
+from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering.builder import Value
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
+from calque.lowering.passes.cost import is_open
 from calque.lowering.rules.registry import Context, rule
 
 GROUPS = 64  # workgroups that a batch is spread over at most
@@ -34,6 +36,8 @@ def _form(ctx: Context, xs: list[Value], params: dict[str, Any],
         kind = form_of(name, ctx.target, xs[0].dtype, ctx.in_process)
         if kind == "native" and not params.get("perturb_singular"):
             return NATIVE[name](ctx, xs, params, [(o.shape, o.dtype) for o in outs])
+        if is_open(e):
+            raise InconclusiveDimensionOperation("only the C kernels take matrices of any size.")
     assert e.primitive.program is not None, e.primitive
     return ctx.emit_program(e.primitive.program(*[a.aval for a in e.inputs], **params), xs)
 
@@ -48,15 +52,17 @@ def _groups(x: Value, batch: int) -> int:
 
 
 def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
-                scalars: Sequence[int], work: int = 0, entry: str = "", work_dtype: Any = None
+                scalars: Sequence[Any], work: Any = 0, entry: str = "", work_dtype: Any = None
                 ) -> list[Value]:
     """The results of a primitive's entry; its batch, the first scalar, is spread over workgroups,
     each with `work` elements (of the operands' dtype, or work_dtype) to work in."""
-    groups = _groups(max(xs, key=lambda x: math.prod(x.shape)), scalars[0])
+    groups = _groups(max(xs, key=lambda x: guess(math.prod(x.shape))), scalars[0])
     symbol = f"calque_{entry or name}_{NATIVE_DTYPES[xs[0].dtype.name]}"
-    more = [((work * groups,), work_dtype or xs[0].dtype)] if work else []
+    batch = scalars[0]
+    rooms = min_dim(groups, batch) if groups > 1 else 1
+    more = [((work * rooms,), work_dtype or xs[0].dtype)] if work else []
     form = next(f for f in FORMS[name] if f.kind == "native")
-    return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups)
+    return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups, batch)
 
 
 def _cholesky(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
@@ -77,7 +83,7 @@ def _triangular_solve(ctx: Context, xs: list[Value], params: dict[str, Any], out
     return call_native(ctx, "triangular_solve", xs, outs, (_batch(b), n, m, *flags))
 
 
-def _reflections(m: int, n: int) -> int:
+def _reflections(m: Any, n: Any) -> Any:
     """Work space of blocks of 32 reflections."""
     return 32 * m + 64 * n + 2048
 
@@ -116,7 +122,7 @@ def _eigh(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec
 
 def _svd(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
     m, n = xs[0].shape[-2:]
-    p, k, batch = max(m, n), min(m, n), _batch(xs[0])
+    p, k, batch = max_dim(m, n), min_dim(m, n), _batch(xs[0])
     if not params["compute_uv"]:
         return call_native(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
                            "svdvals")[:1]
