@@ -81,7 +81,7 @@ def missing(needed: Sequence[str], device: Features) -> list[str]:
         elif value:
             lacking += _beyond(key, value, device)
     matrices = [m for w in dict.fromkeys(needed) if w.startswith("matrix=")
-                and (m := w.removeprefix("matrix=")) not in device.matrices]
+                and (m := w.removeprefix("matrix=")) and m not in device.matrices]
     return [*lacking, *([f"cooperative matrices {' and '.join(matrices)}"] if matrices else [])]
 
 
