@@ -2,8 +2,8 @@
 
 Module map: errors (what can go wrong), dtypes (NumPy's names and IREE's), device (CPU: two queues
 over one memory; CUDA, Vulkan), buffer (memory + fence + donation), executable (load once, call
-inline or queued), aot (load a self-describing .vmfb and call it by name), container and parameters
-(what the files hold), hosting (for the C++ library in cpp).
+inline or queued), aot (load a self-describing .vmfb and call it by name), vulkan (what a device has),
+container and parameters (what the files hold), hosting (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

@@ -55,7 +55,7 @@ def compile(  # noqa: A001
         constraint: Constraints = [],  # noqa: B006
         target: Annotated[list[str], typer.Option(
             "--target", "-t", metavar="NAMES", help="what to compile for, comma-separated: cpu, "
-            "cpu:x86-64-v3, cuda:sm_80, vulkan:lavapipe, ...")] = ["cpu"],  # noqa: B006
+            "cpu:x86-64-v3, cuda:sm_80, vulkan:host, ...")] = ["cpu"],  # noqa: B006
         donate: Annotated[list[int], typer.Option(
             "--donate", metavar="N", show_default=False,
             help="position of an argument whose memory the results may take")] = [],  # noqa: B006
