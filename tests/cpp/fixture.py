@@ -56,6 +56,7 @@ ARTIFACTS: dict[str, list[str]] = {
                 "--target", "cpu:x86-64-v2", "--target", "cpu:aarch64"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
     "for_vulkan": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
+    "for_mali": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "vulkan:valhall"],
     "for_arm": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cpu:aarch64"],
 }
 

@@ -1,5 +1,5 @@
 // What artifacts say, read without a backend: test_artifact FOLDER [seconds] checks and fuzzes;
-// test_artifact --records, --dims or --containers answers questions on stdin (test_cpp.py).
+// test_artifact --records, --dims, --vulkan or --containers answers questions on stdin (test_cpp.py).
 #include <chrono>
 #include <iostream>
 #include <random>
@@ -254,6 +254,32 @@ int answer_dims() {
   return 0;
 }
 
+// Lines "spirv|has|smallest largest threads memory|matrices|sizes|counts|words": what is missing.
+int answer_vulkan() {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::vector<std::vector<std::string>> parts;
+    std::istringstream fields(line + "|");
+    for (std::string field; std::getline(fields, field, '|');) {
+      parts.emplace_back();
+      std::istringstream words(field);
+      for (std::string word; std::getline(words, word, ';');) parts.back().push_back(word);
+    }
+    const auto number = [&](int part, int i) {
+      return static_cast<std::uint32_t>(std::stoul(parts[part][i]));
+    };
+    VulkanDevice device;
+    device.spirv = {number(0, 0), number(0, 1)};
+    device.has.insert(parts[1].begin(), parts[1].end());
+    device.smallest = number(2, 0), device.largest = number(2, 1);
+    device.threads = number(2, 2), device.memory = number(2, 3);
+    device.matrices.insert(parts[3].begin(), parts[3].end());
+    for (int i = 0; i < 3; ++i) device.sizes[i] = number(4, i), device.counts[i] = number(5, i);
+    for (const std::string& lacking : missing_on(device, parts[6])) std::cout << lacking << "; ";
+    std::cout << "\n";
+  }
+  return 0;
+}
+
 // Paths, a line each: offsets and sizes of the parts.
 int answer_containers() {
   for (std::string path; std::getline(std::cin, path);) {
@@ -276,6 +302,7 @@ int main(int count, char** words) {
   const std::string first = words[1];
   if (first == "--records") return answer_records();
   if (first == "--dims") return answer_dims();
+  if (first == "--vulkan") return answer_vulkan();
   if (first == "--containers") return answer_containers();
   artifacts() = first;
   digests();

@@ -21,7 +21,7 @@ from pathlib import Path
 import fixture
 import pytest
 
-from calque.runtime import ArtifactError, dims
+from calque.runtime import ArtifactError, dims, vulkan
 from calque.runtime.aot import (
     _CPUINFO_NAMES,
     ArgumentRecord,
@@ -205,6 +205,29 @@ def test_sizes_and_files_are_read_as_in_python(built: Path, tmp_path: Path) -> N
     for said, sizes in zip(answers, expected, strict=True):
         assert said == "refused" if sizes is None else [
             int(word.split("+")[1]) for word in said.split()] == sizes
+
+
+def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:
+    draw = random.Random(3)
+    words = [*vulkan.NAMES, "fp32", "cap:Shader", "", "=", "threads=", "threads=many", "matrix=",
+             "spirv=1.3", "spirv=1.6", "spirv=2", "subgroup=8", "subgroup=32", "threads=1024",
+             "memory=49152", "memory=" + "9" * 40, "sizes=1024,1024,64", "sizes=1,1,1,9",
+             "counts=65535,65535,65535", "counts=70000", "matrix=f32_16x16x16_f16", "matrix=x"]
+    lines, expected = [], []
+    for _ in range(300):
+        needed = draw.choices(words[:-1] if draw.random() < 0.5 else words, k=draw.randrange(1, 9))
+        device = vulkan.Features(
+            "x", "cpu", "", (1, draw.choice([3, 5, 6])),
+            frozenset(draw.sample(sorted(vulkan.NAMES.values()), draw.randrange(11))),
+            draw.choice([(8, 8), (8, 32), (32, 64)]),
+            frozenset(draw.sample(["f32_16x16x16_f16", "f16_8x8x8_f16"], draw.randrange(3))),
+            tuple(draw.choices([64, 1024], k=3)), draw.choice([128, 1024]),
+            draw.choice([16384, 65536]), tuple(draw.choices([65535, 2**32 - 1], k=3)))
+        lines.append("|".join(";".join(map(str, part)) for part in (
+            device.spirv, sorted(device.has), (*device.subgroups, device.threads, device.memory),
+            sorted(device.matrices), device.sizes, device.counts, needed)))
+        expected.append("".join(f"{lacking}; " for lacking in vulkan.missing(needed, device)))
+    assert ask(built, "--vulkan", lines) == expected
 
 
 @pytest.mark.vulkan

@@ -25,5 +25,17 @@ int main(int, char** words) {
               add(x, Array::from_host(std::vector<float>(4), {4})));
   CHECK_ERROR(artifact, ({"is compiled for cpu, and vulkan:0 is a vulkan device"}),
               load("add", "vulkan"));
+  // Code for subgroups of 16 is refused where they are smaller (lavapipe's are 8).
+  try {
+    load("for_mali", "vulkan");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    CHECK(error.code() == Code::artifact && error.fix().find("--target vulkan:") != error.fix().npos);
+    CHECK(what.find("the artifact needs what vulkan:0 (") != what.npos &&
+          what.find(") lacks: ") != what.npos && what.find("compiled for vulkan:valhall)") != what.npos);
+    std::printf("%s\n", what.c_str());
+    return 0;
+  }
+  std::printf("vulkan:0 has what vulkan:valhall asks for\n");
   return 0;
 }

@@ -49,6 +49,25 @@ std::string platform_of(const std::string& backend) {
   return backend == "llvm-cpu" ? "cpu" : backend == "vulkan-spirv" ? "vulkan" : backend;
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string made;
+  for (const std::string& word : words) made += (made.empty() ? "" : ", ") + word;
+  return made;
+}
+
+void check_vulkan(const Target& target, const Place& place, const std::string& source) {
+  if (place.vulkan == nullptr) return;
+  const std::string missing = joined(missing_on(*place.vulkan, target.features));
+  if (missing.empty()) return;
+  const std::string& there = place.vulkan->name;
+  throw Error(Code::artifact,
+              "the artifact needs what " + place.device + " (" + there + ") lacks: " + missing +
+                  " (it is compiled for " + (target.name.empty() ? "another device" : target.name) +
+                  (target.arch.empty() ? "" : ", " + target.arch) + ").",
+              source, "compile it for this device: calque compile --target " +
+                  std::string(there.find("llvmpipe") != there.npos ? "vulkan:lavapipe." : "vulkan:host."));
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -80,8 +99,8 @@ std::vector<std::string> missing_features(const std::vector<std::string>& needed
   return made;
 }
 
-void check_target(const Target& target, const std::string& device, const std::string& platform,
-                  const std::string& source) {
+void check_target(const Target& target, const Place& place, const std::string& source) {
+  const std::string &device = place.device, &platform = place.platform;
   if (target.backend.empty()) return;
   const std::string wanted = platform_of(target.backend);
   if (wanted != platform)
@@ -90,15 +109,14 @@ void check_target(const Target& target, const std::string& device, const std::st
                     " device.",
                 source,
                 "load it for Device::open(\"" + wanted + "\"), or compile it for " + platform + ".");
+  if (wanted == "vulkan") check_vulkan(target, place, source);
   if (wanted != "cpu") return;
   const std::string here = machine();
   if (!target.arch.empty() && target.arch != here)
     throw Error(Code::artifact,
                 "the artifact is compiled for " + target.arch + ", this machine is " + here + ".",
                 source, "compile it for this machine (calque compile --target cpu:" + here + ").");
-  std::string missing;
-  for (const std::string& feature : missing_features(target.features, cpu_flags()))
-    missing += (missing.empty() ? "" : ", ") + feature;
+  const std::string missing = joined(missing_features(target.features, cpu_flags()));
   if (!missing.empty())
     throw Error(Code::artifact,
                 "the artifact needs CPU features that this machine lacks: " + missing +
@@ -107,14 +125,14 @@ void check_target(const Target& target, const std::string& device, const std::st
                 source, "compile it for an older level (calque compile --target cpu:x86-64-v3, or v2).");
 }
 
-std::size_t choose(const std::vector<const Record*>& forms, const std::string& device,
-                   const std::string& platform, const std::string& source) {
+std::size_t choose(const std::vector<const Record*>& forms, const Place& place,
+                   const std::string& source) {
   constexpr auto none = static_cast<std::size_t>(-1);
   std::size_t best = none, most = 0;
   std::string reasons;
   for (std::size_t i = 0; i < forms.size(); ++i) {
     try {
-      check_target(forms[i]->target, device, platform, source);
+      check_target(forms[i]->target, place, source);
     } catch (const Error& error) {
       if (forms.size() == 1) throw;
       const std::string& name = forms[i]->target.name;
@@ -130,7 +148,7 @@ std::size_t choose(const std::vector<const Record*>& forms, const std::string& d
   }
   if (best == none)
     throw Error(Code::artifact,
-                "no form of " + forms[0]->name + " runs on " + device + ": " + reasons, source,
+                "no form of " + forms[0]->name + " runs on " + place.device + ": " + reasons, source,
                 "compile it for this device, too (calque compile --target ...).");
   return best;
 }

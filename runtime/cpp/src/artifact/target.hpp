@@ -6,17 +6,24 @@
 #include <vector>
 
 #include "artifact/record.hpp"
+#include "artifact/vulkan.hpp"
 
 namespace calque::artifact {
 
-// Error (artifact) if code for `target` cannot run on a device of that name and platform.
-void check_target(const Target& target, const std::string& device, const std::string& platform,
-                  const std::string& source);
+// Where code is to run: the device's name and platform, and what it has, where it is one of Vulkan's and
+// that is known (else nothing of it is compared).
+struct Place {
+  std::string device, platform;
+  const VulkanDevice* vulkan = nullptr;
+};
+
+// Error (artifact) if code for `target` cannot run there.
+void check_target(const Target& target, const Place& place, const std::string& source);
 
 // Of several forms of one function, the one to run on a device: the one that asks most of it.
 // Error (artifact) if none can.
-std::size_t choose(const std::vector<const Record*>& forms, const std::string& device,
-                   const std::string& platform, const std::string& source);
+std::size_t choose(const std::vector<const Record*>& forms, const Place& place,
+                   const std::string& source);
 
 // Features that generated code may use and the CPU lacks (none where the CPU is unknown).
 std::vector<std::string> missing_features(const std::vector<std::string>& needed,

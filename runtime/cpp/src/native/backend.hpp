@@ -65,6 +65,7 @@ class Queues {
   Queues(std::string driver, std::size_t index) : driver_(std::move(driver)), index_(index) {}
   ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
   ci_device* queue();         // queues it and returns (local-task)
+  std::string path() const;   // IREE's name of the device (GPU-... with its UUID), or nothing
 
  private:
   ci_device* opened(std::atomic<ci_device*>& device, const std::string& driver);

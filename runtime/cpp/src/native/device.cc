@@ -96,6 +96,12 @@ ci_device* Queues::inline_queue() {
 
 ci_device* Queues::queue() { return opened(task_, driver_ == "cpu" ? "local-task" : driver_); }
 
+std::string Queues::path() const {
+  char text[128] = "";
+  if (ci_error* error = ci_path_of_device(driver_.c_str(), index_, text, sizeof text)) ci_free_error(error);
+  return text;
+}
+
 // IREE's texts name places in its sources: "runtime/src/iree/vm/context.c:92: NOT_FOUND; ...".
 std::string text_of(ci_error* error, bool* out_of_memory) {
   if (out_of_memory != nullptr) *out_of_memory = error->out_of_memory;

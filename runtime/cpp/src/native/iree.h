@@ -32,6 +32,9 @@ typedef struct ci_archive ci_archive;      // a parameter archive
 // How many devices a driver has ("vulkan", "cuda").
 ci_error* ci_count_devices(const char* driver, size_t* count);
 
+// The name by which a driver finds its index-th device again, with a zero behind, cut to `size`.
+ci_error* ci_path_of_device(const char* driver, size_t index, char* text, size_t size);
+
 // The index-th device of a driver.  `cache`: keep idle memory of host devices for the next buffer of its
 // size.  `workers`: threads of "local-task", 0 for one a core; looked at for the first such device.
 ci_error* ci_open_device(const char* driver, size_t index, bool cache, int workers, ci_device** out);

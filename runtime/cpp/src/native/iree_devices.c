@@ -92,6 +92,20 @@ ci_error* ci_count_devices(const char* name, size_t* count) {
   return ci_error_of(status);
 }
 
+ci_error* ci_path_of_device(const char* name, size_t index, char* text, size_t size) {
+  iree_hal_driver_t* driver = NULL;
+  iree_status_t status = find_driver(name, &driver);
+  iree_hal_device_info_t* infos = NULL;
+  iree_host_size_t found = 0;
+  if (iree_status_is_ok(status))
+    status = iree_hal_driver_query_available_devices(driver, iree_allocator_system(), &found, &infos);
+  if (index < found)
+    snprintf(text, size, "%.*s", (int)infos[index].path.size, infos[index].path.data);
+  iree_allocator_free(iree_allocator_system(), infos);
+  iree_hal_driver_release(driver);
+  return ci_error_of(status);
+}
+
 static iree_status_t create(iree_hal_driver_t* driver, size_t index, iree_hal_device_t** out) {
   const iree_allocator_t host = iree_allocator_system();
   iree_async_proactor_pool_t* pool = NULL;

@@ -8,6 +8,7 @@
 #include "artifact/container.hpp"
 #include "artifact/target.hpp"
 #include "native/internal.hpp"
+#include "native/vulkan.hpp"
 
 namespace calque {
 
@@ -183,6 +184,9 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
     for (const native::Described& form : described)
       if (!form.record.parameters.empty()) form.form->read_from(archive);
   }
+  artifact::Place place{module.device.name(), module.device.platform(), nullptr};
+  if (place.platform == "vulkan")
+    place.vulkan = native::vulkan_device(native::queues_of(module.device).path());
   // Functions in the order in which they are met first; of the forms of each, one.
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
@@ -195,8 +199,7 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
       forms.push_back(&described[k].record);
       indices.push_back(k);
     }
-    const std::size_t chosen = indices[artifact::choose(forms, module.device.name(),
-                                                        module.device.platform(), source)];
+    const std::size_t chosen = indices[artifact::choose(forms, place, source)];
     module.state.forms.push_back(described[chosen].form);
     module.state.entries.push_back(described[chosen].entry);
     module.records.push_back(described[chosen].record);
