@@ -1,9 +1,10 @@
 """calque.runtime: run compiled programs; needs numpy, ml_dtypes and iree.runtime, no compiler.
 
 Module map: errors (what can go wrong), dtypes (NumPy's names and IREE's), device (CPU: two queues
-over one memory; CUDA, Vulkan), buffer (memory + fence + donation), executable (load once, call
-inline or queued), aot (load a self-describing .vmfb and call it by name), vulkan (what a device has),
-container and parameters (what the files hold), hosting (for the C++ library in cpp).
+over one memory; CUDA, Vulkan), vulkan (what a device of it has), buffer (memory + fence +
+donation), executable (load once, call inline or queued), aot (load a self-describing .vmfb and
+call it by name), container and parameters (what the files hold), hosting (for the C++ library in
+cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations
