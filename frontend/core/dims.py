@@ -463,6 +463,7 @@ __all__ = [
     "max_dim",
     "min_dim",
     "number",
+    "operation",
     "parse_dims",
     "quotient",
     "scope_of",

@@ -18,7 +18,7 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import Zero, add_tangents, is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.window import dilated
+from calque.primitives.window import dilated, window_count
 from calque.transforms.vmap import move_axis
 
 Sizes = tuple[int, ...]
@@ -66,8 +66,7 @@ def spatial_result(lhs: Sizes, rhs: Sizes, strides: Sizes, padding: Any, lhs_dil
     out = []
     for n, k, s, (low, high), ld, rd in zip(lhs, rhs, strides, padding, lhs_dilation,
                                             rhs_dilation):
-        room = dilated(n, ld) + low + high - dilated(k, rd)
-        out.append(0 if room < 0 else room // s + 1)
+        out.append(window_count(dilated(n, ld) + low + high, dilated(k, rd), s))
     return tuple(out)
 
 

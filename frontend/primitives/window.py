@@ -14,6 +14,7 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import floordiv, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import Zero, is_zero
@@ -28,7 +29,12 @@ Combine = Callable[[list[Any], list[Any]], Sequence[Any]]
 
 def dilated(n: int, step: int) -> int:
     """The size of an axis with step - 1 holes between its elements."""
-    return 0 if n == 0 else (n - 1) * step + 1
+    return n + (step - 1) * max_dim(0, n - 1) if step > 1 else n
+
+
+def window_count(n: int, reach: int, stride: int) -> int:
+    """How many windows that reach so far lie on an axis."""
+    return max_dim(0, floordiv(n - reach, stride) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,7 @@ class Window:
 
     def result(self, shape: Sizes) -> Sizes:
         """How many windows there are."""
-        return tuple(0 if n < k else (n - k) // s + 1
-                     for n, k, s in zip(self.padded(shape), self.spans(), self.strides))
+        return tuple(map(window_count, self.padded(shape), self.spans(), self.strides))
 
     def batched(self, axis: int) -> Window:
         """With one more axis that windows do not reach along."""

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import guess, is_static
+from calque.core.dims import floordiv, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation
-from calque.lowering import math
+from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.rules.contract import emit_dot
-from calque.lowering.rules.reduce import NARROW
+from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
 from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
@@ -76,25 +77,67 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
               dtype: Dtype) -> Value:
     """Convolution of operands of one dtype that accumulates in it."""
     dn = p["dimension_numbers"]
-    if 0 not in shape and _has_phases(p):
+    result = [shape[i] for i in dn.out_spec[2:]]
+    kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
+    any_place = not is_static((*result, *[x.shape[i] for i in dn.lhs_spec[2:]]))
+    if 0 not in shape and not any_place and _has_phases(p):
         return _by_phase(b, x, y, p, shape, dtype)
     config = [(0, 0, 0)] * len(x.shape)
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
-    x = b.pad(x, 0, config)
-    result = [shape[i] for i in dn.out_spec[2:]]
-    kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
-    if not is_static((*result, *kernel)):
-        raise InconclusiveDimensionOperation(
-            f"windows of {tuple(kernel)} at {tuple(result)} places.")
+    x = padded(b, x, 0, config)
     if 0 in shape:
         return b.splat(0, shape, dtype)
+    if any_place:
+        if is_static(kernel):
+            return _at_any_place(b, x, y, p, shape, dtype)
+        if not is_static(result) or prod(result) > FEW:
+            raise InconclusiveDimensionOperation(
+                f"windows of {tuple(kernel)} at {tuple(result)} places.")
+        x, y = b.barrier(x, y)
+        alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
+        return (_by_columns if alone else _by_position)(b, x, y, p, shape, dtype)
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
     if count == 1 or (count <= FEW and count < window):
         return _by_position(b, x, y, p, shape, dtype)
     return _channels_last(b, x, y, p, shape, dtype)
+
+
+# ---- places that are known at the call only
+def _at_any_place(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
+                  dtype: Dtype) -> Value:
+    """A padded operand without holes under a kernel of known size."""
+    dn = p["dimension_numbers"]
+    reaches = [1] * len(x.shape)
+    for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], p["rhs_dilation"]):
+        reaches[axis] = (y.shape[tap] - 1) * d + 1
+    x = with_windows(b, x, 0, reaches)
+    made = list(shape)
+    for axis, place, s in zip(dn.lhs_spec[2:], dn.out_spec[2:], p["window_strides"]):
+        made[place] = floordiv(x.shape[axis] - reaches[axis], s) + 1
+    x, y = b.barrier(x, y)
+    out = _channels_last(b, x, y, p, tuple(made), dtype)
+    return b.slice(out, [0] * len(shape), shape)
+
+
+def _by_columns(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
+                dtype: Dtype) -> Value:
+    """Few results of a window of any size (the gradient of a kernel): one product, over all that
+    the window holds, of what each of its elements sees."""
+    dn = p["dimension_numbers"]
+    (n, c, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
+    moved, kernel = b.transpose(x, (c, *space, n)), b.transpose(y, (i, *taps, o))
+    window, places = kernel.shape[:-1], [shape[a] for a in dn.out_spec[2:]]
+    (every,) = b.barrier(_columns(b, moved, places, kernel.shape, p["rhs_dilation"],
+                                  p["window_strides"]))
+    rows, width = prod(window), prod(places) * x.shape[n]
+    out = emit_dot(b, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
+                   (((0,), (0,)), ((), ())), (width, y.shape[o]), dtype)
+    rank = len(places)
+    whole = b.reshape(out, (*places, x.shape[n], y.shape[o]))
+    return _laid_out(b, b.transpose(whole, (rank, *range(rank), rank + 1)), dn.out_spec)
 
 
 # ---- operands with holes
@@ -252,6 +295,8 @@ def _grouped_convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...],
                          dtype: Dtype) -> Value:
     """Channels last, in the form that is fastest for its groups and features."""
     rank, features = len(strides), y.shape[-2]
+    if not is_static(shape[1:-1]):
+        return _of_columns(b, x, y, shape, strides, dilation, groups, dtype)
     if 1 < groups <= SPLIT_GROUPS and features > 1:
         size = shape[-1] // groups
         parts = []
@@ -275,10 +320,7 @@ def _by_tap(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Seq
     """The sum of a product for each tap."""
     total, taps, rank = None, y.shape[:-2], len(strides)
     for tap in itertools.product(*map(range, taps)):
-        start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
-        limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
-            start[1:-1], shape[1:-1], strides)], x.shape[-1]]
-        seen = b.slice(x, start, limit, [1, *strides, 1])
+        seen = _under(b, x, tap, shape, strides, dilation)
         kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
         part = emit_dot(b, seen, b.reshape(kernel, y.shape[-2:]),
                         (((rank + 1,), (0,)), ((), ())), shape, dtype)
@@ -287,16 +329,75 @@ def _by_tap(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Seq
     return total
 
 
+def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
+             strides: Sequence[int], dilation: Sequence[int]) -> Value:
+    """What of x (batch, spatial..., features) each place sees: (batch, places..., taps...,
+    features), by one generic."""
+    ir, rank = mlir.ir(), len(taps)
+    whole = (shape[0], *shape[1:-1], *taps, x.shape[-1])
+    reach = [(m - 1) * s + (k - 1) * d + 1
+             for m, s, k, d in zip(shape[1:-1], strides, taps, dilation)]
+    x = b.slice(x, [0] * len(x.shape), [x.shape[0], *reach, x.shape[-1]])
+    every = [f"d{i}" for i in range(len(whole))]
+    seen = [f"d{1 + i} * {s} + d{1 + rank + i} * {d}"
+            for i, (s, d) in enumerate(zip(strides, dilation))]
+    maps = [f"affine_map<({', '.join(every)}) -> ({', '.join(v)})>"
+            for v in ([every[0], *seen, every[-1]], every)]
+    op = ir.Operation.create(
+        "linalg.generic", results=[mlir.tensor_type(whole, x.dtype)],
+        operands=[x.ir, b.empty(whole, x.dtype)], regions=1, attributes={
+            "indexing_maps": ir.Attribute.parse(f"[{', '.join(maps)}]"),
+            "iterator_types": ir.Attribute.parse(
+                f"[{', '.join(['#linalg.iterator_type<parallel>'] * len(whole))}]"),
+            "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>")})
+    block = op.regions[0].blocks.append(*[x.ir.type.element_type] * 2)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
+    return Value(b, op.results[0], whole, x.dtype)
+
+
+def _of_columns(b: Builder, x: Value, y: Value, shape: tuple[Any, ...], strides: Sequence[int],
+                dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
+    """One product of what each place sees with the kernel; of single features their sums."""
+    taps, (inputs, outputs) = y.shape[:-2], y.shape[-2:]
+    rows, window = prod(shape[:-1]), prod(taps)
+    if window == 1 and set(strides) == {1}:
+        (every,) = b.barrier(x)
+    else:
+        (every,) = b.barrier(_columns(b, x, taps, shape, strides, dilation))
+    if groups == 1:
+        flat = b.reshape(every, (rows, window * inputs))
+        kernel = b.reshape(y, (window * inputs, outputs))
+        out = emit_dot(b, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), dtype)
+        return b.reshape(out, shape)
+    own = outputs // groups
+    if inputs == 1:
+        whole = (rows, window, groups, own)
+        flat = b.broadcast(b.reshape(every, whole[:3]), whole, (0, 1, 2))
+        kernel = b.broadcast(b.reshape(y, whole[1:]), whole, (1, 2, 3))
+        return b.reshape(emit_reduce(b, [flat * kernel], [0], [1], fold("add"))[0], shape)
+    flat = b.reshape(every, (rows, window, groups, inputs))
+    kernel = b.reshape(y, (window, inputs, groups, own))
+    out = emit_dot(b, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own), dtype)
+    return b.reshape(b.transpose(out, (1, 0, 2)), shape)
+
+
+def _under(b: Builder, x: Value, tap: Sequence[int], shape: Sequence[Any], strides: Sequence[int],
+           dilation: Sequence[int]) -> Value:
+    """What of x (batch, spatial..., features) a tap sees."""
+    start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
+    limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
+        start[1:-1], shape[1:-1], strides)], x.shape[-1]]
+    return b.slice(x, start, limit, [1, *strides, 1])
+
+
 def _gathered(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
               dilation: Sequence[int], dtype: Dtype) -> Value:
     """The elements under all taps side by side, then one product."""
     taps = y.shape[:-2]
     pieces = []
     for tap in itertools.product(*map(range, taps)):
-        start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
-        limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
-            start[1:-1], shape[1:-1], strides)], x.shape[-1]]
-        pieces.append(b.slice(x, start, limit, [1, *strides, 1]))
+        pieces.append(_under(b, x, tap, shape, strides, dilation))
     (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
     rows = prod(shape[:-1])
     flat = b.reshape(every, (rows, every.shape[-1]))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import guess, max_dim, min_dim
+from calque.core.dims import Dim, guess, max_dim, min_dim, operation
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering.builder import Value
 from calque.lowering.forms import FORMS, form_of
@@ -59,7 +59,9 @@ def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[
     groups = _groups(max(xs, key=lambda x: guess(math.prod(x.shape))), scalars[0])
     symbol = f"calque_{entry or name}_{NATIVE_DTYPES[xs[0].dtype.name]}"
     batch = scalars[0]
-    rooms = min_dim(groups, batch) if groups > 1 else 1
+    rooms = groups  # (written out where min_dim would note that the batch has an element)
+    if groups > 1 and isinstance(batch, Dim):
+        rooms = operation("min", batch, groups)
     more = [((work * rooms,), work_dtype or xs[0].dtype)] if work else []
     form = next(f for f in FORMS[name] if f.kind == "native")
     return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups, batch)

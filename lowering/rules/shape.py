@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import is_static
+from calque.core.dims import Dim, is_static, max_dim
 from calque.lowering.builder import Builder, Value
 from calque.lowering.kernels import move
 from calque.lowering.rules.registry import Context, rule
@@ -67,20 +67,29 @@ def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
     known: Any = ctx.literals[value].value if value in ctx.literals else value
     if x.dtype.kind == "c":  # IREE cannot fill memory with 128-bit patterns (and see Builder.pad)
         real, imag = (np.real, np.imag) if value in ctx.literals else (ctx.b.real, ctx.b.imag)
-        return ctx.b.complex(*[_padded(ctx.b, part, v, config, outs[0].shape) for part, v in (
+        return ctx.b.complex(*[padded(ctx.b, part, v, config) for part, v in (
             (ctx.b.real(x), real(known)), (ctx.b.imag(x), imag(known)))])
-    return _padded(ctx.b, x, known, config, outs[0].shape)
+    return padded(ctx.b, x, known, config)
 
 
-def _padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[int, int, int]],
-            result: tuple[int, ...]) -> Value:
-    # IREE has no negative padding: crop afterwards
-    out = b.pad(x, value, [(max(lo, 0), max(hi, 0), i) for lo, hi, i in config])
-    if out.shape == result:
+def padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[Any, Any, int]]) -> Value:
+    """x with padding that may be negative, which IREE has not: cropped afterwards."""
+    more = [(max_dim(lo, 0), max_dim(hi, 0), i) for lo, hi, i in config]
+    out = b.pad(x, value, more)
+    if all(pair == most for pair, most in zip(config, more)):
         return out
-    start = [max(-lo, 0) for lo, _, _ in config]
-    limit = [n - max(-hi, 0) for n, (_, hi, _) in zip(out.shape, config)]
-    return b.slice(out, start, limit)
+    start = [max_dim(-lo, 0) for lo, _, _ in config]
+    sizes = [n + lo - most + hi - last for n, (lo, hi, _), (most, last, _) in zip(
+        out.shape, config, more)]
+    return b.slice(out, start, [s + n for s, n in zip(start, sizes)])
+
+
+def with_windows(b: Builder, x: Value, value: Any, reaches: Sequence[int]) -> Value:
+    """x with room for a window along each axis whose size is known at the call only: what is
+    computed of axes that are too short is cut off again."""
+    config = [(0, max_dim(0, reach - n) if isinstance(n, Dim) and reach > 1 else 0, 0)
+              for n, reach in zip(x.shape, reaches)]
+    return b.pad(x, value, config)
 
 
 @rule("rev")

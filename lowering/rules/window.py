@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dims import is_static
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value, signed
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
+from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
 from calque.lowering.rules.reduce import NARROW, extreme
 from calque.lowering.rules.registry import Context, rule
@@ -32,7 +34,19 @@ def padded(b: Builder, x: Value, value: Any, params: dict[str, Any]) -> Value:
     """The operand of a window reduction with its padding and holes filled in."""
     config = [(low, high, d - 1) for (low, high), d in
               zip(params["padding"], params["base_dilation"])]
-    return b.pad(x, value, config)
+    known = is_static([*x.shape, *[v for pair in params["padding"] for v in pair]])
+    return b.pad(x, value, config) if known else shape_rules.padded(b, x, value, config)
+
+
+def _folded(b: Builder, x: Value, name: str, identity: Any, params: dict[str, Any],
+            shape: tuple[int, ...]) -> Value:
+    """name folded over the windows of an operand."""
+    y = padded(b, x, identity, params)
+    windows, dilations = params["window_dimensions"], params["window_dilation"]
+    y = shape_rules.with_windows(b, y, identity, [
+        (k - 1) * d + 1 for k, d in zip(windows, dilations)])
+    y = emit_windows(b, y, windows, params["window_strides"], dilations, name, identity)
+    return y if y.shape == shape else b.slice(y, [0] * len(shape), shape)
 
 
 def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
@@ -172,8 +186,7 @@ def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArr
         x = x.view(signed(dtype))
     if 0 in x.shape:
         return b.splat(0, out.shape, dtype)
-    y = emit_windows(b, padded(b, x, 0, params), params["window_dimensions"],
-                     params["window_strides"], params["window_dilation"], "add", 0)
+    y = _folded(b, x, "add", 0, params, out.shape)
     return y.view(dtype) if dtype.kind == "u" else math.convert(b, y, dtype)
 
 
@@ -207,9 +220,7 @@ def _window_extremum(name: str, largest: bool) -> None:
         if 0 in x.shape:
             return b.splat(extreme(x.dtype, largest), outs[0].shape, x.dtype)
         identity = extreme(_comparable(x.dtype), largest)
-        y = padded(b, _ordered(b, x), identity, params)
-        y = emit_windows(b, y, params["window_dimensions"], params["window_strides"],
-                         params["window_dilation"], f"{name}imum", identity)
+        y = _folded(b, _ordered(b, x), f"{name}imum", identity, params, outs[0].shape)
         return _unsigned(b, y, x.dtype)
 
 
@@ -361,8 +372,11 @@ def _scatter(ctx: Context, xs: list[Value], params: dict[str, Any],
         before = reach - low
         config.append((before, (n - 1) * base + 1 + reach - before - (out - 1) * s - 1, s - 1))
 
+    pad = Builder.pad if is_static(
+        [*x.shape, *[v for c in config for v in c]]) else shape_rules.padded
+
     def scattered(b: Builder, source: Value) -> Value:
-        y, where = b.barrier(b.pad(source, 0, config), b.pad(chosen, -1, config))
+        y, where = b.barrier(pad(b, source, 0, config), pad(b, chosen, -1, config))
 
         def step(i: BodyBuilder, elements: list[Value], sums: list[Value],
                  tap: Value) -> list[Value]:
