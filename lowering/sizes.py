@@ -438,10 +438,12 @@ def scalar(b: Builder, d: Any, dtype: Any) -> Value:
     kind = np.dtype(f"i{dtype.itemsize}") if dtype.kind in "iu" else np.dtype(np.int64)
     element = ir.IntegerType.get_signless(8 * kind.itemsize, mlir.context())
     cast = ir.Operation.create("arith.index_cast", results=[element], operands=[b.extents.of(d)])
-    made = ir.Operation.create(
-        "tensor.from_elements", results=[mlir.tensor_type((), kind)], operands=[cast.results[0]]
-    )
-    found = Value(b, made.results[0], (), kind)
+    # (of tensor.from_elements IREE makes one of the unsigned type that it is converted to, and
+    # rejects that: tests/lowering/test_dynamic_windows.py)
+    from iree.compiler.dialects import linalg
+
+    made = linalg.fill(cast.results[0], outs=[b.empty((), kind)])
+    found = Value(b, made, (), kind)
     return (
         found if kind == dtype else found.view(dtype) if dtype.kind == "u" else found.astype(dtype)
     )

@@ -14,6 +14,7 @@ from calque import lax
 from calque import numpy as jnp
 from calque.array import Array
 from calque.core import dtypes
+from calque.core.dims import Dim, as_size, bounds, number
 from calque.core.errors import explain
 from calque.eager import fused
 from calque.primitives import elementwise as ew
@@ -38,13 +39,26 @@ def _axis(axis: Any, ndim: int) -> int:
 
 
 # ---- permutations
+def _rounds(size: float) -> int:
+    """How often to sort by random words, so that equal words are harmless."""
+    return math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
+
+
 def _shuffled(key: Any, x: Any, axis: int) -> Any:
-    """x sorted by random words, as often as makes equal words harmless."""
-    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
-    for _ in range(rounds):
+    """x sorted by random words; where its size is known at the call only, the later rounds are
+    left out there."""
+    def sorted_by(sub: Any, x: Any) -> Any:
+        return lax.sort_key_val(raw_bits(sub, 32, tuple(x.shape)), x, dimension=axis)[1]
+
+    size = x.size
+    most = min(bounds(size, 1)[1], 2**31 - 1) if isinstance(size, Dim) else size
+    for done in range(_rounds(most)):
         key, sub = subkeys(key)
-        words = raw_bits(sub, 32, tuple(x.shape))
-        _, x = lax.sort_key_val(words, x, dimension=axis)
+        if done and isinstance(size, Dim):
+            enough = math.floor((2**32 - 1) ** (done / 3))  # sizes that so many rounds are for
+            x = lax.cond(size.dimension_as_value() > enough, sorted_by, lambda _, x: x, sub, x)
+        else:
+            x = sorted_by(sub, x)
     return x
 
 
@@ -68,7 +82,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *,
             _axis(axis, 1)
             if not dtypes.is_integer(array.dtype):
                 raise TypeError(explain("x must be an integer or at least 1-dimensional."))
-            return _permuted(typed, max(0, operator.index(x)))
+            return _permuted(typed, x if isinstance(x, Dim) else max(0, operator.index(x)))
         axis = _axis(axis, array.ndim)
         if array.ndim == 1 or independent:
             return _shuffled(typed, array, axis)
@@ -80,9 +94,9 @@ def _population(a: Any, axis: Any) -> tuple[Any, int, int]:
     """(the array or None, how many there are, the axis)."""
     array = given("choice", a)
     if array.ndim == 0:
-        return None, int(a), 0
+        return None, as_size(a), 0
     axis = _axis(axis, array.ndim)
-    return array, int(array.shape[axis]), axis
+    return array, array.shape[axis], axis
 
 
 def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
@@ -92,7 +106,7 @@ def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
         if not replace:
             return jnp.reshape(_permuted(key, n)[:count], size)
         d = dtypes.canonical(int)
-        return draw_randint(key, size, jnp.asarray(0, d), jnp.asarray(n, d), d)
+        return draw_randint(key, size, jnp.asarray(0, d), jnp.asarray(number(n, d)), d)
     p = given("choice", p)
     p = p if dtypes.is_inexact(p.dtype) else ew.convert(p, dtypes.canonical(float))
     if tuple(p.shape) != (n,):

@@ -15,7 +15,7 @@ from guard import Guarded
 
 import calque
 import calque.numpy as jnp
-from calque import aot, lax
+from calque import aot, lax, random
 from calque.errors import InconclusiveDimensionOperation
 from calque.runtime.buffer import Buffer
 
@@ -322,3 +322,29 @@ def test_windows_where_a_size_is_0() -> None:
 def test_other_targets_say_what_they_cannot() -> None:
     with pytest.raises(InconclusiveDimensionOperation, match=r"scatter-add of f32\[b,n\]"):
         aot.compile(lambda x, i: x.at[i].add(1.0), "f32[b,n]", "i32[k]", targets=["cuda:sm_80"])
+
+
+# sizes about those from which on one more round of sorting is made (1625, 2642245)
+@pytest.mark.slow
+def test_random_orders_of_unknown_size() -> None:
+    def draws(key: Any, x: Any, r: Any) -> list[Any]:
+        n = x.shape[0]
+        return [
+            random.permutation(key, x),
+            random.permutation(key, n),
+            random.permutation(key, r),
+            random.permutation(key, r, independent=True),
+            random.choice(key, x, (3,)),
+            random.choice(key, n, (1,), replace=False),
+            random.randint(key, (4,), 0, n),  # (sizes.scalar: as an unsigned number, too)
+        ]
+
+    call = aot.load(aot.compile(draws, "u32[2]", "f32[b]", "f32[b,2]", name="draws").vmfb).draws
+    for n in (1, 2, 3, 100, 812, 813, 1625, 1626, 2642245, 2642246):
+        key, x = np.array([3, n], np.uint32), np.arange(n, dtype=F32)
+        args = [key, x, np.arange(2 * n, dtype=F32).reshape(n, 2)]
+        found = guarded(call, args, f"b={n}")
+        for got, want in zip(found, draws(*map(jnp.asarray, args)), strict=True):
+            assert got.dtype == want.dtype and np.array_equal(got, want), n  # as of a known size
+        for order in found[:2]:
+            assert np.array_equal(np.sort(order), np.arange(n))
