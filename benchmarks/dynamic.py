@@ -1,4 +1,4 @@
-"""What it costs that a size is known at the call only: artifacts for any batch and for one of them.
+"""What it costs that sizes are known at the call only: artifacts for any sizes and for some.
 
     python benchmarks/dynamic.py            prints a table
     python benchmarks/dynamic.py --write    writes it into docs/dynamic_shapes.md
@@ -24,18 +24,33 @@ def mlp(x: Any, w: Any, u: Any) -> Any:
     return nn.softmax(nn.relu(x @ w) @ u)
 
 
-CASES: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
-    "x + 1, 4 x 16": (lambda x: x + 1, 4, ("f32[b,16]",)),
-    "sin, 1000 x 1000": (jnp.sin, 1000, ("f32[b,1000]",)),
-    "sum, 1000 x 1000": (jnp.sum, 1000, ("f32[b,1000]",)),
-    "softmax, 1000 x 1000": (nn.softmax, 1000, ("f32[b,1000]",)),
-    "matmul, 512 x 512 x 512": (jnp.matmul, 512, ("f32[b,512]", "f32[512,512]")),
-    "MLP, batch 64, 784-512-10": (mlp, 64, ("f32[b,784]", "f32[784,512]", "f32[512,10]")),
-    "sort, 1e5": (jnp.sort, 100_000, ("f32[b]",)),
+def convolution(x: Any, w: Any) -> Any:
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def scatter(x: Any, u: Any) -> Any:
+    return jnp.zeros_like(x).at[jnp.arange(u.shape[0]) * 7 % x.shape[0]].add(u)
+
+
+# function, sizes that are known in one artifact only, operands
+CASES: dict[str, tuple[Callable[..., Any], dict[str, int], tuple[str, ...]]] = {
+    "x + 1, 4 x 16": (lambda x: x + 1, {"b": 4}, ("f32[b,16]",)),
+    "sin, 1000 x 1000": (jnp.sin, {"b": 1000}, ("f32[b,1000]",)),
+    "sum, 1000 x 1000": (jnp.sum, {"b": 1000}, ("f32[b,1000]",)),
+    "softmax, 1000 x 1000": (nn.softmax, {"b": 1000}, ("f32[b,1000]",)),
+    "matmul, 512 x 512 x 512": (jnp.matmul, {"b": 512}, ("f32[b,512]", "f32[512,512]")),
+    "MLP, batch 64, 784-512-10": (mlp, {"b": 64}, ("f32[b,784]", "f32[784,512]", "f32[512,10]")),
+    "sort, 1e5": (jnp.sort, {"b": 100_000}, ("f32[b]",)),
     "convolution, 8 x 32 x 32 x 16": (
-        lambda x, w: lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
-        8, ("f32[b,32,32,16]", "f32[3,3,16,16]")),
+        convolution, {"b": 8}, ("f32[b,32,32,16]", "f32[3,3,16,16]")),
+    "the same, height and width unknown too": (
+        convolution, {"b": 8, "h": 32, "w": 32}, ("f32[b,h,w,16]", "f32[3,3,16,16]")),
+    "at[i].add of 2000 rows of 64": (
+        scatter, {"b": 1000, "k": 2000, "n": 64}, ("f32[b,n]", "f32[k,n]")),
+    "solve, 200 x 200": (jnp.linalg.solve, {"n": 200}, ("f32[n,n]", "f32[n]")),
+    "svd, 100 x 60": (
+        lambda x: jnp.linalg.svd(x, full_matrices=False), {"m": 100, "n": 60}, ("f32[m,n]",)),
 }
 
 
@@ -54,13 +69,13 @@ def best(call: Any, args: list[Buffer]) -> float:
 def rows() -> list[str]:
     """The table."""
     lines = ["| | known size | any size | ratio |", "|---|---|---|---|"]
-    for name, (fun, size, specs) in CASES.items():
+    for name, (fun, sizes, specs) in CASES.items():
         times = []
+        shapes = [tuple(sizes[n] if n in sizes else int(n) for n in s[4:-1].split(","))
+                  for s in specs]
         for known in (True, False):
-            types = [s.replace("[b", f"[{size}") if known else s for s in specs]
+            types = [f"f32[{','.join(map(str, s))}]" for s in shapes] if known else specs
             call = aot.load(aot.compile(fun, *types, name="f").vmfb).f
-            shapes = [tuple(int(n.replace("b", str(size))) for n in s[4:-1].split(","))
-                      for s in specs]
             rng = np.random.default_rng(0)
             args = [Buffer.from_numpy(rng.normal(size=s).astype(np.float32), call.device)
                     for s in shapes]
