@@ -22,7 +22,7 @@ from calque import runtime, stages, tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.dims import Dim, SymbolicScope, scope_of
+from calque.core.dims import Dim, SymbolicScope, is_static, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
@@ -357,7 +357,7 @@ def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowere
     _check_callbacks(p)
     _check_sizes(p)
     return lower(p, target, donated, locations=locations, bake_consts=True,
-                 archived=traced.parameter_name,
+                 archived=traced.parameter_name, storage=target.backend == "llvm-cpu",
                  signature=lambda plan: _record(traced, target, plan))
 
 
@@ -431,6 +431,10 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
         "target": target.record(),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
+    if plan.storage:
+        record["storage"] = list(plan.storage)
+    if is_static([d for a in p.in_avals for d in a.shape]):
+        record["room"] = plan.room
     named = {name: c for c in p.consts if (name := traced.parameter_name(c)) is not None}
     if named:
         record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}

@@ -68,7 +68,7 @@ class Compiled:
         self.executable = None if vmfb is None else Executable(
             vmfb, device, small=lowered.small, inline=lowered.inline,
             callbacks=lowered.callbacks, donated=lowered.donated,
-            forwards=lowered.forwards, storage=lowered.storage,
+            forwards=lowered.forwards, storage=lowered.storage, room=lowered.room,
             result_specs=[(a.shape, a.dtype) for a in lowered.computed])
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim, is_static
+from calque.core.dims import Dim, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import UNKNOWN
@@ -32,7 +32,7 @@ from calque.lowering.targets import Target
 
 ENTRY = "main"
 PARAMETER_SCOPE = "calque"
-STORAGE_BYTES = 1 << 20  # results from here on are written into memory that is reused
+STORAGE_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Lowered:
     donated: tuple[int, ...]  # positions among `arguments`
     forwards: tuple[int, ...]  # computed results that may share memory with others
     storage: tuple[int, ...]  # computed results written into memory that the caller passes
+    room: int  # bytes of what lies in between, at most
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
 
 
@@ -96,13 +97,14 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         computed=tuple(physical(a.aval) for a in computed),
         small=cost.is_small(p), inline=cost.is_inline(p), options=_options(p, target),
         donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
-        forwards=(), storage=())
+        forwards=(), storage=(), room=guess(cost.room(p)))
     if not computed and signature is None and not any(
             e.primitive.has_effects(e.params) for e in p.equations):
         return lowered
     module, forwards, stored, ctx = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
-        None if signature is None else lambda: signature(lowered), locations, name, baked, archived,
+        None if signature is None else lambda stored: signature(replace(lowered, storage=stored)),
+        locations, name, baked, archived,
         storage and not (lowered.small or lowered.inline), in_process)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    options=(*lowered.options, *sorted(ctx.options)),
@@ -157,7 +159,8 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
-                  donated: Sequence[int], signature: Callable[[], str] | None, locations: bool,
+                  donated: Sequence[int],
+                  signature: Callable[[tuple[int, ...]], str] | None, locations: bool,
                   name: str, baked: Mapping[Var, Any], archived: Callable[[Any], str | None],
                   storage: bool, in_process: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
@@ -193,15 +196,15 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 emitter.equations(p, env)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
-        if signature is not None:  # written last: emission notes what it takes for granted of sizes
-            func.attributes["iree.reflection"] = ir.DictAttr.get(
-                {"calque.signature": ir.StringAttr.get(signature())})
         forwards = _shared(emitter.ctx, values, results)
         stored = tuple(i for i, r in enumerate(results)
                        if storage and i not in forwards and is_static(r.shape)
                        and math.prod(r.shape) * r.dtype.itemsize >= STORAGE_BYTES)
         if stored:
             _add_storage(func, block, ins, outs, stored)
+        if signature is not None:  # written last: emission notes what it takes for granted of sizes
+            func.attributes["iree.reflection"] = ir.DictAttr.get(
+                {"calque.signature": ir.StringAttr.get(signature(stored))})
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return buffer.getvalue(), forwards, stored, emitter.ctx

@@ -29,6 +29,7 @@ from calque.runtime.dims import Constraint, Expression, fits, parse, parse_const
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.parameters import Parameter, provider
+from calque.runtime.pending import UNKNOWN_ROOM
 
 RECORD_KEY = "calque.signature"
 DECLARATION_KEY = "iree.abi.declaration"  # of the compiler's own
@@ -80,6 +81,9 @@ class FunctionRecord:
       donated: positions among args.
       constraints: what holds of the variables in shapes, at every call.
       work: element operations, where they depend on the variables.
+      storage: which results of the module's function are written into memory that the caller
+        passes, as extra arguments after the others.
+      room: bytes that a call may take for what lies between arguments and results.
       parameters: arrays that it reads from an archive beside the artifact.
       entry: the name of the module's function.
       text: the record as it is written in the file (JSON).
@@ -99,6 +103,8 @@ class FunctionRecord:
     parameters: tuple[Parameter, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     work: Expression | None = None
+    storage: tuple[int, ...] = ()
+    room: int = UNKNOWN_ROOM
     entry: str = ""
     text: str = ""
 
@@ -131,6 +137,7 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
                   for p in raw.get("parameters", ())),
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
             parse(str(raw["work"])) if "work" in raw else None,
+            tuple(int(k) for k in raw.get("storage", ())), int(raw.get("room", UNKNOWN_ROOM)),
             entry or str(raw["name"]), text)
         _check_positions(record)
         return record
@@ -150,6 +157,11 @@ def _check_positions(record: FunctionRecord) -> None:
             *[r.origin[1] for r in record.results if r.origin and r.origin[0] == "argument"]]
     if any(not 0 <= i < count for i in used):
         raise IndexError(f"an argument beyond the {count} that there are")
+    shapes = {r.origin[1]: r.shape for r in record.results
+              if r.origin and r.origin[0] == "computed"}
+    if len(set(record.storage)) != len(record.storage) or not all(
+            k in shapes and all(isinstance(d, int) for d in shapes[k]) for k in record.storage):
+        raise IndexError("memory for a result that it has not, or has twice, or of unknown size")
     known = {d.linear[0] for a in record.args for d in a.shape
              if isinstance(d, Expression) and d.linear is not None}
     asked = [d for a in (*record.args, *record.results) for d in a.shape
@@ -261,13 +273,13 @@ class ArtifactFunction:
                         if i in record.donated and i not in kept)
         self._executable = None if not computed else Executable(
             module, device, record.entry, small=record.small, inline=record.inline,
-            result_specs=specs, donated=donated)
+            result_specs=specs, donated=donated, storage=record.storage, room=record.room)
         sizes = [d for a in record.args for d in a.shape if isinstance(d, Expression)]
         self._dynamic = bool(record.constraints) or any(d.linear is None for d in sizes)
         # which queue, where that depends on the sizes: loaded when it is first taken
         self._other = None if not computed or record.work is None else Executable(
             module, device, record.entry, small=not record.small, inline=record.inline,
-            result_specs=specs, donated=donated)
+            result_specs=specs, donated=donated, storage=record.storage, room=record.room)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""
@@ -475,12 +487,15 @@ def _read_part(vmfb: bytes, source: str) -> list[FunctionRecord]:
 def _check_declaration(record: FunctionRecord, declaration: str, source: str) -> None:
     """A record must fit what the compiler wrote of the function: IREE reads as many sizes of an
     argument as the program has axes before it looks how many axes the argument has."""
-    taken = [len(record.args[i].shape) for i in record.passed]
     given = {r.origin[1]: len(r.shape) for r in record.results
              if r.origin is not None and r.origin[0] == "computed"}
+    taken = [*[len(record.args[i].shape) for i in record.passed],
+             *[given[k] for k in record.storage]]
+    stored = tuple(map(int, re.findall(r"iree\.abi\.output = (\d{1,9})\b", declaration)))
     axes = {what: [sizes.count("x") for sizes in re.findall(
         rf"%{what}\d+: tensor<((?:[?\d]+x)*)", declaration)] for what in ("input", "output")}
-    if taken != axes["input"] or [given[i] for i in sorted(given)] != axes["output"]:
+    if (stored, taken, [given[i] for i in sorted(given)]) != (
+            record.storage, axes["input"], axes["output"]):
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} is not that of the program: "
             f"{declaration[:200]}.", source,

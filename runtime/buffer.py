@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +22,7 @@ import numpy as np
 from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
+from calque.runtime.pending import wait_for
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -412,36 +411,6 @@ def _unfinished(semaphores: list[Any]) -> list[Any]:
         except RuntimeError:
             pass
     return pending
-
-
-_YIELDING_S = 2e-4  # so long a waiting thread only gives way: a sleep takes 60 us at least
-
-
-def _pause(waited: float) -> float:
-    """How long to sleep when `waited` s have gone: each waking costs the workers some 10 us."""
-    return min(waited / 8, max(1e-4, waited / 64), 1e-3)
-
-
-def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
-    """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
-
-    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before
-    it marks the waiter as served, and we then spin on that mark; where both share a core (the
-    workers are pinned) the spin lasts until the next tick of the scheduler, some 4 ms.
-    """
-    start = time.perf_counter()
-    deadline = math.inf if timeout_s is None else start + timeout_s
-    try:
-        while semaphore.query() < 1:
-            now = time.perf_counter()
-            if now >= deadline:
-                raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
-            if now - start < _YIELDING_S:
-                os.sched_yield()
-            else:
-                time.sleep(min(_pause(now - start), deadline - now))
-    except RuntimeError as error:
-        raise device_error(error, where) from error
 
 
 def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:

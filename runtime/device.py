@@ -19,6 +19,7 @@ from typing import Any
 import iree.runtime as rt
 
 from calque.runtime.errors import DeviceError, explain
+from calque.runtime.pending import Pending
 
 # At exit nanobind would list every object still held by a module as a leak; ours are meant to be.
 rt._binding.disable_leak_checker()
@@ -67,6 +68,7 @@ class Device:
         self.platform = platform
         self.device_kind = kind
         self.path = path
+        self.pending = Pending()
 
     @functools.cached_property
     def sync(self) -> Any:

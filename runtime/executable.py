@@ -29,6 +29,7 @@ from calque.runtime.device import (
 )
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
+from calque.runtime.pending import UNKNOWN_ROOM
 
 Spec = tuple[Shape, np.dtype[Any]]
 
@@ -116,8 +117,9 @@ class Executable:
       forwards: positions of results that may be an argument's own memory (a reshape, a loop that
         runs zero times); None where the compiler of the program does not know: all are checked.
       storage: positions of results that the program writes into memory given by the caller, as
-        extra arguments after the others: large ones, whose pages are then reused from call to
-        call (fresh pages cost more than the arithmetic; local-task's own pool does not keep them).
+        extra arguments after the others: their pages are then reused from call to call (fresh pages
+        cost more than the arithmetic), and local-task's own pool loses memory (runtime/pending).
+      room: bytes that a queued call may take from that pool, for what is in between.
 
     Example:
       >>> import calque.aot, calque.numpy as jnp, numpy as np
@@ -131,14 +133,14 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock",
-                 "_module", "_queued", "_always", "_small", "_storage", "device", "entry",
+                 "_module", "_queued", "_always", "_room", "_small", "_storage", "device", "entry",
                  "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  inline: bool = False, callbacks: Sequence[Any] = (),
                  result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
                  forwards: tuple[int, ...] | None = None,
-                 storage: tuple[int, ...] = ()) -> None:
+                 storage: tuple[int, ...] = (), room: int = UNKNOWN_ROOM) -> None:
         vm_instance()  # before the first push_ref: it registers the types of references
         self.device = device
         self.entry = entry
@@ -148,12 +150,13 @@ class Executable:
         self._always = inline and device.is_host
         self._small = (small or inline) and device.is_host
         self._donated = frozenset(donated)
-        self._general = bool(donated) or not self._small
+        self._general = bool(donated or storage) or not self._small
         self._few = self.result_specs is not None and forwards == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._forwards = forwards
         self._storage = storage
+        self._room = room
         self._inline: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._queued: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -249,6 +252,8 @@ class Executable:
         push = variants.push_ref
         for view in views:
             push(view)
+        for position in self._storage:
+            push(self._allocate(position))
         if self._always and waits:
             for arg in args:
                 arg.wait()
@@ -263,9 +268,9 @@ class Executable:
 
     def _run_queued(self, variants: Any, specs: Sequence[Spec] | None, waits: list[Any],
                     readers: Sequence[Buffer]) -> list[Buffer]:
+        pending = self.device.pending
+        pending.make_room(self._room)
         done = self.device.task.create_semaphore(0)
-        for position in self._storage:
-            variants.push_ref(self._allocate(position))
         variants.push_ref(join_fences(waits))
         variants.push_ref(_create_fence(done, 1))
         results = _List(4)
@@ -274,6 +279,7 @@ class Executable:
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(first_failure(waits) or error, ()) from error
+        pending.add(done, self._room)
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, specs, done)

@@ -82,6 +82,7 @@ class FlatExecutable:
                 self._inline = self.module.function(device.sync, self.entry)
             invoke, function = self._inline
         else:
+            device.pending.make_room(0)  # elementwise work has nothing in between
             done = device.task.create_semaphore(0)
             push(join_fences(waits))
             push(rt.HalFence.create_at(done, 1))
@@ -94,6 +95,7 @@ class FlatExecutable:
             raise device_error(first_failure(waits) or error, f"{self.entry} on {device}"
                                ) from error
         if done is not None:
+            device.pending.add(done, 0)
             for arg in args:
                 arg.note_reader(done)
         return [Buffer(view, shape, dtype, device, done)

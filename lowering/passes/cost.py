@@ -103,6 +103,22 @@ def work(p: Program) -> int:
     return guess(total(p))  # type: ignore[no-any-return]
 
 
+def room(p: Program) -> Any:
+    """Bytes of what lies between arguments and results, if nothing is fused, and as much again for
+    what lowering adds (a Dim where they depend on sizes)."""
+    return p.derived("room", lambda: 2 * _between(p))
+
+
+def _between(p: Program) -> Any:
+    results = set(map(id, p.outputs))
+    found: Any = 0
+    for e in p.equations:
+        found = found + sum(v.aval.nbytes for v in e.outputs if id(v) not in results)
+        found = found + sum(_between(q) + sum(a.nbytes for a in q.out_avals)
+                            for q, _ in inner_programs(e))
+    return found
+
+
 UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written out
 
 

@@ -1,0 +1,93 @@
+"""Calls under way on a device's queue: how many there may be, and how they are waited for.
+
+IREE's local-task device takes what lies between a program's operations from slabs of 64 MiB, and
+looks for room in one of them and in the last four that something was given back to: what was in
+more slabs than that is lost when it is given back, for good (iree/hal/memory/tlsf_pool.c; 1000
+results of 1 MB, kept and dropped, cost 940 MB each time).  Independent calls run side by side, each
+with its memory: 400 products of 1500 x 1500 took 14 GB.  Hence results are written into memory of
+ours (runtime/executable), and no more calls are queued than fit into few slabs.
+Start reading at `Pending.make_room`.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from calque.runtime.errors import DeviceError, device_error
+
+MOST_CALLS = 32  # XLA's limit on the CPU
+SLAB = 64 << 20  # a larger piece is allocated alone, and freed
+MOST_ROOM = 3 * SLAB
+UNKNOWN_ROOM = SLAB
+
+
+class Pending:
+    """The calls under way on one device.
+
+    Example:
+      >>> from calque import runtime
+      >>> isinstance(runtime.devices()[0].pending, runtime.pending.Pending)
+      True
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Any, int]] = deque()  # (semaphore, room), the oldest first
+        self._room = 0
+        self._lock = threading.Lock()
+
+    def make_room(self, room: int) -> None:
+        """Wait for the oldest calls until one more, which takes `room` bytes, may be queued.
+
+        Whether they failed is their results' affair.
+        """
+        room = min(room, SLAB)
+        while True:
+            with self._lock:
+                calls = self._calls
+                if not calls or len(calls) < MOST_CALLS and self._room + room <= MOST_ROOM:
+                    return
+                semaphore, taken = calls.popleft()
+                self._room -= taken
+            with contextlib.suppress(DeviceError):
+                wait_for(semaphore, None, "")
+
+    def add(self, semaphore: Any, room: int) -> None:
+        """A call was queued, which signals the semaphore when it is done."""
+        with self._lock:
+            self._calls.append((semaphore, min(room, SLAB)))
+            self._room += min(room, SLAB)
+
+
+_YIELDING_S = 2e-4  # so long a waiting thread only gives way: a sleep takes 60 us at least
+
+
+def _pause(waited: float) -> float:
+    """How long to sleep when `waited` s have gone: each waking costs the workers some 10 us."""
+    return min(waited / 8, max(1e-4, waited / 64), 1e-3)
+
+
+def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
+    """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
+
+    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before
+    it marks the waiter as served, and we then spin on that mark; where both share a core (the
+    workers are pinned) the spin lasts until the next tick of the scheduler, some 4 ms.
+    """
+    start = time.perf_counter()
+    deadline = math.inf if timeout_s is None else start + timeout_s
+    try:
+        while semaphore.query() < 1:
+            now = time.perf_counter()
+            if now >= deadline:
+                raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
+            if now - start < _YIELDING_S:
+                os.sched_yield()
+            else:
+                time.sleep(min(_pause(now - start), deadline - now))
+    except RuntimeError as error:
+        raise device_error(error, where) from error
