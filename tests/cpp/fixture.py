@@ -45,6 +45,8 @@ ARTIFACTS: dict[str, list[str]] = {
     "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],
     "huge": ["huge", "--arg", "f32", "--donate", "0"],
     "slow": ["slow", "--arg", "f32[512,512]"],
+    "wide": ["wide", "--arg", "f32[512,512]"],
+    "between": ["between", "--arg", "f32[1024,8]"],
     "boom": ["boom", "--arg", "f32[512,512]"],
     "predict": ["predict", "--arg", LAYERS, "--arg", "f32[64,64]"],
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
@@ -162,7 +164,7 @@ def make(folder: Path) -> None:
     for name, write in (("grow", grow), ("callback", callback)):
         if not is_made(folder / f"{name}.vmfb"):
             (folder / f"{name}.vmfb").write_bytes(write())
-    lies(folder, ("add", "update", "mixed", "halves"), 160, seed=1)
+    lies(folder, ("add", "update", "mixed", "halves", "wide"), 200, seed=1)
 
 
 if __name__ == "__main__":

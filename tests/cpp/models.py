@@ -54,6 +54,16 @@ def slow(x: Any) -> Any:
     return lax.fori_loop(0, 40, lambda _, y: jnp.tanh(y @ x), x)
 
 
+def wide(x: Any) -> Any:
+    """A result of 1 MiB for little work, but enough to be queued."""
+    return jnp.exp(jnp.sin(x)) * 2 + x
+
+
+def between(x: Any) -> Any:
+    """A result of 32 KiB by way of 4 MiB."""
+    return (x @ x.T) @ x
+
+
 def boom(x: Any) -> Any:
     """Needs more memory than there is, and finds out when it runs."""
     return x + jnp.sort(jnp.broadcast_to(x[0, :4, None], (4, 2**38)), axis=1)[0, 2**37]

@@ -120,6 +120,8 @@ void fuzz_records(const std::string& text, double seconds, unsigned seed) {
         CHECK(result.position < std::max(record.computed, record.arguments.size()) ||
               result.origin == Origin::empty);
       CHECK(record.donated.size() == record.arguments.size());
+      for (const Storage& stored : record.storage)
+        CHECK(stored.computed < record.computed && stored.result < record.results.size());
       record.signature();
     } catch (const Error& error) {
       CHECK(error.code() == Code::artifact && !error.fix().empty());
@@ -155,6 +157,50 @@ void declarations() {
         "async func @f(%input0: tensor<?x3xf32>, %input1: tensor<complex<f32>>) -> ()",
         "%input", "%input0", "%input0: tensor<", "%input0: tensor<3", "%input0: tensor<3x"})
     CHECK(is_refused(other));
+}
+
+// Memory for results: of known sizes, each once, and where the program wants it.
+void storage() {
+  const std::string front =
+      R"({"version":1,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n"]}],
+          "results":[{"path":"","dtype":"float32","shape":["n"]},{"path":"","dtype":"complex64","shape":[3,5]},
+                     {"path":"","dtype":"bool","shape":[]},{"path":"","dtype":"bool","shape":[],"from":["argument",0]}],)";
+  const auto with = [&](const std::string& rest) { return parse_record(front + rest + "}"); };
+  const Record record = with(R"("storage":[2,1],"room":70)");
+  CHECK(record.storage.size() == 2 && record.room == 70 && with("\"room\":0").room == 0);
+  CHECK(record.storage[0].computed == 2 && record.storage[0].result == 2 && record.storage[0].bytes == 1);
+  CHECK(record.storage[1].computed == 1 && record.storage[1].bytes == 120);
+  CHECK(with("\"small\":true").storage.empty() && with("\"storage\":[]").room == 64 << 20);
+  const auto is_refused = [](auto body) {
+    try {
+      body();
+      return false;
+    } catch (const Error& error) {
+      return error.code() == Code::artifact;
+    }
+  };
+  for (const char* other :
+       {R"("storage":[0])", R"("storage":[3])", R"("storage":[-1])", R"("storage":[1,1])", R"("storage":[true])",
+        R"("storage":["1"])", R"("storage":[1.0])", R"("storage":1)", R"("storage":null)", R"("room":-1)",
+        R"("room":1.5)", R"("room":true)", R"("room":"9")", R"("room":null)", R"("room":18446744073709551616)"})
+    CHECK(is_refused([&] { with(other); }));
+  const std::string input = "async func @f(%input0: tensor<?xf32>, ",
+                    output = " -> (%output0: tensor<?xf32>, %output1: tensor<3x5xcomplex<f32>>, %output2: tensor<i8>)",
+                    one = "%input1: tensor<i8> {iree.abi.encoding = tensor<i1>, iree.abi.output = 2 : index}",
+                    two = "%input2: tensor<3x5xcomplex<f32>> {iree.abi.output = 1 : index}";
+  check_declaration(record, input + one + ", " + two + ")" + output);
+  for (const std::string& taken :
+       {one + ")", std::string("%input1: tensor<i8>, ") + two + ")",
+        one + ", %input2: tensor<3x5xcomplex<f32>>)",
+        one + ", %input2: tensor<3x5xcomplex<f32>> {iree.abi.output = 11111111111111111111 : index})",
+        one + ", %input2: tensor<3x5xcomplex<f32>> {iree.abi.output = x)",
+        one + ", %input2: tensor<3xcomplex<f32>> {iree.abi.output = 1 : index})"})
+    CHECK(is_refused([&] { check_declaration(record, input + taken + output); }));
+  // An argument of the caller's that the program writes to.
+  CHECK(is_refused([&] {
+    check_declaration(with(R"("storage":[1])"), "async func @f(%input0: tensor<?xf32> {iree.abi.output = 0 : index}, " +
+                                                    two + ")" + output);
+  }));
 }
 
 // A file with a change is refused; one without comes apart into what was put in.
@@ -212,7 +258,8 @@ std::string text_of(const Record& record) {
   }
   made << " passed";
   for (const std::size_t i : record.passed) made << " " << i;
-  made << " small" << record.small << " inline" << record.inline_only;
+  for (const Storage& stored : record.storage) made << " stored" << stored.computed;
+  made << " room" << record.room << " small" << record.small << " inline" << record.inline_only;
   for (const StoredArray& array : record.parameters) made << " " << array.name << "=" << array.bytes;
   for (const Constraint& constraint : record.constraints) made << " " << constraint.text();
   made << " work " << (record.work ? record.work->text() : "-") << " " << target_text(record.target);
@@ -309,6 +356,7 @@ int main(int count, char** words) {
   json();
   dims();
   declarations();
+  storage();
   containers();
   const std::vector<std::uint8_t> whole = bytes_of("halves");
   const std::string text(whole.begin(), whole.end());

@@ -118,12 +118,13 @@ def said_of(record: FunctionRecord) -> str:
     results = "".join(text(r) + r.origin[0] + (str(r.origin[1]) if r.origin[0] != "empty" else "")
                       for r in record.results if r.origin is not None)
     passed = "".join(f" {i}" for i in record.passed)
+    memory = "".join(f" stored{k}" for k in record.storage)
     stored = "".join(f" {p.name}={p.nbytes}" for p in record.parameters)
     constraints = "".join(f" {c}" for c in record.constraints)
     target = "|".join(str(record.target.get(k) or "") for k in ("name", "backend", "arch", "cpu"))
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
-    return (f"{record.name}({args})->{results} passed{passed} small{int(record.small)} "
+    return (f"{record.name}({args})->{results} passed{passed}{memory} room{record.room} small{int(record.small)} "
             f"inline{int(record.inline)}{stored}{constraints} work {record.work or '-'} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 

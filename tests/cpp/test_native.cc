@@ -1,5 +1,5 @@
-// What only the native backend can promise: no Python in the process, a number of worker threads, an
-// error rather than a hang in a forked child.
+// What only the native backend can promise: no Python in the process, a number of worker threads, values
+// that a forked child can read (test_fork.cc has what both backends promise).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,12 +60,9 @@ int main(int, char** words) {
             for (int i = 0; i < 500 && workers() != count; ++i) usleep(10'000);  // until they have names
             CHECK(workers() == count);
           }) == 0);
-  CHECK(in_child([] { run("step", 256); }) == 0);  // before the first use, a fork does no harm
   run("step", 256);
   const Array kept = Array::scalar(1.0f);
   CHECK(in_child([&] {
-          CHECK_ERROR(execution, ({"this process was forked", "Fix: "}), Array::scalar(1.0f));
-          CHECK_ERROR(execution, ({"this process was forked"}), run("step", 256));
           CHECK(kept.item<float>() == 1);  // what is there can be read
         }) == 0);
   run("step", 256);

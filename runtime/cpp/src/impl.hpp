@@ -1,8 +1,8 @@
 // What stands behind the public handles, and what a backend has to give.
 //
 // One backend is built: hosting (src/hosting: a Python with calque.runtime in the process) or native
-// (src/native: IREE's C runtime).  Its folder has a `backend.hpp` with four types, DeviceState, Buffer,
-// ModuleState and FunctionState, and defines the functions of `calque::backend` below.  Everything
+// (src/native: IREE's C runtime).  Its folder has a `backend.hpp` with five types, DeviceState, Buffer,
+// ModuleState, FunctionState and Room (made before a call claims its arrays: it may wait), and defines the functions of `calque::backend` below.  Everything
 // that does not depend on it is here and in array.cc, device.cc and module.cc: handles, checks before a
 // call, who may use an array.
 #pragma once
@@ -183,7 +183,7 @@ void bind(detail::FunctionImpl& function);
 
 // Calls with arguments that were checked and claimed; `sizes` are the values of variables in shapes.
 std::vector<Array> call(const detail::FunctionImpl& function, Span<const Array> arguments,
-                        const artifact::Sizes& sizes, detail::Claims& claims);
+                        const artifact::Sizes& sizes, Room& room, detail::Claims& claims);
 
 }  // namespace backend
 

@@ -114,6 +114,23 @@ std::size_t count_computed(const std::vector<Result>& results) {
   return named.size();
 }
 
+// Results that are written into memory given by the caller: of sizes that are known, each once.
+Storage read_storage(const Json& value, const Record& record) {
+  const std::int64_t computed = value.integer();
+  for (std::size_t i = 0; i < record.results.size(); ++i) {
+    const Result& result = record.results[i];
+    if (result.origin != Origin::computed || static_cast<std::int64_t>(result.position) != computed) continue;
+    Storage made{result.position, i, calque::size_of(result.dtype)};
+    for (const Size& size : result.shape)
+      if (size.expression || __builtin_mul_overflow(made.bytes, static_cast<std::size_t>(size.number), &made.bytes))
+        throw Unreadable("memory for a result of unknown size");
+    for (const Storage& other : record.storage)
+      if (other.computed == made.computed) throw Unreadable("memory for one result twice");
+    return made;
+  }
+  throw Unreadable("memory for a result that is not computed");
+}
+
 // Every variable that is asked for must be in an argument's shape as b or 2*b + 1.
 void check_variables(const Record& record) {
   std::set<std::string> known;
@@ -163,6 +180,10 @@ Record read(std::string_view text) {
   } else {
     for (std::size_t i = 0; i < count; ++i) made.passed.push_back(i);
   }
+  if (const Json* storage = raw.find("storage"))
+    for (const Json& position : storage->array())
+      made.storage.push_back(read_storage(position, made));
+  if (const Json* room = raw.find("room")) made.room = static_cast<std::size_t>(size_of(*room));
   if (const Json* target = raw.find("target")) made.target = read_target(*target);
   made.small = flag_at(raw, "small");
   made.inline_only = flag_at(raw, "inline");
@@ -201,33 +222,53 @@ Record parse_record(std::string_view text) {
   }
 }
 
-// "async func @main(%input0: tensor<?x3xf32>, %input1: tensor<f32>) -> (%output0: tensor<3xf32>)": the
-// number of axes of each array whose name begins so.
-static std::vector<std::size_t> ranks_of(std::string_view declaration, std::string_view name) {
-  std::vector<std::size_t> made;
-  constexpr std::string_view type = ": tensor<";
+namespace {
+
+// An array of a declaration: its number of axes, and the result that is written into it.
+struct Declared {
+  std::size_t rank = 0;
+  std::int64_t output = -1;
+  bool operator==(const Declared& other) const { return rank == other.rank && output == other.output; }
+};
+
+// "async func @main(%input0: tensor<?x3xf32>, %input1: tensor<f32> {iree.abi.output = 0 : index}) ->
+// (%output0: tensor<f32>)": the arrays whose name begins so.
+std::vector<Declared> arrays_of(std::string_view declaration, std::string_view name) {
+  std::vector<Declared> made;
+  constexpr std::string_view type = ": tensor<", output = "iree.abi.output = ";
   for (std::size_t at = 0; (at = declaration.find(name, at)) != declaration.npos;) {
     at = declaration.find_first_not_of("0123456789", at + name.size());
     if (at == declaration.npos || declaration.substr(at, type.size()) != type) continue;
     at += type.size();
-    std::size_t rank = 0;
+    Declared& array = made.emplace_back();
     for (;;) {  // sizes end in x: "4x", "?x"
       const std::size_t end = declaration.find_first_not_of("?0123456789", at);
       if (end == at || end == declaration.npos || declaration[end] != 'x') break;
       at = end + 1;
-      ++rank;
+      ++array.rank;
     }
-    made.push_back(rank);
+    const std::string_view rest = declaration.substr(at, declaration.find('%', at) - at);
+    const std::size_t written = rest.find(output);
+    if (written == rest.npos) continue;
+    array.output = 0;
+    for (const char c : rest.substr(written + output.size())) {
+      if (c < '0' || c > '9' || array.output > INT32_MAX) break;
+      array.output = 10 * array.output + (c - '0');
+    }
   }
   return made;
 }
 
+}  // namespace
+
 void check_declaration(const Record& record, std::string_view declaration) {
-  std::vector<std::size_t> taken, given(record.computed);
-  for (const std::size_t i : record.passed) taken.push_back(record.arguments[i].shape.size());
+  std::vector<Declared> taken, given(record.computed);
+  for (const std::size_t i : record.passed) taken.push_back({record.arguments[i].shape.size()});
+  for (const Storage& stored : record.storage)
+    taken.push_back({record.results[stored.result].shape.size(), static_cast<std::int64_t>(stored.computed)});
   for (const Result& result : record.results)
-    if (result.origin == Origin::computed) given[result.position] = result.shape.size();
-  if (taken == ranks_of(declaration, "%input") && given == ranks_of(declaration, "%output")) return;
+    if (result.origin == Origin::computed) given[result.position] = {result.shape.size()};
+  if (taken == arrays_of(declaration, "%input") && given == arrays_of(declaration, "%output")) return;
   throw Error(Code::artifact,
               "the artifact's description of " + record.name + " is not that of the program: " +
                   std::string(declaration.substr(0, 200)) + ".",

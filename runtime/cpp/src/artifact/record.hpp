@@ -43,13 +43,24 @@ struct StoredArray {
   std::size_t bytes = 0;
 };
 
+// A result of the module's function that it writes into memory given by the caller.
+struct Storage {
+  std::size_t computed;  // its position there
+  std::size_t result;    // and the first among the record's results, which has its type
+  std::size_t bytes;
+};
+
+constexpr std::size_t kSlab = std::size_t{64} << 20;  // of the pool of a queue (runtime/pending.py)
+
 struct Record {
   std::string name, text;  // `text`: the record as it is written
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<bool> donated;        // of each argument
   std::vector<std::size_t> passed;  // arguments that the module's function takes, in its order
+  std::vector<Storage> storage;     // what it takes behind them
   std::size_t computed = 0;         // results that it gives
+  std::size_t room = kSlab;         // bytes of the queue's pool that a call may take
   Target target;
   bool small = false, inline_only = false;  // run within the call
   std::vector<StoredArray> parameters;
@@ -64,8 +75,9 @@ struct Record {
 Record parse_record(std::string_view text);
 
 // Error (artifact) if a record does not fit what the compiler wrote beside it, "iree.abi.declaration": how
-// many arrays the module's function takes and gives, and with how many axes.  IREE reads the sizes of
-// arguments before it looks whether there are as many.
+// many arrays the module's function takes and gives, and with how many axes; into which of those that it
+// takes it writes which result.  IREE reads the sizes of arguments before it looks whether there are as
+// many, and a program writes into what is passed for a result.
 inline constexpr std::string_view kDeclarationKey = "iree.abi.declaration";
 void check_declaration(const Record& record, std::string_view declaration);
 

@@ -198,15 +198,16 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
 
 void bind(FunctionImpl& function) {
   const std::string& name = function.signature().name;
+  const python::Hosting& hosting = python::hosting();
   python::Lock lock;
   python::Ref text = python::checked(PyUnicode_FromString(name.c_str()), name);
   PyObject* arguments[] = {function.module->state.artifact.get(), text.get()};
   function.state.target = python::checked(
-      PyObject_Vectorcall(python::hosting().bind, arguments, 2, nullptr), name);
+      PyObject_Vectorcall(hosting.bind, arguments, 2, nullptr), name);
 }
 
 std::vector<Array> call(const FunctionImpl& function, Span<const Array> arguments,
-                        const artifact::Sizes&, detail::Claims& claims) {
+                        const artifact::Sizes&, Room&, detail::Claims& claims) {
   const std::string& name = function.signature().name;
   python::hosting();
   python::Lock lock;

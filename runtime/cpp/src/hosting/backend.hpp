@@ -1,7 +1,15 @@
 // The backend that hosts a Python: its types.
 #pragma once
 
+#include "artifact/dims.hpp"
+#include "calque/module.hpp"
 #include "hosting/interpreter.hpp"
+
+namespace calque::detail {
+
+struct FunctionImpl;
+
+}  // namespace calque::detail
 
 namespace calque::backend {
 
@@ -16,6 +24,9 @@ struct ModuleState {
 };
 struct FunctionState {
   python::Ref target;  // called with a tuple of Buffers, gives a sequence of them
+};
+struct Room {  // Python waits, within the call
+  Room(const detail::FunctionImpl&, Span<const Array>, const artifact::Sizes&) {}
 };
 
 }  // namespace calque::backend

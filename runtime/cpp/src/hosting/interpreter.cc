@@ -181,6 +181,7 @@ Lock::Lock() {
 }
 
 const Hosting& hosting() {
+  detail::check_not_forked();
   static std::mutex mutex;
   static Hosting functions;
   static std::atomic<bool> ready{false};
@@ -194,6 +195,7 @@ const Hosting& hosting() {
         if (!ready.load(std::memory_order_relaxed)) {
           if (!Py_IsInitialized()) start();
           functions = import_all();
+          detail::watch_forks();
           ready.store(true, std::memory_order_release);
         }
       } catch (...) {

@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "calque/error.hpp"
+#include "fork.hpp"
 
 namespace calque::python {
 
-// Can the interpreter be entered?  False before `hosting()` and after a host's own Py_Finalize.
-inline bool is_alive() noexcept { return Py_IsInitialized() != 0; }
+// Can the interpreter be entered?  False before `hosting()`, after a host's own Py_Finalize, and in a
+// forked child, where a thread that is gone may have its lock.
+inline bool is_alive() noexcept { return !detail::is_forked() && Py_IsInitialized() != 0; }
 
 // Holds the interpreter's lock.  A thread's state is kept from its first use to the thread's end:
 // making one costs more than a call.

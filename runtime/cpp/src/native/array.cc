@@ -26,16 +26,6 @@ std::string where_waiting(const detail::ArrayImpl& array) {
   return "waiting for a " + detail::describe(array.dtype, array.shape) + " on " + array.device.name();
 }
 
-// Is it over, well or not?
-bool is_settled(const Semaphore& semaphore) {
-  bool reached = false;
-  if (ci_error* error = ci_query(semaphore.get(), &reached)) {
-    ci_free_error(error);
-    return true;
-  }
-  return reached;
-}
-
 void release_keep(void* keep) { delete static_cast<std::shared_ptr<const void>*>(keep); }
 
 // What a View holds: the memory, and where it is mapped.
@@ -66,6 +56,15 @@ std::vector<Semaphore> Memory::unfinished_readers() {
   for (const Semaphore& reader : readers_)
     if (!is_settled(reader)) made.push_back(reader);
   return made;
+}
+
+bool is_settled(const Semaphore& semaphore) {
+  bool reached = false;
+  if (ci_error* error = ci_query(semaphore.get(), &reached)) {
+    ci_free_error(error);
+    return true;
+  }
+  return reached;
 }
 
 bool is_reached(const Semaphore& semaphore, const std::string& where) {
@@ -123,7 +122,7 @@ using detail::ArrayImpl;
 
 Buffer copied(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
               const Device& device) {
-  native::check_not_forked();
+  detail::check_not_forked();
   ci_view* view = nullptr;
   native::check(ci_copy_in(native::queues_of(device).inline_queue(), data, bytes,
                            native::type_of(dtype, shape), &view),
@@ -134,7 +133,7 @@ Buffer copied(const void* data, std::size_t bytes, DType dtype, const Shape& sha
 Buffer wrapped(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
                std::shared_ptr<const void> keep, const Device& device) {
   if (!native::is_host(device) || bytes == 0) return copied(data, bytes, dtype, shape, device);
-  native::check_not_forked();
+  detail::check_not_forked();
   auto* kept = new std::shared_ptr<const void>(std::move(keep));
   ci_view* view = nullptr;
   native::check(ci_import(native::queues_of(device).inline_queue(), data, bytes,

@@ -6,13 +6,18 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "artifact/dims.hpp"
 #include "calque/error.hpp"
+#include "calque/module.hpp"
 #include "native/iree.h"
 
 namespace calque::native {
@@ -59,6 +64,40 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::vector<Semaphore> readers_;
 };
 
+// Calls under way on a device's queue, bounded: the memory between the operations of a queued program
+// comes from a pool of slabs that loses what lies in many of them (runtime/pending.py says more).
+class Pending {
+ public:
+  // The place of one call among them.  Making it waits, for the oldest calls, until the call and `room`
+  // bytes of the pool may be had; whether those calls failed is their results' affair.
+  class Place {
+   public:
+    Place(Pending& pending, std::size_t room);
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place();  // given back, if the call was not queued
+    void hold_until(const Semaphore& done);  // it was
+
+   private:
+    Pending& pending_;
+    const std::size_t room_;
+    bool held_ = false;
+  };
+
+ private:
+  struct Queued {
+    Semaphore done;
+    std::size_t room;
+  };
+  bool fits(std::size_t room) const;
+  void drop_settled();
+
+  std::mutex lock_;
+  std::condition_variable changed_;  // a call that was being queued is, or will not be
+  std::vector<Queued> queued_;       // the oldest first
+  std::size_t calls_ = 0, room_ = 0;  // of those, and of the ones that are being queued
+};
+
 // The IREE devices of one device, opened at first use, for ever.  On a GPU both are the same one.
 class Queues {
  public:
@@ -66,22 +105,24 @@ class Queues {
   ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
   ci_device* queue();         // queues it and returns (local-task)
   std::string path() const;   // IREE's name of the device (GPU-... with its UUID), or nothing
+  Pending& pending() { return pending_; }
 
  private:
   ci_device* opened(std::atomic<ci_device*>& device, const std::string& driver);
   const std::string driver_;  // "cpu", "cuda", "vulkan"
   const std::size_t index_;
   std::atomic<ci_device*> sync_{nullptr}, task_{nullptr};
+  Pending pending_;  // on the second
 };
-
-// Error (execution, in a child forked after a device was opened).
-void check_not_forked();
 
 // Throws what IREE says, if it says something, as an Error (execution or out_of_memory).
 void check(ci_error* error, const std::string& where);
 
 // IREE's sentence without the positions in its own sources; the error is freed.
 std::string text_of(ci_error* error, bool* out_of_memory = nullptr);
+
+// Is it over, well or not?
+bool is_settled(const Semaphore& semaphore);
 
 // Is a value there?  Error (execution) if what makes it failed.
 bool is_reached(const Semaphore& semaphore, const std::string& where);
@@ -92,6 +133,12 @@ bool wait_for(const Semaphore& semaphore, double seconds, const std::string& whe
 class Form;  // module.cc: a module of an artifact
 
 }  // namespace calque::native
+
+namespace calque::detail {
+
+struct FunctionImpl;
+
+}  // namespace calque::detail
 
 namespace calque::backend {
 
@@ -110,6 +157,12 @@ struct ModuleState {
 struct FunctionState {
   std::shared_ptr<native::Form> form;
   ci_function function{};
+};
+// What a call needs before it may hold arrays: its place on the queue, if it looks as if it will be queued.
+struct Room {
+  Room(const detail::FunctionImpl& function, Span<const Array> arguments, const artifact::Sizes& sizes);
+  bool small = false;  // to be run within the call, where nothing has to be waited for
+  std::optional<native::Pending::Place> place;
 };
 
 }  // namespace calque::backend

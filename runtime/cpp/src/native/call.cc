@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "native/internal.hpp"
 
@@ -37,12 +38,11 @@ bool overlap(const ci_place& a, const ci_place& b) {
 class Call {
  public:
   Call(const FunctionImpl& function, Span<const Array> arguments, const artifact::Sizes& sizes,
-       detail::Claims& claims)
+       backend::Room& room, detail::Claims& claims)
       : function_(function), record_(function.record()), device_(function.module->device),
-        arguments_(arguments), sizes_(sizes), claims_(claims) {}
+        arguments_(arguments), sizes_(sizes), room_(room), claims_(claims) {}
 
   std::vector<Array> run() {
-    check_not_forked();
     results_.resize(record_.results.size());
     for (std::size_t i = 0; i < results_.size(); ++i) {
       const artifact::Result& result = record_.results[i];
@@ -98,7 +98,7 @@ class Call {
   // The views to pass, what they wait for, and who reads memory that stays.
   void gather() {
     const std::size_t count = record_.passed.size();
-    views_.reserve(count);
+    views_.reserve(count + record_.storage.size());
     for (const std::size_t i : record_.passed) {
       ArrayImpl& array = impl(arguments_[i]);
       if (is_given(i)) {
@@ -169,20 +169,23 @@ class Call {
     for (const std::size_t i : claims_.taken()) backend::drop(impl(arguments_[i]));
   }
 
-  bool is_small() const {
-    if (!is_host(device_)) return false;
-    if (record_.inline_only) return true;
-    if (!record_.work) return record_.small;
-    try {
-      return record_.work->evaluate(sizes_) < kSmallWork;
-    } catch (const artifact::Undefined&) {
-      return record_.small;
+  // Memory for the results that the program writes where it is told to.  It is ours: what the pool of
+  // a queue gives is lost when much of it is kept (Pending).
+  void add_storage(Queues& queues) {
+    for (const artifact::Storage& stored : record_.storage) {
+      const artifact::Result& result = record_.results[stored.result];
+      ci_view* view = nullptr;
+      check(ci_allocate(queues.inline_queue(), stored.bytes,
+                        type_of(result.dtype, function_.results[stored.result]), &view),
+            where());
+      held_.push_back(View(view));
+      views_.push_back(view);
     }
   }
 
   void invoke() {
     Queues& queues = queues_of(device_);
-    const bool small = is_small();
+    const bool small = room_.small;
     if (small && record_.inline_only) {
       for (const Semaphore& wait : waits_) wait_for(wait, HUGE_VAL, where());
       waits_.clear();
@@ -194,11 +197,15 @@ class Call {
     const bool in_place = small && waits.empty();
     ci_program* program = in_place ? function_.state.form->on_inline_queue(queues)
                                    : function_.state.form->on_queue(queues);
-    if (!in_place) {
+    if (in_place) {
+      room_.place.reset();
+    } else {  // without a place yet: small, but readers of what is handed over are under way
+      if (!room_.place) room_.place.emplace(queues.pending(), record_.room);
       ci_semaphore* done = nullptr;
       check(ci_create_semaphore(queues.queue(), &done), where());
       done_ = Semaphore(done);
     }
+    add_storage(queues);
     ci_error* error =
         ci_invoke(program, function_.state.function, views_.data(), views_.size(), waits.data(),
                   waits.size(), done_.get(), made.data(), made.size());
@@ -206,6 +213,7 @@ class Call {
       raise_failure_of_waits(error);
       check(error, where());
     }
+    if (room_.place) room_.place->hold_until(done_);
     for (std::size_t i = 0; i < made.size(); ++i) computed_[i].view = View(made[i]);
     if (done_)
       for (const Reader& reader : readers_) reader.memory->note_reader(done_);
@@ -276,9 +284,10 @@ class Call {
   const Device& device_;
   Span<const Array> arguments_;
   const artifact::Sizes& sizes_;
+  backend::Room& room_;
   detail::Claims& claims_;
   std::vector<ci_view*> views_;
-  std::vector<View> held_;  // of memory that was handed over, or copied
+  std::vector<View> held_;  // of memory that was handed over, copied, or made for results
   std::vector<Semaphore> waits_;
   struct Reader {
     ci_view* view;
@@ -291,13 +300,38 @@ class Call {
   std::vector<Array> results_;
 };
 
+bool is_small(const FunctionImpl& function, const artifact::Sizes& sizes) {
+  const artifact::Record& record = function.record();
+  if (!is_host(function.module->device)) return false;
+  if (record.inline_only) return true;
+  if (!record.work) return record.small;
+  try {
+    return record.work->evaluate(sizes) < kSmallWork;
+  } catch (const artifact::Undefined&) {
+    return record.small;
+  }
+}
+
 }  // namespace
 
 }  // namespace native
 
+backend::Room::Room(const detail::FunctionImpl& function, Span<const Array> arguments,
+                    const artifact::Sizes& sizes) {
+  detail::check_not_forked();
+  const artifact::Record& record = function.record();
+  if (record.computed == 0) return;
+  small = native::is_small(function, sizes);
+  const auto is_there = [](const Array& array) {
+    return native::impl(array).ready.load(std::memory_order_relaxed);
+  };
+  if (small && (record.inline_only || std::all_of(arguments.begin(), arguments.end(), is_there))) return;
+  place.emplace(native::queues_of(function.module->device).pending(), record.room);
+}
+
 std::vector<Array> backend::call(const detail::FunctionImpl& function, Span<const Array> arguments,
-                                 const artifact::Sizes& sizes, detail::Claims& claims) {
-  return native::Call(function, arguments, sizes, claims).run();
+                                 const artifact::Sizes& sizes, Room& room, detail::Claims& claims) {
+  return native::Call(function, arguments, sizes, room, claims).run();
 }
 
 }  // namespace calque

@@ -1,6 +1,4 @@
-#include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <cstdlib>
@@ -15,15 +13,9 @@ namespace native {
 
 namespace {
 
-std::atomic<bool> is_forked{false}, is_open{false};
-
 const char* kUnavailable =
     "install the driver (libcuda.so, or a Vulkan 1.3 loader and driver), and build calque with an IREE "
     "runtime that has it.";
-
-void note_fork() {
-  is_forked.store(is_open.load());
-}
 
 // Worker threads of the CPU, where the environment says how many.
 int workers() {
@@ -63,25 +55,16 @@ Queues& shared_queues(const std::string& platform, std::size_t index) {
 
 }  // namespace
 
-void check_not_forked() {
-  if (!is_forked.load(std::memory_order_relaxed)) return;
-  throw Error(Code::execution,
-              "this process was forked after its parent had started calque's devices; their worker "
-              "threads do not exist here, and a call would wait for ever.",
-              "process " + std::to_string(getpid()) + ", child of " + std::to_string(getppid()),
-              "fork before the first use of calque, or start the worker as a program of its own.");
-}
-
 ci_device* Queues::opened(std::atomic<ci_device*>& device, const std::string& driver) {
   ci_device* found = device.load(std::memory_order_acquire);
   if (found != nullptr) return found;
-  check_not_forked();
+  detail::check_not_forked();
   static auto* lock = new std::mutex();
   std::lock_guard<std::mutex> guard(*lock);
   found = device.load(std::memory_order_relaxed);
   if (found != nullptr) return found;
   const bool is_cpu = driver_ == "cpu";
-  if (!is_open.exchange(true)) pthread_atfork(nullptr, nullptr, note_fork);
+  detail::watch_forks();
   if (ci_error* error =
           ci_open_device(driver.c_str(), index_, is_cpu, is_cpu ? workers() : 0, &found))
     throw Error(Code::unavailable, "Unable to initialize backend '" + driver_ + "': " + text_of(error),
@@ -140,6 +123,7 @@ namespace backend {
 void yield() noexcept { sched_yield(); }
 
 void open(std::string_view uri, detail::DeviceImpl& device) {
+  detail::check_not_forked();
   const std::string text(uri), where = "Device::open(\"" + text + "\")";
   const std::size_t colon = text.find(':');
   std::string platform = text.substr(0, colon);

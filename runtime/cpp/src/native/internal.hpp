@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "fork.hpp"
 #include "impl.hpp"
 #include "text.hpp"
 

@@ -53,6 +53,9 @@ typedef struct ci_type {
 // A copy of `bytes` bytes of host memory, which are what the type needs.
 ci_error* ci_copy_in(ci_device* device, const void* data, size_t bytes, ci_type type, ci_view** out);
 
+// Memory of so many bytes, with nothing in it yet.
+ci_error* ci_allocate(ci_device* device, size_t bytes, ci_type type, ci_view** out);
+
 // Host memory itself (of a host device); `release(keep)` when nobody reads it any more.
 ci_error* ci_import(ci_device* device, const void* data, size_t bytes, ci_type type,
                     void (*release)(void* keep), void* keep, ci_view** out);

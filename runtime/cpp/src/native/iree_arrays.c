@@ -48,11 +48,15 @@ static iree_status_t create_view(iree_hal_buffer_t* buffer, ci_type type, ci_vie
   return status;
 }
 
+static iree_status_t allocate(ci_device* device, size_t bytes, iree_hal_buffer_t** out) {
+  return iree_hal_allocator_allocate_buffer(iree_hal_device_allocator(device->device),
+                                            params_of(kDeviceLocal, kUsage), bytes, out);
+}
+
 static iree_status_t copy_in(ci_device* device, const void* data, size_t bytes, ci_type type,
                              ci_view** out) {
   iree_hal_buffer_t* buffer = NULL;
-  IREE_RETURN_IF_ERROR(iree_hal_allocator_allocate_buffer(
-      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), bytes, &buffer));
+  IREE_RETURN_IF_ERROR(allocate(device, bytes, &buffer));
   iree_status_t status = iree_ok_status();
   if (bytes != 0)
     status = iree_hal_device_transfer_h2d(device->device, data, buffer, 0, bytes,
@@ -65,6 +69,12 @@ static iree_status_t copy_in(ci_device* device, const void* data, size_t bytes, 
 
 ci_error* ci_copy_in(ci_device* device, const void* data, size_t bytes, ci_type type, ci_view** out) {
   return ci_error_of(copy_in(device, data, bytes, type, out));
+}
+
+ci_error* ci_allocate(ci_device* device, size_t bytes, ci_type type, ci_view** out) {
+  iree_hal_buffer_t* buffer = NULL;
+  iree_status_t status = allocate(device, bytes, &buffer);
+  return ci_error_of(iree_status_is_ok(status) ? create_view(buffer, type, out) : status);
 }
 
 typedef struct keeper {
@@ -208,8 +218,7 @@ ci_error* ci_copy(ci_device* device, ci_view* view, ci_semaphore* wait, ci_semap
   iree_hal_buffer_t* source = iree_hal_buffer_view_buffer(view_of(view));
   const iree_device_size_t bytes = ci_view_bytes(view);
   iree_hal_buffer_t* target = NULL;
-  iree_status_t status = iree_hal_allocator_allocate_buffer(
-      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), bytes, &target);
+  iree_status_t status = allocate(device, bytes, &target);
   if (!iree_status_is_ok(status)) return ci_error_of(status);
   iree_hal_semaphore_t *before = semaphore_of(wait), *after = semaphore_of(done);
   uint64_t one = 1, other = 1;

@@ -166,6 +166,7 @@ namespace backend {
 
 void load(const std::string* path, Span<const std::uint8_t> bytes, const std::string& parameters,
           detail::ModuleImpl& module) {
+  detail::check_not_forked();
   std::vector<std::uint8_t> file;
   if (path != nullptr) {
     file = native::read_file(*path);
@@ -217,7 +218,8 @@ void bind(detail::FunctionImpl& function) {
   std::size_t arguments = 0, results = 0;
   native::check_load(
       ci_find_function(loaded, entry, &function.state.function, &arguments, &results), record.name);
-  if (arguments != record.passed.size() + 2 || results != record.computed)  // two fences
+  const std::size_t passed = record.passed.size() + record.storage.size();
+  if (arguments != passed + 2 || results != record.computed)  // two fences
     throw Error(Code::artifact,
                 "the artifact's description of " + record.name + " is not true: the function takes " +
                     std::to_string(arguments) + " references and gives " + std::to_string(results) + ".",
