@@ -84,11 +84,13 @@ def _of(e: Equation) -> tuple[str, Any]:
     """(category, count) of an equation without inner programs."""
     name = e.primitive.name
     out = sum(v.aval.size for v in e.outputs)
-    first = e.inputs[0].aval if e.inputs else None
     if name in _MOVES:
         return "flops", 0
     if name in _TRANSCENDENTAL:
         return "transcendentals", out
+    if name in _ROUNDS or not e.inputs:
+        return "flops", out * _ROUNDS.get(name, 1)
+    first = e.inputs[0].aval
     if name == "dot_general":
         (contracted, _), _ = e.params["dimension_numbers"]
         return "flops", 2 * out * math.prod(first.shape[i] for i in contracted)
@@ -113,4 +115,4 @@ def _of(e: Equation) -> tuple[str, Any]:
     if name in ("sort", "top_k"):
         n = first.shape[e.params.get("dimension", -1)]
         return "flops", first.size * (1 if isinstance(n, Dim) else math.ceil(math.log2(max(n, 2))))
-    return "flops", out * _ROUNDS.get(name, 1)
+    return "flops", out
