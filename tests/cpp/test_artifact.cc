@@ -164,7 +164,8 @@ void storage() {
   const std::string front =
       R"({"version":1,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n"]}],
           "results":[{"path":"","dtype":"float32","shape":["n"]},{"path":"","dtype":"complex64","shape":[3,5]},
-                     {"path":"","dtype":"bool","shape":[]},{"path":"","dtype":"bool","shape":[],"from":["argument",0]}],)";
+                     {"path":"","dtype":"bool","shape":[]},
+                     {"path":"","dtype":"bool","shape":[],"from":["argument",0]}],)";
   const auto with = [&](const std::string& rest) { return parse_record(front + rest + "}"); };
   const Record record = with(R"("storage":[2,1],"room":70)");
   CHECK(record.storage.size() == 2 && record.room == 70 && with("\"room\":0").room == 0);
@@ -184,6 +185,11 @@ void storage() {
         R"("storage":["1"])", R"("storage":[1.0])", R"("storage":1)", R"("storage":null)", R"("room":-1)",
         R"("room":1.5)", R"("room":true)", R"("room":"9")", R"("room":null)", R"("room":18446744073709551616)"})
     CHECK(is_refused([&] { with(other); }));
+  for (const char* sizes : {"8589934592,8589934592", "4611686018427387904", "1073741824,1073741825"}) {
+    const std::string text = std::string(R"({"version":1,"name":"f","args":[],"results":[{"path":"","dtype":)") +
+                             R"("float32","shape":[)" + sizes + R"(]}],"storage":[0]})";
+    CHECK(is_refused([&] { parse_record(text); }));
+  }
   const std::string input = "async func @f(%input0: tensor<?xf32>, ",
                     output = " -> (%output0: tensor<?xf32>, %output1: tensor<3x5xcomplex<f32>>, %output2: tensor<i8>)",
                     one = "%input1: tensor<i8> {iree.abi.encoding = tensor<i1>, iree.abi.output = 2 : index}",

@@ -2,9 +2,9 @@
 //
 // One backend is built: hosting (src/hosting: a Python with calque.runtime in the process) or native
 // (src/native: IREE's C runtime).  Its folder has a `backend.hpp` with five types, DeviceState, Buffer,
-// ModuleState, FunctionState and Room (made before a call claims its arrays: it may wait), and defines the functions of `calque::backend` below.  Everything
-// that does not depend on it is here and in array.cc, device.cc and module.cc: handles, checks before a
-// call, who may use an array.
+// ModuleState, FunctionState and Room (made before a call claims its arrays: it may wait), and defines the
+// functions of `calque::backend` below.  Everything that does not depend on it is here and in array.cc,
+// device.cc and module.cc: handles, checks before a call, who may use an array.
 #pragma once
 
 #include <atomic>

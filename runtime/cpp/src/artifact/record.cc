@@ -11,6 +11,7 @@ namespace calque::artifact {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
+constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // allocators add some, and round up
 const char* kFix = "compile it again; the file was written by something else or is damaged.";
 
 DType dtype_of_name(const std::string& name) {
@@ -121,9 +122,12 @@ Storage read_storage(const Json& value, const Record& record) {
     const Result& result = record.results[i];
     if (result.origin != Origin::computed || static_cast<std::int64_t>(result.position) != computed) continue;
     Storage made{result.position, i, calque::size_of(result.dtype)};
-    for (const Size& size : result.shape)
-      if (size.expression || __builtin_mul_overflow(made.bytes, static_cast<std::size_t>(size.number), &made.bytes))
-        throw Unreadable("memory for a result of unknown size");
+    for (const Size& size : result.shape) {
+      if (size.expression) throw Unreadable("memory for a result of unknown size");
+      if (__builtin_mul_overflow(made.bytes, static_cast<std::size_t>(size.number), &made.bytes))
+        throw Unreadable("a result larger than any memory");
+    }
+    if (made.bytes > kMostBytes) throw Unreadable("a result larger than any memory");
     for (const Storage& other : record.storage)
       if (other.computed == made.computed) throw Unreadable("memory for one result twice");
     return made;
