@@ -208,14 +208,12 @@ def test_interrupt_reaches_a_wait() -> None:
     out = run("""
         import signal, calque, calque.numpy as jnp
         def body(x):
-            for _ in range(40):
+            for _ in range(10):
                 x = x @ x * 1e-3
             return x
         f = calque.jit(body)
-        x = f(jnp.ones((400, 400))).block_until_ready()
-        pending = x
-        for _ in range(200):
-            pending = f(pending)
+        x = f(jnp.ones((1500, 1500))).block_until_ready()  # 0.5 s
+        pending = f(f(f(x)))
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         signal.signal(signal.SIGALRM, lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()))
         try:
