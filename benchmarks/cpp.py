@@ -132,7 +132,9 @@ def by_runtime(program: Path, name: str, threads: int) -> dict[str, float]:
 def by_iree(name: str, threads: int) -> dict[str, float]:
     record = aot.load((BUILD / f"{name}.vmfb").read_bytes()).functions[name]
     device = "local-sync" if record.small else "local-task"
-    inputs = [f"--input={'x'.join(map(str, s))}xf32=0.5" for s in SHAPES[name]]
+    results = {r.origin: r.shape for r in record.results}
+    shapes = [*SHAPES[name], *[results["computed", k] for k in record.storage]]
+    inputs = [f"--input={'x'.join(map(str, s))}xf32=0.5" for s in shapes]
     said = _json([Path(sys.executable).parent / "iree-benchmark-module",
                   f"--module={BUILD / f'{name}.vmfb'}", f"--function={record.entry}",
                   f"--device={device}", f"--task_topology_group_count={threads}", *inputs,
