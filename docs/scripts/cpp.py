@@ -66,8 +66,10 @@ def table(build: Path) -> str:
 
 
 def _iree(path: Path, device: str, shapes: list[str]) -> tuple[str, ...]:
-    """The best of IREE's own benchmark: (real time, processor time of all threads).  The shapes are those
-    of the arguments and of memory for the result."""
+    """The best of IREE's own benchmark: (real time, processor time of all threads).
+
+    The shapes are those of the arguments and of memory for the result.
+    """
     tool = Path(sys.executable).parent / "iree-benchmark-module"
     calls = "20x" if device == "local-task" else "5000x"
     said = subprocess.run(

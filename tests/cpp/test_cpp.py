@@ -96,7 +96,7 @@ def test_the_programs(built: Path) -> None:
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = run("ctest", "--output-on-failure", cwd=built)
-    assert re.search(r"100% tests passed, 0 tests failed out of 1\d", said), said
+    assert re.search(r"100% tests passed, 0 tests failed out of \d\d", said), said
 
 
 def test_a_call_takes_ten_microseconds(built: Path) -> None:
@@ -124,8 +124,8 @@ def said_of(record: FunctionRecord) -> str:
     target = "|".join(str(record.target.get(k) or "") for k in ("name", "backend", "arch", "cpu"))
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
-    return (f"{record.name}({args})->{results} passed{passed}{memory} room{record.room} small{int(record.small)} "
-            f"inline{int(record.inline)}{stored}{constraints} work {record.work or '-'} {target}"
+    return (f"{record.name}({args})->{results} passed{passed}{memory} room{record.room} "
+            f"small{int(record.small)} inline{int(record.inline)}{stored}{constraints} work {record.work or '-'} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 
 
@@ -269,7 +269,7 @@ def test_the_native_backend(built: Path) -> None:
         build(native, "-DCMAKE_BUILD_TYPE=Release", "-DCALQUE_BACKEND=native",
               f"-DCMAKE_PREFIX_PATH={os.environ['CALQUE_IREE_PREFIX']}")
         said = run("ctest", "--output-on-failure", cwd=native)
-    assert re.search(r"100% tests passed, 0 tests failed out of 1\d", said), said
+    assert re.search(r"100% tests passed, 0 tests failed out of \d\d", said), said
     assert "libpython" not in run("ldd", native / "libcalque_runtime.so")
 
 
