@@ -125,7 +125,8 @@ def said_of(record: FunctionRecord) -> str:
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
     return (f"{record.name}({args})->{results} passed{passed}{memory} room{record.room} "
-            f"small{int(record.small)} inline{int(record.inline)}{stored}{constraints} work {record.work or '-'} {target}"
+            f"small{int(record.small)} inline{int(record.inline)}{stored}{constraints} "
+            f"work {record.work or '-'} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 
 
