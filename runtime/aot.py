@@ -137,7 +137,7 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
                   for p in raw.get("parameters", ())),
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
             parse(str(raw["work"])) if "work" in raw else None,
-            tuple(int(k) for k in raw.get("storage", ())), int(raw.get("room", UNKNOWN_ROOM)),
+            tuple(map(_count, raw.get("storage", ()))), _count(raw.get("room", UNKNOWN_ROOM)),
             entry or str(raw["name"]), text)
         _check_positions(record)
         return record
@@ -148,6 +148,12 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
         raise ArtifactError(explain(
             f"the artifact's description of a function cannot be read: {error!r}.", "",
             "compile it again; the file was written by something else or is damaged.")) from error
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no position and no size")
+    return value
 
 
 def _check_positions(record: FunctionRecord) -> None:
@@ -489,13 +495,13 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
     argument as the program has axes before it looks how many axes the argument has."""
     given = {r.origin[1]: len(r.shape) for r in record.results
              if r.origin is not None and r.origin[0] == "computed"}
-    taken = [*[len(record.args[i].shape) for i in record.passed],
-             *[given[k] for k in record.storage]]
-    stored = tuple(map(int, re.findall(r"iree\.abi\.output = (\d{1,9})\b", declaration)))
-    axes = {what: [sizes.count("x") for sizes in re.findall(
-        rf"%{what}\d+: tensor<((?:[?\d]+x)*)", declaration)] for what in ("input", "output")}
-    if (stored, taken, [given[i] for i in sorted(given)]) != (
-            record.storage, axes["input"], axes["output"]):
+    wanted = [*[(len(record.args[i].shape), "") for i in record.passed],
+              *[(given[k], str(k)) for k in record.storage]]
+    taken = [(sizes.count("x"), stored) for sizes, stored in re.findall(
+        r"%input\d+: tensor<((?:[?\d]+x)*)[^>]*>+(?: \{iree\.abi\.output = (\d+))?", declaration)]
+    made = [sizes.count("x") for sizes in re.findall(
+        r"%output\d+: tensor<((?:[?\d]+x)*)", declaration)]
+    if taken != wanted or made != [given[i] for i in sorted(given)]:
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} is not that of the program: "
             f"{declaration[:200]}.", source,

@@ -7,7 +7,13 @@ import pytest
 from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError, Buffer, load
-from calque.runtime.aot import check_target, cpu_flags, missing_features, parse_record
+from calque.runtime.aot import (
+    _check_declaration,
+    check_target,
+    cpu_flags,
+    missing_features,
+    parse_record,
+)
 from calque.runtime.container import join
 
 
@@ -134,6 +140,19 @@ def test_other_devices_are_refused(target, text, device):
         check_target(target, device, "file")
 
 
+def test_an_argument_is_not_taken_for_the_memory_of_a_result():
+    known = parse_record(json.dumps(record(
+        args=[{"path": "x", "shape": [8], "dtype": "float32"}],
+        results=[{"path": "", "shape": [8], "dtype": "complex64"}], passed=[0], storage=[0])))
+    x = "%input{}: tensor<8xf32>"
+    out = "%input{}: tensor<8xcomplex<f32>> {{iree.abi.output = 0 : index}}"
+    text = "async func @main({}, {}) -> (%output0: tensor<8xcomplex<f32>>)"
+    _check_declaration(known, text.format(x.format(0), out.format(1)), "file")
+    for lie in (text.format(out.format(0), x.format(1)), text.format(x.format(0), x.format(1))):
+        with pytest.raises(ArtifactError, match="is not that of the program"):
+            _check_declaration(known, lie, "file")
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}',
                                   json.dumps(record(args=[{"path": "x", "shape": [1]}]))])
 def test_broken_records(text):
@@ -144,7 +163,9 @@ def test_broken_records(text):
 @pytest.mark.parametrize("lie", [
     {"args": 3}, {"passed": [7]}, {"donated": [-1]}, {"donated": [1e400]}, {"target": 5},
     {"results": [{"path": "", "shape": [2], "dtype": "float32", "from": ["argument", 9]}]},
-    {"args": [{"path": "x", "shape": [2], "dtype": "f(("}]}, {"parameters": [{"name": "w"}]}],
+    {"args": [{"path": "x", "shape": [2], "dtype": "f(("}]}, {"parameters": [{"name": "w"}]},
+    {"storage": [9]}, {"storage": [0, 0]}, {"storage": [True]}, {"storage": ["0"]}, {"storage": 0},
+    {"room": -5}, {"room": 1.5}, {"room": True}, {"room": None}],
     ids=str)
 def test_records_that_lie(lie):
     with pytest.raises(ArtifactError, match="cannot be read"):
