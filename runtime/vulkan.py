@@ -1,10 +1,11 @@
 """What a Vulkan device has: asked of the Vulkan loader, and compared with what code may use.
 
 IREE checks nothing of this when it loads code: code for subgroups of 32 runs on a device whose
-subgroups are 8, and its results are wrong (tests/runtime/test_vulkan_features.py).  The loader is called by
-ctypes, with structures from the specification of Vulkan (chapters "Features", "Limits", "Additional
-Capabilities").  Whatever cannot be asked is "unknown", a sentence that says why: then nothing is
-refused.  Start reading at `features_of` and `missing`.
+subgroups are 8, and its results are wrong (tests/runtime/test_vulkan_features.py).  The loader is
+called by ctypes, with structures from the specification of Vulkan (chapters "Features", "Limits",
+"Additional Capabilities").  Whatever cannot be asked is "unknown", a sentence that says why: then
+nothing is refused.
+Start reading at `features_of` and `missing`.
 """
 from __future__ import annotations
 
