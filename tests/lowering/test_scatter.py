@@ -191,7 +191,7 @@ def test_portable_form(monkeypatch: pytest.MonkeyPatch) -> None:
                          "scatter-min", "scatter-max"):
                 row = ROWS[name]
                 samples = row.specials or row.samples[:1]
-                dtypes = row.dtypes if name in ("gather", "scatter", "scatter-add") else [row.main]
+                dtypes = row.dtypes if name == "scatter-add" else [row.main]
                 cases += [sample_case(row, s, d) for s in samples for d in dtypes]
                 cases += [sample_case(row, s, row.main) for s in row.samples[1:]]
             run(cases)
