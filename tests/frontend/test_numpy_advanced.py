@@ -108,7 +108,7 @@ UPDATES: dict[str, Callable[[Any, Any, Any], None]] = {
 def test_updates() -> None:
     rng = np.random.default_rng(2)
     values = [rng.integers(1, 9, X[i].shape).astype(np.float32) for i in EVERY]
-    few = {"subtract": 5, "multiply": 5, "max": 5}
+    few = {"add": 2, "subtract": 5, "multiply": 5, "min": 3, "max": 5}
 
     def f(x: Any, every: Any) -> Any:
         return {n: [getattr(x.at[i], n)(v) for i, v in list(zip(EVERY, every))[::few.get(n, 1)]]

@@ -62,24 +62,30 @@ def batch_case(row: Row, sample: Sample, axes: Axes, size: int, out_axis: int = 
                 f, words, compare(wants, row))
 
 
-# Every third shape: they take long to compile, and most have the rule of another that is here whole
-# (special functions that of add, joins of scatter that of scatter-add).
-FEWER = ("random_bits", "scan", "qr", "svd", "polygamma", "zeta", "igamma", "igammac",
-         "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "scatter",
-         "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+# Every third shape and every other mixture by default, the rest slow: they take long to compile,
+# and most have the rule of another that is here whole (special functions that of add, joins of
+# scatter that of scatter-add).
+FEWER = ("random_bits", "scan", "cond", "while", "qr", "svd", "polygamma", "zeta", "igamma",
+         "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "scatter",
+         "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "gather", "fft",
+         "conv_general_dilated", "sort", "top_k")
 
 
-def cases_of(row: Row) -> list[Case]:
+def cases_of(row: Row, rest: bool = False) -> list[Case]:
     if row.name in FUNCTIONS and row.name != "sin":  # all have one rule
         return [batch_case(row, row.samples[0], (1,), 3), batch_case(row, row.samples[1], (0,), 3)]
     cases = []
     for k, sample in enumerate(row.samples):
-        if not sample.operands or (row.name in FEWER and k % 3):
+        if not sample.operands or (row.name in FEWER and k and bool(k % 3) != rest):
             continue
         few: Sequence[Axes] = list(axes_of(sample))
         if k:  # other parameters and shapes: the first mixtures only
             few = few[k % 2:k % 2 + 1]
+        elif row.name in FEWER:
+            few = few[rest::2]
         cases += [batch_case(row, sample, axes, 3) for axes in few]
+    if rest:
+        return cases
     first = row.samples[0]
     if first.operands:
         axes = (0,) * len(first.operands)
@@ -95,3 +101,9 @@ NAMES = list(ROWS)
 @pytest.mark.parametrize("start", range(0, len(NAMES), 8))
 def test_vmap_equals_a_loop(start: int) -> None:
     run([c for name in NAMES[start:start + 8] for c in cases_of(ROWS[name])], 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEWER)
+def test_vmap_of_the_other_shapes(name: str) -> None:
+    run(cases_of(ROWS[name], rest=True), 60)
