@@ -55,7 +55,7 @@ def analysis(p: Program, fused: bool = False) -> dict[str, Any]:
     Numbers, or expressions of the sizes that are known at the call only.  fused: bytes of arguments
     and results only, each once; else those of each equation's operands and results.
     """
-    found = _count(p)
+    found = dict(_count(p))
     if fused:
         found["bytes accessed"] = sum(
             a.nbytes for a in (*p.in_avals, *[v.aval for v in p.const_vars], *p.out_avals))
@@ -63,6 +63,10 @@ def analysis(p: Program, fused: bool = False) -> dict[str, Any]:
 
 
 def _count(p: Program) -> Counter[str]:
+    return p.derived("costs", lambda: _sum(p))  # type: ignore[no-any-return]
+
+
+def _sum(p: Program) -> Counter[str]:
     total: Counter[str] = Counter({"flops": 0, "transcendentals": 0, "bytes accessed": 0})
     for e in p.equations:
         inner = [] if e.primitive.name in _FACTORS else inner_programs(e)

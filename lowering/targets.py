@@ -53,7 +53,8 @@ class Target:
 
     Attributes:
       backend: 'llvm-cpu', 'cuda' or 'vulkan-spirv'.
-      name: canonical name; `parse_target(name)` gives this record again ('cpu' on this machine).
+      name: canonical name; `parse_target(name)` gives this record again ('cpu' on this machine;
+        'vulkan:host' is a device at hand, which frontend/eager.named_target asks).
       cpu: LLVM's CPU name; features: what the code may use beyond it (without '+'); absent: what
         that CPU has and this machine (a virtual one, say) hides; arch: x86_64 or aarch64, or the
         name of a Vulkan device at hand.
@@ -124,7 +125,7 @@ def vulkan_target(words: Sequence[str], device: str, kind: str) -> Target:
 
 
 def valid_targets() -> tuple[str, ...]:
-    """Every name that `parse_target` takes."""
+    """Every name of a target (vulkan:host is for frontend/eager.named_target)."""
     return ("cpu", "host", "cpu:host", *(f"cpu:{c}" for c in _CPU_LEVELS),
             *(f"cuda:{s}" for s in _CUDA),
             "vulkan:host", *(f"vulkan:{p}" for p in _VULKAN_PROFILES))

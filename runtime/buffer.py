@@ -22,7 +22,7 @@ import numpy as np
 from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
-from calque.runtime.pending import wait_for
+from calque.runtime.pending import is_over, wait_for
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -325,7 +325,7 @@ class Buffer:
             # programs are under way at once.
             size = len(readers)
             if size >= 16 and size & (size - 1) == 0:
-                readers[:] = _unfinished(readers)
+                readers[:] = [s for s in readers if not is_over(s)]
 
     def hand_over(self) -> tuple[Any, list[Any]]:
         """(view, semaphores) for a program that may overwrite the memory; deletes this buffer.
@@ -335,7 +335,7 @@ class Buffer:
         """
         self.check_alive()
         if self.may_donate():
-            source, waits = self, _unfinished(self._readers or [])
+            source, waits = self, [s for s in self._readers or () if not is_over(s)]
         else:
             source, waits = self.copy(), []
         if source.fence is not None:
@@ -399,18 +399,6 @@ def _copied(array: Array, device: Device) -> Any:
         return hal.allocator.allocate_buffer_copy(DEVICE_LOCAL, USAGE, hal, source, element)
     except (RuntimeError, MemoryError) as error:
         raise device_error(error, f"copying {_describe(array)} to {device}") from error
-
-
-def _unfinished(semaphores: list[Any]) -> list[Any]:
-    """Those not reached yet; a failed one is over too, and its failure is its own results'."""
-    pending = []
-    for semaphore in semaphores:
-        try:
-            if semaphore.query() < 1:
-                pending.append(semaphore)
-        except RuntimeError:
-            pass
-    return pending
 
 
 def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:

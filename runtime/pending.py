@@ -48,19 +48,33 @@ class Pending:
         room = min(room, SLAB)
         while True:
             with self._lock:
-                calls = self._calls
-                if not calls or len(calls) < MOST_CALLS and self._room + room <= MOST_ROOM:
+                if self._fits(room):
                     return
-                semaphore, taken = calls.popleft()
-                self._room -= taken
+                self._calls = deque(c for c in self._calls if not is_over(c[0]))
+                self._room = sum(taken for _, taken in self._calls)
+                if self._fits(room):
+                    return
+                oldest = self._calls[0][0]
             with contextlib.suppress(DeviceError):
-                wait_for(semaphore, None, "")
+                wait_for(oldest, None, "")
+
+    def _fits(self, room: int) -> bool:
+        return not self._calls or (
+            len(self._calls) < MOST_CALLS and self._room + room <= MOST_ROOM)
 
     def add(self, semaphore: Any, room: int) -> None:
         """A call was queued, which signals the semaphore when it is done."""
         with self._lock:
             self._calls.append((semaphore, min(room, SLAB)))
             self._room += min(room, SLAB)
+
+
+def is_over(semaphore: Any) -> bool:
+    """Whether a semaphore is reached, or failed: then its failure is its own results'."""
+    try:
+        return bool(semaphore.query() >= 1)
+    except RuntimeError:
+        return True
 
 
 _YIELDING_S = 2e-4  # so long a waiting thread only gives way: a sleep takes 60 us at least

@@ -106,10 +106,14 @@ def work(p: Program) -> int:
 def room(p: Program) -> Any:
     """Bytes of what lies between arguments and results, if nothing is fused, and as much again for
     what lowering adds (a Dim where they depend on sizes)."""
-    return p.derived("room", lambda: 2 * _between(p))
+    return 2 * _between(p)
 
 
 def _between(p: Program) -> Any:
+    return p.derived("between", lambda: _sum_between(p))
+
+
+def _sum_between(p: Program) -> Any:
     results = set(map(id, p.outputs))
     found: Any = 0
     for e in p.equations:

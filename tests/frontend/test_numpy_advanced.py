@@ -105,10 +105,12 @@ UPDATES: dict[str, Callable[[Any, Any, Any], None]] = {
     "multiply": np.multiply.at, "min": np.minimum.at, "max": np.maximum.at}
 
 
-def test_updates() -> None:
+@pytest.mark.parametrize("few", [
+    {"add": 2, "subtract": 5, "multiply": 5, "min": 3, "max": 5},
+    pytest.param({}, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_updates(few: dict[str, int]) -> None:
     rng = np.random.default_rng(2)
     values = [rng.integers(1, 9, X[i].shape).astype(np.float32) for i in EVERY]
-    few = {"add": 2, "subtract": 5, "multiply": 5, "min": 3, "max": 5}
 
     def f(x: Any, every: Any) -> Any:
         return {n: [getattr(x.at[i], n)(v) for i, v in list(zip(EVERY, every))[::few.get(n, 1)]]

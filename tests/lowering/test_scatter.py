@@ -179,7 +179,9 @@ def sample_case(row: Row, sample: Sample, dtype: Any) -> Case:
                 words(row, sample, arrays), compare(expected(row, params, arrays), row))
 
 
-def test_portable_form(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("whole", [
+    ("scatter-add",), pytest.param(("gather", "scatter"), marks=pytest.mark.slow)], ids=str)
+def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """What other targets get: scatter and gather in StableHLO, bad rows made harmless."""
     start = Context.__init__
     monkeypatch.setattr(Context, "__init__", lambda self, b, *_: start(self, b))
@@ -191,7 +193,7 @@ def test_portable_form(monkeypatch: pytest.MonkeyPatch) -> None:
                          "scatter-min", "scatter-max"):
                 row = ROWS[name]
                 samples = row.specials or row.samples[:1]
-                dtypes = row.dtypes if name == "scatter-add" else [row.main]
+                dtypes = row.dtypes if name in whole else [row.main]
                 cases += [sample_case(row, s, d) for s in samples for d in dtypes]
                 cases += [sample_case(row, s, row.main) for s in row.samples[1:]]
             run(cases)

@@ -62,6 +62,15 @@ def test_a_failed_call_is_over() -> None:
     calls.add(Semaphore(), pending.SLAB)
 
 
+def test_calls_that_are_done_count_no_longer_while_the_oldest_runs() -> None:
+    calls, semaphores = filled(pending.MOST_CALLS, 0)
+    for s in semaphores[1:]:
+        s.value = 1
+    calls.make_room(0)  # (would wait for ever)
+    calls.add(Semaphore(), 0)
+    assert semaphores[0].asked == 1
+
+
 def test_one_call_may_always_run() -> None:
     Pending().make_room(1000 * pending.SLAB)
 
