@@ -1,12 +1,9 @@
 // What only the native backend can promise: no Python in the process, a number of worker threads, values
 // that a forked child can read (test_fork.cc has what both backends promise).
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <dlfcn.h>
 #include <filesystem>
 
-#include "check.hpp"
+#include "child.hpp"
 
 using namespace calque;
 
@@ -21,20 +18,6 @@ int workers() {
     count += name.rfind("iree-worker", 0) == 0;
   }
   return count;
-}
-
-// The exit code of `body` in a child.
-template <class Body>
-int in_child(Body body) {
-  const pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    body();
-    _exit(0);
-  }
-  int status = 0;
-  CHECK(waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
 void run(const char* name, std::int64_t n) {

@@ -79,30 +79,35 @@ static iree_status_t find_driver(const char* name, iree_hal_driver_t** out) {
                                              iree_allocator_system(), out);
 }
 
-ci_error* ci_count_devices(const char* name, size_t* count) {
+// The devices of a driver; the caller frees `infos`.
+static iree_status_t query_devices(const char* name, iree_host_size_t* count,
+                                   iree_hal_device_info_t** infos) {
+  *count = 0;
+  *infos = NULL;
   iree_hal_driver_t* driver = NULL;
-  iree_status_t status = find_driver(name, &driver);
+  IREE_RETURN_IF_ERROR(find_driver(name, &driver));
+  const iree_status_t status =
+      iree_hal_driver_query_available_devices(driver, iree_allocator_system(), count, infos);
+  iree_hal_driver_release(driver);
+  return status;
+}
+
+ci_error* ci_count_devices(const char* name, size_t* count) {
   iree_hal_device_info_t* infos = NULL;
   iree_host_size_t found = 0;
-  if (iree_status_is_ok(status))
-    status = iree_hal_driver_query_available_devices(driver, iree_allocator_system(), &found, &infos);
+  const iree_status_t status = query_devices(name, &found, &infos);
   iree_allocator_free(iree_allocator_system(), infos);
-  iree_hal_driver_release(driver);
   *count = found;
   return ci_error_of(status);
 }
 
 ci_error* ci_path_of_device(const char* name, size_t index, char* text, size_t size) {
-  iree_hal_driver_t* driver = NULL;
-  iree_status_t status = find_driver(name, &driver);
   iree_hal_device_info_t* infos = NULL;
   iree_host_size_t found = 0;
-  if (iree_status_is_ok(status))
-    status = iree_hal_driver_query_available_devices(driver, iree_allocator_system(), &found, &infos);
+  const iree_status_t status = query_devices(name, &found, &infos);
   if (index < found)
     snprintf(text, size, "%.*s", (int)infos[index].path.size, infos[index].path.data);
   iree_allocator_free(iree_allocator_system(), infos);
-  iree_hal_driver_release(driver);
   return ci_error_of(status);
 }
 
