@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import as_size, max_dim
