@@ -28,27 +28,6 @@ from calque.tracing import check_arguments, name_of, trace_to_program
 from calque.transforms.stage import replay, stage
 
 
-def with_consts(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
-    """Programs that all take the union of their consts first, and those consts."""
-    consts: list[Any] = []
-    index: dict[int, int] = {}
-    for p in programs:
-        for c in p.consts:
-            if id(c) not in index:
-                index[id(c)] = len(consts)
-                consts.append(c)
-    avals = [aval_of(c) for c in consts]
-    made = []
-    for p in programs:
-        where = [index[id(c)] for c in p.consts]
-
-        def run(*args: Any, _p: Program = p, _w: list[int] = where) -> list[Any]:
-            return replay(_p, *args[len(consts):], consts=[args[i] for i in _w])
-
-        made.append(p if not consts else stage(run, [*avals, *p.in_avals], p.name))
-    return made, consts
-
-
 # ---- cond and switch
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
            operand: Any = None) -> Any:
@@ -161,8 +140,7 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
         raise wrong
     # weak types are those of the first branch (cond's false_fun), as in JAX
     programs = [_matched(p, traced[0][0].out_avals) for p, _ in traced]
-    programs, consts = with_consts(programs)
-    outs = control.cond(index, [*consts, *leaves], programs)
+    outs = control.cond(index, leaves, programs)
     return out_tree.unflatten(outs)
 
 
@@ -215,8 +193,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         if wrong := carry_error("scan", f, init_tree, carry_avals, carry_out):
             raise wrong
-        (body,), consts = with_consts([program])
-        outs = control.scan(body, consts, init_leaves, xs_leaves, length=n, reverse=reverse,
+        outs = control.scan(program, [], init_leaves, xs_leaves, length=n, reverse=reverse,
                             unroll=unroll)
         k = len(init_leaves)
         ys_tree = out_tree.children()[1]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque import tree_util
-from calque.control import as_aval, promoted, scan, with_consts
+from calque.control import as_aval, promoted, scan
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -67,9 +67,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
             body, _ = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
         if wrong := carry_error("while_loop", body_fun, tree, avals, body.out_avals):
             raise wrong
-        (cond,), cond_consts = with_consts([cond])
-        (whole,), body_consts = with_consts([body])
-        outs = prim.while_loop(cond, cond_consts, whole, body_consts, leaves)
+        outs = prim.while_loop(cond, [], body, [], leaves)
         # what the body passes on unchanged and the condition does not read is the initial value
         read = {i for e in cond.equations for i, v in enumerate(cond.inputs) if v in e.inputs}
         return tree.unflatten([
