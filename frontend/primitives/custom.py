@@ -21,10 +21,20 @@ from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import move_axis, to_front, vmap_flat
 
-custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True)  # linearized by its jvp
-custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True)
+
+def _effects(params: dict[str, Any]) -> bool:
+    fun = params["fun"]
+    return isinstance(fun, Program) and any(
+        e.primitive.has_effects(e.params) for e in fun.equations)
+
+
+custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True,  # linearized by its jvp
+                         effects=_effects)
+custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True,
+                         effects=_effects)
 custom_lin_p = Primitive("custom_lin", multiple_results=True, higher_order=True)
-custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True)
+custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True,
+                          effects=_effects)
 
 
 class Rule:
