@@ -324,7 +324,8 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
-        inline: bool = False) -> Any:
+        inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,
+        compiler_options: dict[str, Any] | None = None) -> Any:
     """Compile a function of arrays: it is traced once for each signature of its arguments.
 
     Args:
@@ -337,6 +338,8 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
       device, backend: accepted for compatibility; a call runs where its arguments are.
       inline: when called in another traced function, write the operations out there.
+      in_shardings, out_shardings: None, or trees of None: a call runs on one device.
+      compiler_options: None or no options.
 
     Returns:
       A function with the same arguments and results, with methods lower, trace, eval_shape and
@@ -347,6 +350,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         tree of them, and not static.
       ValueError: fun has no argument of such a number or name; (by the function) a static argument
         is not hashable.
+      NotImplementedError: a sharding or an option of the compiler is given.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -360,10 +364,17 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames,
             donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-            keep_unused=keep_unused, device=device, backend=backend, inline=inline)
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            in_shardings=in_shardings, out_shardings=out_shardings,
+            compiler_options=compiler_options)
     if not callable(fun):
         raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
                                        f"{type(fun).__name__}."))
+    for where, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise NotImplementedError(errors.explain(
+                f"jit: {where}={given!r}: a call runs on one device.", fix="leave it out."))
+    stages.check_options("jit", compiler_options)
     nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):

@@ -439,3 +439,20 @@ def test_what_is_static_cannot_be_donated() -> None:
         calque.jit(lambda a, b: a, static_argnums=0, donate_argnames=("a", "b"))
     with pytest.raises(ValueError, match="cannot intersect"):
         calque.jit(lambda *xs: xs, static_argnums=0, donate_argnums=(0, 1))
+
+
+def test_options_that_say_nothing_are_taken() -> None:
+    for options in ({"in_shardings": None, "out_shardings": None}, {"compiler_options": {}},
+                    {"in_shardings": (None, {"a": None}), "compiler_options": None}):
+        assert calque.jit(lambda x: x + 1, **options)(1) == 2
+        assert calque.jit(**options)(lambda x: x + 1)(1) == 2
+    lowered = calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("cpu",))
+    assert lowered.compile(compiler_options={})(1) == 2
+    for options, word in (({"in_shardings": (None, 3)}, "in_shardings"),
+                          ({"compiler_options": {"xla_x": True}}, "xla_x")):
+        with pytest.raises(NotImplementedError, match=word):
+            calque.jit(lambda x: x, **options)
+    with pytest.raises(NotImplementedError, match="platforms"):
+        calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",))
+    with pytest.raises(NotImplementedError, match="xla_x"):
+        lowered.compile({"xla_x": True})
