@@ -17,7 +17,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Linear
 from calque.core.program import Program
 from calque.core.trace import Tracer
-from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.core.zeros import Zero, is_zero, zeros
 from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.tracing import (
@@ -511,6 +511,6 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         with fused("linear_transpose"):
             cts = [_check_cotangent(c, a) for c, a in zip(given, program.out_avals)]
             found = backward(program, [Linear(a) for a in avals], cts)
-            return in_tree.unflatten([instantiate(c) for c in found])
+            return in_tree.unflatten([_like_primal(c, a) for c, a in zip(found, avals)])
 
     return transposed
