@@ -49,8 +49,8 @@ from calque.lowering.module import Lowered, lower, module_text
 from calque.lowering.targets import (
     Target,
     TargetError,
-    host_target,
     parse_target,
+    runnable_target,
     vulkan_target,
 )
 from calque.runtime import Buffer, Device, Executable, devices
@@ -110,7 +110,7 @@ MEMORY_LIMIT = 4096  # executables kept; the oldest go first
 def target_of(device: Device) -> Target:
     """The compile target of a device."""
     if device.platform == "cpu":
-        return host_target()
+        return runnable_target()
     if device.platform == "cuda":
         return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
     from calque.runtime import vulkan  # (5 ms)
@@ -134,7 +134,7 @@ def named_target(name: str | Target) -> Target:
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
              reason: str = "") -> Compiled:
     """The executable of a Program, compiled at most once per structure."""
-    key = (program.key(), device, donated)
+    key = (program.key(), device, config.calque_cpu, donated)
     found = _memory.get(key)
     return found if found is not None else _compile_once(key, program, device, donated, reason)
 

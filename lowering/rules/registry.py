@@ -15,7 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
 from calque.core.program import Equation, Literal, Program
-from calque.lowering import mlir
+from calque.lowering import folding, mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.targets import Target
 
@@ -233,17 +233,7 @@ class Context:
         return [self.opaque(x) for x in xs] if self.regions else list(xs)
 
     def _from_zero(self, x: Value) -> Value:
-        b, made = self.b, x
-        if 0 in x.shape:
-            return x
-        if x.dtype.kind == "c":
-            made = b.complex(self._from_zero(b.real(x)), self._from_zero(b.imag(x)))
-        elif x.dtype == np.dtype(bool):
-            made = x ^ self._unknown_zero().ne(0)
-        else:
-            bits = np.dtype(f"u{x.dtype.itemsize}")
-            made = (x.view(bits) ^ self._unknown_zero().astype(bits)).view(x.dtype)
-        return made
+        return x if 0 in x.shape else folding.with_zero(x, self._unknown_zero())
 
     def _unknown_zero(self) -> Value:
         """0 as a uint32 that IREE does not know, out of memory of a size that nothing else has."""
