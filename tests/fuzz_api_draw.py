@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,11 +28,13 @@ from calque.core.dtypes import is_key
 from calque.lowering.passes.hoist import hoist
 from calque.transforms.stage import stage
 
+GROUP = 25  # programs that are compiled as one module
 SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 100, 150]
 LARGEST = 700  # elements of a value; larger ones are not used further
 ENV: dict[str, Any] = {"jax": calque, "jnp": calque.numpy, "lax": lax, "nn": nn, "random": random,
                        "jsp": scipy, "ops": ops, "leaves": calque.tree_util.tree_leaves}
 NAMES = sorted(RECIPES)
+HEAVY = ("random.", "nn.initializers.", "jsp.linalg.", "lax.linalg.", "jnp.linalg.")  # long compiles
 DTYPES = ["float32"] * 5 + ["float64", "float16", "bfloat16", "int32", "int32", "int8", "int16",
           "int64", "uint8", "uint16", "uint32", "uint64", "bool", "bool", "complex64", "complex128"]
 KINDS = {"b": "b", "i": "i", "u": "u", "f": "f", "c": "c", "V": "f"}
@@ -119,6 +122,19 @@ def cleaned(program: Any) -> Any:
     return hoist(program)
 
 
+def timed(seconds: float, f: Callable[[], Any]) -> Any:
+    """f(), or TimeoutError: some oracles take minutes (mpmath's slopes of the gamma functions)."""
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"longer than {seconds} s")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return f()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class Words:
     """The draw: a pool of values, and the words that recipes say in braces."""
 
@@ -126,7 +142,7 @@ class Words:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng([seed, 31])
-        self.made = Drawn(seed, x64=bool(seed // 64 % 3))  # a group is of one kind
+        self.made = Drawn(seed, x64=bool(seed // GROUP % 3))  # a group is of one kind
         self.values: list[Value] = []
         self.p: list[Value] = []
         self.fixed = [int(self.rng.choice(SIZES[1:] if self.rng.random() < .8 else SIZES))
@@ -144,6 +160,8 @@ class Words:
             while sum(1 for k in self.made.lines if k.name) < wanted and tries < 4 * wanted:
                 tries += 1
                 name = NAMES[self.rng.integers(len(NAMES))]
+                if name.startswith(HEAVY) and self.rng.random() < .6:
+                    continue
                 recipe = RECIPES[name][self.rng.integers(len(RECIPES[name]))]
                 try:
                     self.line(name, recipe)
@@ -158,7 +176,9 @@ class Words:
         read = {v.name for line in self.made.lines for v in line.operands}
         ends = [n for n in every if n not in read]
         more = [n for n in every if n in read and self.rng.random() < .25]
-        self.made.outs = [*ends, *more][:8] or every[-1:]
+        # few results: what does not lead to them is not compiled, and the compiler may fuse
+        outs = [str(n) for n in self.rng.permutation([*ends, *more])] or every[-1:]
+        self.made.outs = outs[:int(self.rng.integers(1, 4))]
         floats = [i for i, a in enumerate(self.made.args) if a.kind == "f"]
         self.made.mode = MODES(self.rng, self.made.args, floats)
 
@@ -193,7 +213,7 @@ class Words:
         if not program.outputs or any(is_key(a.dtype) for a in program.out_avals):
             raise Reject
         try:
-            outs = interpret(cleaned(program), [v.x for v in operands])
+            outs = timed(2.0, lambda: interpret(cleaned(program), [v.x for v in operands]))
         except Exception as error:  # the interpreter has no such form: the line is left out
             self.made.without_oracle.append(f"{name}: {text}: {type(error).__name__} {error}")
             raise Reject from error
