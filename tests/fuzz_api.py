@@ -54,14 +54,16 @@ def main() -> int:
     parser = fuzz_search.arguments(__doc__)
     parser.add_argument("--explain", type=int, metavar="SEED",
                         help="print a program and the least of it that fails")
+    parser.add_argument("--lines", action="store_true",
+                        help="compile nothing: lines eagerly and in JAX, modes interpreted and in JAX")
     parser.add_argument("--coverage", action="store_true", help="print which names are drawn")
     options = parser.parse_args()
     if options.worker:
         fuzz_search.work(failures)
         return 0
-    if os.environ.get("CALQUE_CPU", "host") != options.level:  # read at import
-        os.execve(sys.executable, [sys.executable, *sys.argv],
-                  {**os.environ, "CALQUE_CPU": options.level})
+    wanted = {"CALQUE_CPU": options.level, **({"CALQUE_FUZZ": "lines"} if options.lines else {})}
+    if any(os.environ.get(k, "host") != v for k, v in wanted.items()):  # read at import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
     if options.coverage:
         import fuzz_api_names
         print(fuzz_api_names.table())
@@ -71,7 +73,8 @@ def main() -> int:
         print(fuzz_api_shrink.explain(options.explain))
         return 0
     from fuzz_api_draw import GROUP
-    return fuzz_search.run(__file__, "fuzz_api.py", options, GROUP, LIFETIME, show)
+    name = "fuzz_api.py --lines" if options.lines else "fuzz_api.py"
+    return fuzz_search.run(__file__, name, options, GROUP, LIFETIME, show)
 
 
 if __name__ == "__main__":

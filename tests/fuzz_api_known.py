@@ -7,7 +7,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-KNOWN: list[tuple[str, str, str]] = []
+KNOWN: list[tuple[str, str, str]] = [
+    ("jax-accepts", r"Unsupported dtype (b?float16)",
+     "JAX refuses linear algebra in half precision as well, but when it lowers"),
+    ("jax-refuses", r"jnp.interp.*not inexact", "JAX 0.10.2: interp(period=) asks np.finfo of bfloat16"),
+    ("jax-value", r"bessel_jn", "JAX gives NaN for negative arguments; J_n is even or odd"),
+    ("jax-value", r"lax\.reduce\(.*1[,)].*lax\.(add|mul|max|min)",
+     "XLA drops the initial value of a reduction over axes of size 1"),
+    ("jax-value", r"(inf|nan|e\+38|e\+308).*jnp\.fft\.", "transforms of infinities: NaN or infinity, by "
+     "the order of the additions"),
+    ("jax-value", r"(gammainc|gammaincc|igamma).*", "JAX gives NaN where an argument is near the largest float"),
+]
 
 
 def known(finding: dict[str, Any]) -> str:
