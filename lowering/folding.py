@@ -113,7 +113,7 @@ def _look(b: Builder, v: Any) -> _Origin:
 def _argument(b: Builder, v: Any) -> _Origin:
     """Of a block: the function's arguments are data, a loop's carry is what it starts from."""
     block = v.owner
-    parent = block.owner
+    parent = block.owner.operation
     if parent.name == "func.func":
         return _DATA
     at = mlir.ir().BlockArgument(v).arg_number
@@ -127,7 +127,7 @@ def _moved(b: Builder, v: Any, op: Any, source: _Origin) -> _Origin:
     spec = mlir.spec(v)
     if source.leaf is None or spec is None:
         return _CONSTANT if source.leaf is not None else source
-    attributes = {a.name: str(a.attr) for a in op.attributes}
+    attributes = {name: str(op.attributes[name]) for name in op.attributes}
     with mlir.ir().InsertionPoint(op):
         leaf = b.emit(op.name.partition(".")[2], [source.leaf], spec[0], source.leaf.dtype,
                       attributes)
