@@ -22,6 +22,11 @@ EXACT = frozenset((
     "stop_gradient jit pjit cond scan while custom_jvp_call custom_vjp_call checkpoint tile "
     "reduce_precision bitcast_convert_type nextafter is_finite cummax cummin random_wrap "
     "optimization_barrier").split())
+# results that are sums: an element may be small by cancellation
+SUMS = frozenset((
+    "reduce_sum cumsum dot_general ragged_dot conv_general_dilated fft lu qr geqrf eigh eig svd schur "
+    "cholesky triangular_solve tridiagonal tridiagonal_solve hessenberg householder_product "
+    "reduce_window_sum scatter-add cumlogsumexp").split())
 
 
 def shaken(program: Any, args: Sequence[Any], trial: int) -> list[Any]:
@@ -35,7 +40,8 @@ def shaken(program: Any, args: Sequence[Any], trial: int) -> list[Any]:
             return [_flushed(o) for o in outs]
         if name in EXACT:
             return outs
-        return [_moved(o, rng, (1, 1, 4, .3)[trial % 4]) for o in outs]
+        size = max((_largest(x) for x in (*xs, *outs)), default=0.) if name in SUMS else 0.
+        return [_moved(o, rng, (1, 1, 4, .3)[trial % 4], size) for o in outs]
 
     oracle.evaluate = evaluate
     try:
@@ -45,11 +51,19 @@ def shaken(program: Any, args: Sequence[Any], trial: int) -> list[Any]:
         oracle.evaluate = plain
 
 
-def _moved(o: Any, rng: Any, scale: float) -> Any:
+def _largest(x: Any) -> float:
+    if x.dtype.kind not in "fcV" or not x.size:
+        return 0.
+    sizes = np.abs(wide(x))
+    return float(np.max(sizes, initial=0., where=np.isfinite(sizes)))
+
+
+def _moved(o: Any, rng: Any, scale: float, size: float) -> Any:
+    """Off by the tolerance, of the element or of `size`, where sums may cancel."""
     if o.dtype.kind not in "fcV" or o.dtype.name.startswith("float8"):
         return o
-    off = 1 + rng.choice([-1, 1], o.shape) * tolerance(o.dtype) * scale
-    return np.asarray(wide(o) * off).astype(o.dtype)
+    by = rng.choice([-1, 1], o.shape) * tolerance(o.dtype) * scale
+    return np.asarray(wide(o) * (1 + by) + by * size).astype(o.dtype)
 
 
 def _flushed(o: Any) -> Any:

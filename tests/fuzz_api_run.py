@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import struct
 import subprocess
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -59,29 +60,54 @@ class Jax:
     """The worker in the other environment; absent without CALQUE_FUZZ_JAX."""
 
     def __init__(self) -> None:
-        python = os.environ.get("CALQUE_FUZZ_JAX", "")
-        self.process = None
-        if python:
+        self.python = os.environ.get("CALQUE_FUZZ_JAX", "")
+        self.process: Any = None
+        self.asked: list[Any] = []
+
+    def ask(self, request: list[Any]) -> None:
+        """Send programs; `answer` has what came of them."""
+        self.asked = request
+        if not self.python:
+            return
+        if self.process is None:
             environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
             self.process = subprocess.Popen(
-                [python, str(pathlib.Path(__file__).parent / "fuzz_api_jax.py")],
+                [self.python, str(pathlib.Path(__file__).parent / "fuzz_api_jax.py")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-    def ask(self, request: Any) -> None:
-        if self.process is not None:
-            blob = pickle.dumps(request, protocol=4)
+        blob = pickle.dumps(request, protocol=4)
+        try:
             self.process.stdin.write(struct.pack("<Q", len(blob)) + blob)
             self.process.stdin.flush()
+        except BrokenPipeError:  # it died before; answer() sees it
+            pass
 
-    def answer(self, count: int) -> list[Any]:
-        if self.process is None:
-            return [None] * count
-        head = self.process.stdout.read(8)
-        if len(head) < 8:  # it died: the group is told so once, and goes on without it
-            self.__init__()  # type: ignore[misc]
-            return [None] * count
-        out = pickle.loads(self.process.stdout.read(struct.unpack("<Q", head)[0]))
-        return [None] * count if isinstance(out, str) else out
+    def answer(self) -> list[Any]:
+        """What JAX said of each program asked; None of those that it does not survive."""
+        request = self.asked
+        if not self.python:
+            return [None] * len(request)
+        timer = threading.Timer(30. + 3. * len(request), self.process.kill)
+        timer.start()
+        try:
+            head = self.process.stdout.read(8)
+            data = self.process.stdout.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
+        finally:
+            timer.cancel()
+        out = pickle.loads(data) if data else None
+        if isinstance(out, list):
+            return out
+        if out is None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        if len(request) == 1:
+            return [None]
+        half = len(request) // 2
+        made = []
+        for part in (request[:half], request[half:]):
+            self.ask(part)
+            made += self.answer()
+        return made
 
 
 def finding(p: Drawn, kind: str, text: str, detail: str) -> Finding:
@@ -224,7 +250,7 @@ def findings(seeds: Sequence[int], jax: Jax, compile_only: bool = False) -> list
                 cases.append((p, _case(p, program, args, wants)))
         if not LINES:
             found.extend(_compiled(cases))
-    answers = dict(zip([p.seed for p in programs], jax.answer(len(programs))))
+    answers = dict(zip([p.seed for p in programs], jax.answer()))
     for p, program, args, wants, failed in staged:
         said = answers[p.seed]
         with calque.enable_x64(p.x64):
