@@ -47,7 +47,9 @@ def failures(seeds: Sequence[int]) -> list[Any]:
 def show(f: Any) -> str:
     if not isinstance(f, dict):
         return str(f)
-    return f"seed {f['seed']} {'x64 ' if f['x64'] else ''}{f['kind']}: {f['line']}\n    {f['detail']}"
+    least = f"\n    least: {f['least']}" if f.get("least") else ""
+    return (f"seed {f['seed']} {'x64 ' if f['x64'] else ''}{f['kind']}: {f['line']}\n"
+            f"    {f['detail']}{least}")
 
 
 def main() -> int:

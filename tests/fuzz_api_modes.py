@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+CHUNK = 5  # programs that JAX compiles and answers together
 NAMES = ["jit", "constants", "vmap", "grad", "vmap_grad", "jvp", "scan_grad"]
 WEIGHTS = [.26, .16, .14, .16, .1, .1, .08]
 

@@ -44,7 +44,8 @@ family("jnp", "arctan2 atan2 hypot copysign logaddexp logaddexp2 heaviside nexta
 family("jnp", "bitwise_and bitwise_or bitwise_xor", "@({x('iub')}, {mate('iub')})")
 family("jnp", "left_shift right_shift bitwise_left_shift bitwise_right_shift",
        "@({x('iu')}, {mate('iu')})", "@({x('iu')}, {i(0, 9)})")
-family("jnp", "gcd lcm", "@({x('iu')}, {mate('iu')})")
+# (JAX 0.10.2 never returns from gcd of the smallest integer)
+family("jnp", "gcd lcm", "@({x('iu')} % 97, {same()} % 97)", "@({x('iu')} % 13, {i(0, 9)})")
 family("jnp", "ldexp", "@({x('f')}, {mate('i')})", "@({x('f')}, {i(-3, 4)})")
 family("jnp", "frexp modf", "@({x('f')})")
 family("jnp", "clip", "@({x('fiu')}, {i(-2, 1)}, {i(1, 4)})", "@({x('fiu')}, min={mate('fiu')})",

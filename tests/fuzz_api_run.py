@@ -21,7 +21,7 @@ import numpy as np
 from fuzz_api_check import classes_of, differences, error_class, one_line
 from fuzz_api_draw import ENV, Drawn, Line, cleaned, draw, function, timed
 from fuzz_api_known import known
-from fuzz_api_modes import arguments, transformed
+from fuzz_api_modes import CHUNK, arguments, transformed
 from guard import Guarded
 from harness import Case, Failure, outputs
 from mpmath.libmp import NoConvergence
@@ -36,6 +36,7 @@ from calque.core.program import eliminate_dead_code
 from calque.transforms.stage import replay, stage
 
 Finding = dict[str, Any]
+PATIENCE = 40.0  # seconds for a few programs in JAX
 LINES = os.environ.get("CALQUE_FUZZ") == "lines"  # set by --lines: nothing is compiled
 
 
@@ -83,31 +84,36 @@ class Jax:
 
     def answer(self) -> list[Any]:
         """What JAX said of each program asked; None of those that it does not survive."""
-        request = self.asked
+        asked, made = self.asked, []
         if not self.python:
-            return [None] * len(request)
-        timer = threading.Timer(30. + 3. * len(request), self.process.kill)
+            return [None] * len(asked)
+        while len(made) < len(asked):
+            some = self._frame()
+            if some is not None:
+                made += some
+                continue
+            # it died or hung in these: each alone, then go on behind them
+            for one in asked[len(made):len(made) + CHUNK]:
+                self.ask([one])
+                made += self._frame() or [None]
+            self.ask(asked[len(made):])
+        return made
+
+    def _frame(self) -> list[Any] | None:
+        """The answer to the next programs, at most CHUNK."""
+        timer = threading.Timer(PATIENCE, self.process.kill)
         timer.start()
         try:
             head = self.process.stdout.read(8)
             data = self.process.stdout.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
         finally:
             timer.cancel()
-        out = pickle.loads(data) if data else None
-        if isinstance(out, list):
-            return out
-        if out is None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-        if len(request) == 1:
-            return [None]
-        half = len(request) // 2
-        made = []
-        for part in (request[:half], request[half:]):
-            self.ask(part)
-            made += self.answer()
-        return made
+        if data:
+            return list(pickle.loads(data))
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        return None
 
 
 def finding(p: Drawn, kind: str, text: str, detail: str) -> Finding:
@@ -247,7 +253,7 @@ def findings(seeds: Sequence[int], jax: Jax, compile_only: bool = False) -> list
                 failed = e
             staged.append((p, program, args, wants, failed))
             if failed is None and program.outputs:
-                cases.append((p, _case(p, program, args, wants)))
+                cases.append((p, case(p, program, args, wants)))
         if not LINES:
             found.extend(_compiled(cases))
     answers = dict(zip([p.seed for p in programs], jax.answer()))
@@ -266,10 +272,16 @@ def findings(seeds: Sequence[int], jax: Jax, compile_only: bool = False) -> list
                                      f"{type(failed).__name__}: {failed}"))
     for one in found:
         one["known"] = known(one)
+        if one["kind"] in ("compile", "compiled-value") and not one["known"]:
+            import fuzz_api_shrink  # (it imports this module)
+            p = next(p for p in programs if p.seed == one["seed"])
+            with calque.enable_x64(p.x64):
+                least, said = fuzz_api_shrink.shrunk(p)
+            one["least"] = f"{fuzz_api_shrink.told(least)}\n{said}"
     return found
 
 
-def _case(p: Drawn, program: Any, args: Any, wants: Any) -> Case:
+def case(p: Drawn, program: Any, args: Any, wants: Any) -> Case:
     def check(outs: Sequence[Any]) -> str:
         return differences(outs, wants, cleaned(program), args)
     return Case(f"seed {p.seed}", lambda *xs: replay(program, *xs), args, check)

@@ -172,11 +172,15 @@ def counts(paths: Sequence[pathlib.Path]) -> str:
 
 
 # ---- the command line
+def minutes(text: str) -> float:
+    return float(text[:-1]) / 60 if text.endswith("s") else float(text)
+
+
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """The options that the fuzzers share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--count", type=int, help="programs to run (default 500)")
-    parser.add_argument("--minutes", type=float, help="run for so long instead of a count")
+    parser.add_argument("--minutes", type=minutes, help="run so long instead of a count; 90s: seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--resume", action="store_true", help="go on behind the seeds of the log")
