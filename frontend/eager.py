@@ -54,6 +54,7 @@ from calque.lowering.targets import (
     vulkan_target,
 )
 from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime.device import check_not_forked
 
 # ---- compiled Programs
 
@@ -168,6 +169,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
 def compile_program(program: Program, device: Device, donated: tuple[int, ...] = (),
                     reason: str = "") -> Compiled:
     """Lower and compile, past the memory cache."""
+    check_not_forked()
     target = target_of(device)
     lowered = lower(program, target, donated, storage=device.platform == "cpu", in_process=True)
     if lowered.module is None:

@@ -53,6 +53,7 @@ def context() -> Any:
     """One MLIR context for all modules we build (the dialects are registered by the wheel)."""
     ctx = ir().Context()
     ctx.allow_unregistered_dialects = False
+    ctx.enable_multithreading(False)  # (threads of it would be missing in a forked child)
     return ctx
 
 

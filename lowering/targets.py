@@ -2,8 +2,9 @@
 
 `parse_target("cpu:x86-64-v3")` reads the names the CLI and `jit` take.  "host" is this machine,
 resolved to LLVM's CPU name and an explicit feature list, so that a cached artifact says what it
-needs; "cpu" is what the option calque_cpu (CALQUE_CPU) names, "host" where nothing is said.  An unknown CPU or Vulkan name makes the compiler abort the process, so only names
-from the tables get through.  Start reading at `parse_target`.
+needs; "cpu" is what the option calque_cpu (CALQUE_CPU) names, "host" where nothing is said.  An
+unknown CPU or Vulkan name makes the compiler abort the process, so only names from the tables get
+through.  Start reading at `parse_target`.
 """
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def drawn(count: int, seed: int = 0) -> list[tuple[str, str, str, int]]:
 SOURCES: dict[str, Callable[[int, str, Any], Any]] = {
     "constant": lambda n, dtype, a: jnp.full((n,), 3, dtype),
     "folded": lambda n, dtype, a: (a[:n] * 0 + 3).astype(dtype),
-    "unsigned": lambda n, dtype, a: ((a[:n].astype("uint8") >= 0).astype("int32") + 2).astype(dtype)}
+    "unsigned": lambda n, dtype, a: (
+        (a[:n].astype("uint8") >= 0).astype("int32") + 2).astype(dtype)}
 
 
 def value(case: tuple[str, str, str, int], source: str, a: Any) -> Any:
