@@ -201,10 +201,10 @@ def _real_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
 
 @_real_log_sum.defjvp
 def _log_sum_jvp(power: Any, scale: float, primals: Any, tangents: Any) -> Any:
-    """Each term's share of the sum, smooth where they are equal (and 1 where both are infinite)."""
+    """Each term's share of the sum, smooth where they are equal (1 for infinities of one sign)."""
     x, y = primals
-    inf = constant(x, np.inf)
-    endless = ew.and_p.bind(ew.eq_p.bind(x, inf), ew.eq_p.bind(y, inf))
+    endless = ew.and_p.bind(ew.eq_p.bind(x, y), ew.eq_p.bind(ew.abs_p.bind(x),
+                                                             constant(x, np.inf)))
     total = None
     for a, b, t in ((x, y, tangents[0]), (y, x, tangents[1])):
         apart = ew.mul_p.bind(ew.sub_p.bind(a, b), constant(a, scale))
