@@ -47,3 +47,19 @@ def test_compress_to_more_than_there_is() -> None:
     with pytest.raises(ValueError, match="size must be positive and not greater than the size"):
         jnp.extract(x > 0, x, size=4)
     np.testing.assert_array_equal(jnp.extract(x > 0, x, size=3), [1, 2, 0])
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types")
+def test_updates_of_integers_by_floats() -> None:
+    x, b = jnp.array([2, 4, 6, 8], "int16"), jnp.array([.5, 2.5], "bfloat16")
+    for name, want, dtype in [("multiply", [1, 10, 6, 8], "int16"), ("add", [2, 6, 6, 8], "int16"),
+                              ("power", [1, 16, 6, 8], "int16"),
+                              ("divide", [np.inf, 2, 6, 8], "float32")]:
+        for index in (slice(2), jnp.array([0, 1])):
+            out = getattr(x.at[index], name)(b)
+            assert out.dtype == dtype, name
+            np.testing.assert_array_equal(out, want, err_msg=name)
+    np.testing.assert_array_equal(jnp.array([-1, -1, 5]).at[:2].add(.5), [0, 0, 5])
+    np.testing.assert_array_equal(
+        jnp.add.at(jnp.array([-1, -1]), jnp.array([0, 1]), jnp.array([.5, 1.5]), inplace=False),
+        [0, 0])
