@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FLAGS lowering/native/LEVELS)
 
-.PHONY: demo test test-slow lint bench docs system system-cpp clean
+# make fuzz MINUTES=30 [LEVEL=x86-64-v3]
+
+.PHONY: demo test test-slow lint fuzz bench docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -65,6 +67,19 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py --write
+
+# random programs for so long, half of the time each: over the public API (CALQUE_FUZZ_JAX names a Python
+# with JAX, its third oracle), and over primitives; logs are in build/ and are resumed
+MINUTES ?= 30
+LEVEL ?= host
+fuzz: $(VENV)/.test
+	-$(BIN)/python tests/fuzz_api.py --level $(LEVEL) --log build/fuzz_api.jsonl --resume \
+	  --minutes $$(($(MINUTES) * 60 * 5 / 10))s
+	-$(BIN)/python tests/fuzz.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
+	  --minutes $$(($(MINUTES) * 60 * 3 / 10))s
+	-$(BIN)/python tests/fuzz.py --whole --level $(LEVEL) --log build/fuzz.jsonl --resume \
+	  --minutes $$(($(MINUTES) * 60 * 2 / 10))s
+	$(BIN)/python tests/fuzz_search.py build/fuzz_api.jsonl build/fuzz.jsonl
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

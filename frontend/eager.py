@@ -49,11 +49,12 @@ from calque.lowering.module import Lowered, lower, module_text
 from calque.lowering.targets import (
     Target,
     TargetError,
-    host_target,
     parse_target,
+    runnable_target,
     vulkan_target,
 )
 from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime.device import check_not_forked
 
 # ---- compiled Programs
 
@@ -110,7 +111,7 @@ MEMORY_LIMIT = 4096  # executables kept; the oldest go first
 def target_of(device: Device) -> Target:
     """The compile target of a device."""
     if device.platform == "cpu":
-        return host_target()
+        return runnable_target()
     if device.platform == "cuda":
         return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
     from calque.runtime import vulkan  # (5 ms)
@@ -134,7 +135,7 @@ def named_target(name: str | Target) -> Target:
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
              reason: str = "") -> Compiled:
     """The executable of a Program, compiled at most once per structure."""
-    key = (program.key(), device, donated)
+    key = (program.key(), device, config.calque_cpu, donated)
     found = _memory.get(key)
     return found if found is not None else _compile_once(key, program, device, donated, reason)
 
@@ -168,6 +169,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
 def compile_program(program: Program, device: Device, donated: tuple[int, ...] = (),
                     reason: str = "") -> Compiled:
     """Lower and compile, past the memory cache."""
+    check_not_forked()
     target = target_of(device)
     lowered = lower(program, target, donated, storage=device.platform == "cpu", in_process=True)
     if lowered.module is None:

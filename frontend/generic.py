@@ -14,6 +14,7 @@ import numpy as np
 
 from calque import pack
 from calque.array import Array, on_device, to_array
+from calque.core.config import config
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
@@ -21,7 +22,7 @@ from calque.host import abstract
 from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
 from calque.lowering.passes import cost
-from calque.lowering.targets import host_target
+from calque.lowering.targets import runnable_target
 from calque.runtime import Device, FlatExecutable, Module
 
 _lock = threading.Lock()
@@ -39,8 +40,8 @@ class _Flat:
         name = entry_name(program)
         module = pack.find(name, program.inputs[-1].aval.dtype, device)
         if module is None:
-            vmfb = compile_cached(lower_flat([(name, program)], host_target()), host_target(),
-                                  reason=reason)
+            target = runnable_target()
+            vmfb = compile_cached(lower_flat([(name, program)], target), target, reason=reason)
             module = Module(vmfb)
         self.executable = FlatExecutable(
             module, device, name, [not v.aval.shape for v in program.inputs],
@@ -83,8 +84,8 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
     scalars = [not a.shape and bool(out.shape) for a in avals]
     fixed = None if literal is None else (type(literal), np.asarray(literal).tobytes())
     try:
-        key = (device, prim, *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed,
-               *params.items())
+        key = (device, config.calque_cpu, prim,
+               *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed, *params.items())
         found = _memory.get(key)
     except TypeError:  # a parameter that has no hash
         return None
@@ -111,9 +112,10 @@ def run(program: Program, args: Sequence[Array], device: Device, reason: str
     flat = flatten(program)
     if flat is None:
         return None
-    found = _memory.get((device, flat.key()))
+    key = (device, config.calque_cpu, flat.key())
+    found = _memory.get(key)
     if found is None:
-        found = _ready((device, flat.key()), lambda: flat, device, f"{reason}, any shape")
+        found = _ready(key, lambda: flat, device, f"{reason}, any shape")
     buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
     shape = program.outputs[0].aval.shape
     size = program.outputs[0].aval.size

@@ -24,7 +24,7 @@ from calque.core.program import Equation, Program, Var
 from calque.lowering import cache
 from calque.lowering.compile import compile_module
 from calque.lowering.flat import entry_name, flat_aval, lower_flat
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 from calque.runtime import Device, Module
 
 # In the order in which they are built.
@@ -45,16 +45,17 @@ _BACKGROUND_AFTER = 3  # compiles of eager operations until the pack is built be
 _LOCK_S = 1800.0  # a lock this old belongs to a process that was killed
 
 _lock = threading.Lock()
-_loaded: dict[Any, Module | None] = {}  # by dtype
+_loaded: dict[Any, Module | None] = {}  # by dtype and target
 _state: dict[str, Any] = {"compiles": 0, "started": False}
 
 
 def find(name: str, dtype: Any, device: Device) -> Module | None:
     """The module of the pack that holds an entry point, for operands of a dtype."""
     with _lock:
-        if dtype not in _loaded:
-            _loaded[dtype] = _load(dtype)
-        found = _loaded[dtype]
+        key = (dtype, cpu_target())
+        if key not in _loaded:
+            _loaded[key] = _load(dtype)
+        found = _loaded[key]
     if found is not None and name in found.names(device.sync):
         return found
     _state["compiles"] += 1
@@ -64,7 +65,7 @@ def find(name: str, dtype: Any, device: Device) -> Module | None:
 
 
 def _load(dtype: Any) -> Module | None:
-    vmfb = cache.stored(_chunk(dtype), host_target()) if dtype in DTYPES else None
+    vmfb = cache.stored(_chunk(dtype), cpu_target()) if dtype in DTYPES else None
     if vmfb is None:
         return None
     return Module(vmfb)
@@ -107,15 +108,15 @@ def _one(prim: Primitive, operands: list[tuple[Any, bool]], **params: Any
 
 def missing() -> list[Any]:
     """The dtypes whose part of the pack is not in the cache."""
-    return [d for d in DTYPES if cache.stored(_chunk(d), host_target()) is None]
+    return [d for d in DTYPES if cache.stored(_chunk(d), cpu_target()) is None]
 
 
 def build(done: Callable[[Any], None] = lambda dtype: None) -> int:
     """Build what is missing of the pack and keep it in the disk cache; the number of dtypes."""
     found = missing()
     for dtype in found:
-        vmfb = compile_module(lower_flat(list(programs(dtype)), host_target()), host_target())
-        cache.store(_chunk(dtype), host_target(), vmfb)
+        vmfb = compile_module(lower_flat(list(programs(dtype)), cpu_target()), cpu_target())
+        cache.store(_chunk(dtype), cpu_target(), vmfb)
         done(dtype)
     with _lock:
         _loaded.clear()

@@ -130,6 +130,7 @@ class Builder:
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
+        self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding)
 
     # ---- the one place where operations are made
     def op(

@@ -1,28 +1,24 @@
-"""MLIR text or bytecode in, .vmfb bytes out: IREE's compiler, in this process.
+"""MLIR text or bytecode in, .vmfb bytes out.
 
 `compile_module` compiles for a Target; `compile_to` stops at a stage and returns text (the dumps
 of CALQUE_DUMP and the CLI).  Diagnostics are captured, not printed, and a failure is a
 CompileError that knows the user's line and the primitive, read from MLIR locations.  The compiler
-runs in a worker thread, so that Ctrl-C reaches the user at once.  A crash of the compiler takes the
-process with it; with CALQUE_COMPILE=process it runs in a process of its own (25-50 ms more), and a
-crash is a CompileError too.  The compiler library is loaded at first use.
+runs in a process of its own (compiler_process), started at first use: its crash is a CompileError,
+too.  CALQUE_COMPILE=inside runs it here, to look at it with a debugger.
 """
 from __future__ import annotations
 
-import atexit
-import ctypes
 import functools
 import itertools
 import os
 import re
-import signal
-import subprocess
+import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from calque.lowering import compiler_process, compiler_server
 from calque.lowering.targets import Target
 
 # Without the first, f64 programs are silently compiled as f32; without the third, sums are serial
@@ -39,10 +35,9 @@ STAGES = ("input", "abi", "preprocessing", "global-optimization",
           "executable-targets", "hal", "vm", "end")
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
-_SLICE_S = 0.05
+_LEAST_SPACE = 1 << 20  # bytes in TMPDIR below which a crash of the compiler is its fault
 _WHERE = re.compile(r'^(?:loc\()?"?(?P<file>[^\s":()]+)"?:(?P<line>\d+):(?P<column>\d+)')
 _counter = itertools.count()
-_abandoned: list[threading.Thread] = []
 
 
 class CompileError(RuntimeError):
@@ -54,13 +49,13 @@ class CompileError(RuntimeError):
       primitive, where: the primitive and the user's 'file:line:column', '' where unknown.
     """
 
-    def __init__(self, diagnostics: Sequence[str], mlir_path: str, primitive: str = "",
-                 where: str = "") -> None:
-        self.diagnostics = tuple(diagnostics)
+    def __init__(self, diagnostics: Sequence[str], mlir_path: str = "", primitive: str = "",
+                 where: str = "", fix: str = "") -> None:
+        self.diagnostics = tuple(d for d in diagnostics if d)
         self.mlir_path = mlir_path
         self.primitive = primitive
         self.where = where
-        super().__init__(_message(self.diagnostics, mlir_path, primitive, where))
+        super().__init__(_message(self.diagnostics, mlir_path, primitive, where, fix))
 
 
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -84,45 +79,24 @@ def compile_to(source: bytes | str, target: Target, stage: str,
 
 
 def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "") -> bytes:
-    """Compile in a worker thread; this thread waits in slices, so that Ctrl-C comes through."""
-    if os.environ.get("CALQUE_COMPILE") == "process":
-        return _compile_in_process(source, flags, stage)
-    outcome: list[Any] = []
-    done = threading.Event()
-
-    def work() -> None:
+    """What IREE makes of a module with these flags, from the compiler's process."""
+    if os.environ.get("CALQUE_COMPILE") == "inside" or not compiler_process.possible():
+        kind, value = compiler_server.run(_inside(), source, flags, stage)
+        printed = ""
+    else:
         try:
-            outcome.append(_compile(source, flags, stage))
-        except BaseException as error:  # handed to the waiting thread, whatever it is
-            outcome.append(error)
-        finally:
-            done.set()
-
-    worker = threading.Thread(target=work, name="calque-compile", daemon=True)
-    try:
-        worker.start()
-        while not done.wait(_SLICE_S):
-            pass
-    except BaseException:
-        _abandoned.append(worker)
-        raise
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return bytes(outcome[0])
+            kind, value, printed = compiler_process.request(source, flags, stage)
+        except compiler_process.Crashed as crash:
+            raise _crashed(source, flags, crash) from None
+    if kind == "failed":
+        raise _failure(source, flags, value, printed)
+    return bytes(value)
 
 
-@atexit.register
-def _finish_abandoned() -> None:
-    """Let compiles that Ctrl-C left behind finish: a thread killed inside LLVM aborts the process.
-
-    A second Ctrl-C leaves at once.
-    """
-    try:
-        for worker in _abandoned:
-            while worker.is_alive():
-                worker.join(_SLICE_S)
-    except KeyboardInterrupt:
-        os._exit(130)
+@functools.cache
+def _inside() -> Any:
+    """The compiler in this process, where no other can be started: a crash of it is ours."""
+    return compiler_server.load(compiler_process.folders())
 
 
 @functools.cache
@@ -132,80 +106,40 @@ def compiler_version() -> str:
     return version("iree-base-compiler")
 
 
-def _compile(source: bytes, flags: tuple[str, ...], stage: str) -> bytes:
-    api, install, stop_after = _api()
-    diagnostics: list[tuple[int, str]] = []
-    with api.Session() as session:
-        session.set_flags(*flags)
-        with session.invocation() as invocation:
-            callback = install(invocation, diagnostics)
-            parsed = invocation.parse_source(api.Source.wrap_buffer(session, source))
-            if parsed and stage:
-                stop_after(invocation, stage)
-            if not (parsed and invocation.execute()):
-                raise _failure(source, flags, diagnostics)
-            with api.Output.open_membuffer() as output:
-                (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
-                result = bytes(output.map_memory())
-            del callback  # it had to live as long as the invocation could call it
-    return result
-
-
-def _compile_in_process(source: bytes, flags: tuple[str, ...], stage: str) -> bytes:
-    """The same through iree-compile, for programs that crash the compiler."""
-    from iree.compiler.tools import binaries
-    command = [binaries.find_tool("iree-compile"), "-", *flags, "-o", "-"]
-    if stage:
-        command.append(f"--compile-to={stage}")
-    done = subprocess.run(command, input=source, capture_output=True, check=False)
-    if done.returncode == 0:
-        return done.stdout
-    said = done.stderr.decode("utf-8", "replace").replace(": error: ", ": ", 1)
-    diagnostics = [(_ERROR, said)] if said.strip() else []
-    if done.returncode < 0:
-        signal_name = signal.Signals(-done.returncode).name
-        diagnostics.insert(0, (_ERROR, f"the compiler crashed ({signal_name})"))
-    raise _failure(source, flags, diagnostics)
-
-
-@functools.cache
-def _api() -> tuple[Any, Callable[[Any, list[tuple[int, str]]], Any], Callable[[Any, str], None]]:
-    """IREE's Python API, and the two C functions it lacks: diagnostics callback, stop at stage."""
-    from iree.compiler import api
-    from iree.compiler.api import ctypes_dl
-    library = ctypes_dl._dylib
-    callback_type = ctypes.CFUNCTYPE(
-        None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    enable = library.ireeCompilerInvocationEnableCallbackDiagnostics
-    enable.restype = None
-    enable.argtypes = [ctypes.c_void_p, ctypes.c_int, callback_type, ctypes.c_void_p]
-    set_phase = library.ireeCompilerInvocationSetCompileToPhase
-    set_phase.restype = None
-    set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-
-    def install(invocation: Any, sink: list[tuple[int, str]]) -> Any:
-        def receive(severity: int, text: int, length: int, _: int) -> None:
-            sink.append((severity, ctypes.string_at(text, length).decode("utf-8", "replace")))
-        callback = callback_type(receive)
-        enable(invocation._inv_p, 0, callback, None)
-        return callback
-
-    def stop_after(invocation: Any, stage: str) -> None:
-        set_phase(invocation._inv_p, stage.encode())
-
-    return api, install, stop_after
-
-
 # ---- failures
 
-def _failure(source: bytes, flags: tuple[str, ...], diagnostics: list[tuple[int, str]]
-             ) -> CompileError:
+def _failure(source: bytes, flags: tuple[str, ...], diagnostics: list[tuple[int, str]],
+             printed: str = "") -> CompileError:
     errors = [text for severity, text in diagnostics if severity >= _ERROR]
     texts = errors or [text for _, text in diagnostics] or ["the compiler gave no reason"]
     where = next((w for w in map(_position, texts) if w), "")
     if where.startswith("source.mlir:"):
         where = ""  # our own module's text, of no use to the user
+    if printed:  # by the linker
+        texts = [*texts, printed]
     return CompileError(texts, _keep(source, flags), _primitive(source, where), where)
+
+
+def _crashed(source: bytes, flags: tuple[str, ...], crash: compiler_process.Crashed
+             ) -> CompileError:
+    """The compiler's process died: of a fault, or for want of disk or memory."""
+    said = crash.said.splitlines()[-1] if crash.said else ""
+    folder = tempfile.gettempdir()
+    if "No space left on device" in crash.said or _free(folder) < _LEAST_SPACE:
+        return CompileError(
+            [f"there is no space left in {folder}, where the compiler links what it makes", said],
+            fix=f"free some space in {folder}, or name another folder in TMPDIR")
+    if crash.signal == "SIGKILL" or "out of memory" in crash.said.lower():
+        return CompileError(["the compiler ran out of memory", said],
+                            fix="close other programs, or compile a smaller program at a time")
+    return CompileError([f"the compiler crashed ({crash.signal})", said], _keep(source, flags))
+
+
+def _free(folder: str) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return _LEAST_SPACE
 
 
 def _position(text: str) -> str:
@@ -259,8 +193,11 @@ def _keep(source: bytes, flags: tuple[str, ...]) -> str:
     return ""
 
 
-def _message(diagnostics: Sequence[str], mlir_path: str, primitive: str, where: str) -> str:
+def _message(diagnostics: Sequence[str], mlir_path: str, primitive: str, where: str,
+             fix: str) -> str:
     first = diagnostics[0].split("\n")[0] if diagnostics else ""
+    if fix:
+        return f"a program cannot be compiled: {first}.\n  Fix: {fix}."
     lines = ["the compiler (IREE) rejected a program that calque wrote: " + _shorten(first)]
     place = " at ".join(part for part in (primitive and f"primitive {primitive}", where) if part)
     if place:

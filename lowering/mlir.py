@@ -53,6 +53,7 @@ def context() -> Any:
     """One MLIR context for all modules we build (the dialects are registered by the wheel)."""
     ctx = ir().Context()
     ctx.allow_unregistered_dialects = False
+    ctx.enable_multithreading(False)  # (threads of it would be missing in a forked child)
     return ctx
 
 
@@ -77,3 +78,34 @@ def type_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
 def tensor_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """The ranked tensor type of a shape and dtype in our context."""
     return ir().Type.parse(type_text(shape, dtype), context())
+
+
+_DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
+
+
+@functools.lru_cache(maxsize=8192)
+def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    text = str(kind)
+    if not text.startswith("tensor<"):
+        return None
+    *sizes, element = text[7:-1].split("x") if "complex" not in text else [
+        *text[7:text.index("complex")].split("x")[:-1], text[text.index("complex"):-1]]
+    dtype = _DTYPES.get(element)
+    return None if dtype is None else (
+        tuple(-1 if n == "?" else int(n) for n in sizes), dtype)
+
+
+def spec(v: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of an ir.Value, -1 for sizes known at the call only; None for no tensor."""
+    return _spec(v.type)
+
+
+def is_tensor(v: Any) -> bool:
+    """Whether an ir.Value is a tensor."""
+    return str(v.type).startswith("tensor<")
+
+
+def is_inexact(v: Any) -> bool:
+    """Whether an ir.Value is a tensor of floats or complex numbers."""
+    element = str(v.type).rpartition("x")[2].removeprefix("tensor<")
+    return "complex" in str(v.type) or element.startswith(("f", "bf"))

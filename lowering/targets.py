@@ -1,9 +1,10 @@
 """Targets: what a program is compiled for, as a frozen record that fixes the code generated.
 
-`parse_target("cpu:x86-64-v3")` reads the names the CLI and `jit` take.  "cpu" and "host" are this
-machine, resolved to LLVM's CPU name and an explicit feature list, so that a cached artifact says
-what it needs.  An unknown CPU or Vulkan name makes the compiler abort the process, so only names
-from the tables get through.  Start reading at `parse_target`.
+`parse_target("cpu:x86-64-v3")` reads the names the CLI and `jit` take.  "host" is this machine,
+resolved to LLVM's CPU name and an explicit feature list, so that a cached artifact says what it
+needs; "cpu" is what the option calque_cpu (CALQUE_CPU) names, "host" where nothing is said.  An
+unknown CPU or Vulkan name makes the compiler abort the process, so only names from the tables get
+through.  Start reading at `parse_target`.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.config import config
 from calque.lowering import vulkan
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
@@ -136,7 +138,9 @@ def parse_target(name: str | Target) -> Target:
     if isinstance(name, Target):
         return name
     kind, _, rest = name.strip().partition(":")
-    if kind == "host" and not rest or kind == "cpu" and rest in ("", "host"):
+    if kind == "cpu" and not rest:
+        return cpu_target()
+    if kind == "host" and not rest or kind == "cpu" and rest == "host":
         return host_target()
     if kind == "cpu" and rest in _CPU_LEVELS:
         arch = _CPU_LEVELS[rest]
@@ -175,6 +179,38 @@ _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 
 def _level_features(level: str) -> tuple[str, ...]:
     return {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}.get(level, ())
+
+
+def cpu_target() -> Target:
+    """What code for CPU devices is compiled for: the option calque_cpu."""
+    level = config.calque_cpu
+    return host_target() if level == "host" else _level_target(level)
+
+
+@functools.cache
+def _level_target(level: str) -> Target:
+    return parse_target(f"cpu:{level}")
+
+
+def runnable_target() -> Target:
+    """`cpu_target()`; TargetError where this machine lacks what the option calque_cpu names."""
+    target = cpu_target()
+    lacking = _lacking(target)
+    if lacking:
+        raise TargetError(
+            f"calque_cpu={config.calque_cpu}: this machine's CPU lacks {lacking}.\n"
+            "  Fix: choose CALQUE_CPU=host or an older level to run here; to compile for another "
+            f"machine, calque compile --target {target.name}.")
+    return target
+
+
+@functools.cache
+def _lacking(target: Target) -> str:
+    """What code for a CPU target may use and this machine's lacks, in words."""
+    host = host_target()
+    if target.arch != host.arch:
+        return f"the architecture ({target.arch}; it is {host.arch})"
+    return ", ".join(sorted({*target.features} - {*host.features}))
 
 
 @functools.cache

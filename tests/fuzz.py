@@ -5,21 +5,16 @@ returns some of its intermediate values and arguments.  Updates in place, views 
 indices are frequent.  Arguments lie against inaccessible pages (guard.py), without a copy.
 Everything follows from the seed.  A module holds 25 programs and runs in a worker process; when
 that dies, halves are run in new ones until the program is alone.
-`--log FILE` writes a line per module, `--resume` goes on behind the seeds that are in it.
+`--log FILE` writes a line per module, `--resume` goes on behind the seeds that are in it,
+`--level x86-64-v3` compiles for that CPU.
 `--whole` draws programs that become one kernel of ours each, and compiles each alone.
-Start reading at `make`, then `search`.
+Start reading at `make`; fuzz_search.py has workers and logs.
 """
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import pathlib
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +23,7 @@ if __name__ == "__main__":
     os.environ["CALQUE_CHECK"] = "1"
     os.environ.setdefault("CALQUE_CACHE", "0")  # no program comes twice
 
+import fuzz_search
 import fuzz_steps
 import fuzz_wide
 import oracle
@@ -45,8 +41,6 @@ from calque.lowering.passes.hoist import hoist
 from calque.transforms.stage import replay, stage
 
 GROUP = 25
-LIFETIME = 40  # modules per worker: compiled programs stay in its memory
-PATIENCE = 300.0  # seconds for a module, after which its worker is ended
 STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
 WHOLE = os.environ.get("CALQUE_FUZZ") == "whole"  # set by --whole, for the workers too
 if WHOLE:
@@ -204,135 +198,26 @@ def _wrong(program: Any, args: Sequence[Any]) -> str:
     return f"{out}\n{program}" if isinstance(out, Failure) else case.check(out)
 
 
-# ---- workers
-class Worker:
-    """A process that runs programs; it may die."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True)
-        self.asked = 0
-
-    def ask(self, seeds: Sequence[int]) -> list[str] | None:
-        """Failures; None when the process died or did not answer in time."""
-        self.asked += 1
-        assert self.process.stdin is not None and self.process.stdout is not None
-        timer = threading.Timer(PATIENCE, self.process.kill)
-        timer.start()
-        try:
-            self.process.stdin.write(json.dumps(list(seeds)) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            timer.cancel()
-        return json.loads(line) if line.endswith("\n") else None
-
-    def close(self) -> int:
-        """End the process; its exit status."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            self.process.stdin.close()
-        except BrokenPipeError:
-            pass
-        code = self.process.wait()
-        self.process.stdout.close()
-        return code
-
-
-def work() -> None:
-    """Answer lines of seeds with lines of failures; what else is printed goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        answers.write(json.dumps(failures(json.loads(line))) + "\n")
-        answers.flush()
-
-
-def _alone(seeds: Sequence[int]) -> list[str]:
-    """The programs that end a process (the group of them did): halves, each in a new worker."""
-    worker = Worker()
-    found = worker.ask(seeds)
-    code = worker.close()
-    if found is not None:
-        return found
-    if len(seeds) == 1:
-        return [f"seed {seeds[0]}: the process died or hung (status {code})"]
-    half = len(seeds) // 2
-    parts = [*_alone(seeds[:half]), *_alone(seeds[half:])]
-    return parts or [f"seeds {list(seeds)}: the process died (status {code}), but not on halves"]
-
-
-
-
-def search(seeds: Sequence[int]) -> Iterator[tuple[list[int], list[str]]]:
-    """(group of seeds, failures), each group in a worker process."""
-    worker = Worker()
-    for i in range(0, len(seeds), GROUP):
-        group = list(seeds[i:i + GROUP])
-        if worker.asked >= LIFETIME:
-            worker.close()
-            worker = Worker()
-        found = worker.ask(group)
-        if found is None:
-            worker.close()
-            found, worker = _alone(group), Worker()
-        yield group, found
-    worker.close()
-
-
-def _logged(path: pathlib.Path | None) -> set[int]:
-    """Seeds that a log holds; a last line cut off by a kill does not count."""
-    done: set[int] = set()
-    if path is not None and path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                done.update(json.loads(line)["seeds"])
-            except ValueError:
-                continue
-    return done
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=pathlib.Path)
-    parser.add_argument("--resume", action="store_true")
+    parser = fuzz_search.arguments(__doc__)
     parser.add_argument("--explain", type=int, metavar="SEED",
                         help="print the first wrong value of a failing program")
     parser.add_argument("--whole", action="store_true",
                         help="programs that become one kernel each")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work()
+        fuzz_search.work(failures)
         return 0
-    if options.whole and not WHOLE:
-        os.environ["CALQUE_FUZZ"] = "whole"
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+    wanted = {"CALQUE_FUZZ": "whole"} if options.whole else {}
+    wanted["CALQUE_CPU"] = options.level
+    if any(os.environ.get(k) != v for k, v in wanted.items()):  # both are read at import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
     if options.explain is not None:
         with calque.enable_x64(True):
             print(explain(options.explain))
         return 0
-    done = _logged(options.log) if options.resume else set()
-    seeds = [s for s in range(options.seed, options.seed + options.count) if s not in done]
-    if options.log is not None:
-        options.log.parent.mkdir(parents=True, exist_ok=True)
-        if not options.resume:
-            options.log.write_text("")
-    start, bad, ran = time.monotonic(), 0, 0
-    for group, found in search(seeds):
-        bad, ran = bad + len(found), ran + len(group)
-        if options.log is not None:
-            with options.log.open("a") as log:
-                log.write(json.dumps({"seeds": group, "failures": found}) + "\n")
-        print(*found, sep="\n", end="\n" if found else "")
-        print(f"seeds {group[0]}..{group[-1]}: {len(found)} failures; {ran} programs, {bad} "
-              f"failures, {time.monotonic() - start:.0f} s so far", flush=True)
-    return 1 if bad else 0
+    name = "fuzz.py --whole" if WHOLE else "fuzz.py"
+    return fuzz_search.run(__file__, name, options, GROUP)
 
 
 if __name__ == "__main__":

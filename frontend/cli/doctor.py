@@ -15,10 +15,11 @@ import typer
 
 from calque import pack, runtime
 from calque.cli.report import progress, size_text
+from calque.core.config import config
 from calque.lowering import cache
 from calque.lowering.forms import missing_objects
 from calque.lowering.kernels.native import level_of
-from calque.lowering.targets import TargetError, host_target
+from calque.lowering.targets import TargetError, host_target, runnable_target
 
 _NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")
 _OPTIONAL = {"scipy": "LAPACK in eager linear algebra; pip install scipy"}
@@ -73,9 +74,14 @@ def _cpu() -> list[str]:
     typer.echo(f"  features: {' '.join(host.features)}")
     if host.absent:
         typer.echo(f"  hidden by this machine: {' '.join(host.absent)}")
-    lacking = missing_objects(host)
+    try:
+        target = runnable_target()
+    except TargetError as error:
+        return [str(error)]
+    typer.echo(f"  code is compiled for: {target.cpu} (CALQUE_CPU={config.calque_cpu})")
+    lacking = missing_objects(target)
     typer.echo("  C kernels: " + (f"none of {', '.join(lacking)}" if lacking else
-                                  f"all, for {level_of(host)}"))
+                                  f"all, for {level_of(target)}"))
     if not lacking:
         return []
     return ["C kernels of linear algebra and FFT (slower forms are taken): install a C compiler "

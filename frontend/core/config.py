@@ -54,6 +54,9 @@ OPTIONS = {o.name: o for o in (
     Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
            ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
     Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
+    Option("calque_cpu", "host", "enum", True,
+           "the CPU that code for CPU devices is compiled for",
+           ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
 )}

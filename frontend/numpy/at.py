@@ -206,7 +206,7 @@ class Ref:
           Array([1. , 0.5, 0.5], dtype=float32)
         """
         with fused("divide"):
-            ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
+            ones = Ref(_ones(self.array), self.index).multiply(values, **options)
             return uf.divide(self.array, ones)
 
     def power(self, values: Any, **options: Any) -> Any:
@@ -218,7 +218,7 @@ class Ref:
           Array([2., 9.], dtype=float32)
         """
         with fused("power"):
-            ones = Ref(_ones(self.array, values), self.index).multiply(values, **options)
+            ones = Ref(_ones(self.array), self.index).multiply(values, **options)
             return ar.power(self.array, ones)
 
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
@@ -260,22 +260,28 @@ class Ref:
                 raise TypeError(explain(f"{name}() got an unexpected keyword argument "
                                         f"{option!r}"))
         mode, x = _mode(options.get("mode")), self.array
+        values, wide = _values(values), _joined_dtype(x, values)
+        if join is not None and wide != aval_of(x).dtype:  # what is joined is wide, the result not
+            _warn_of_cast(values, aval_of(x))
+            with fused(name):
+                out = Ref(util.cast(x, wide), self.index)._update(name, values, join, p, options)
+                return _narrow(out, aval_of(x))
         wrap = options.get("wrap_negative_indices", True)
         if wrap and is_basic(self.index):
             plan = parse(self.index, aval_of(x).shape)
             with fused(name):
-                return write(x, plan, _values(values), join, mode)
+                return write(x, plan, values, join, mode)
         with fused(name):
             mask = None if np.ndim(values) else advanced.whole_mask(x, self.index)
             if mask is not None:  # one program whatever the number of elements
-                value = _cast_update(_values(values), aval_of(x))
+                value = _cast_update(values, aval_of(x))
                 made = value if join is None else join(x, value)
                 return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         if 0 in fancy.shape:
             return util.array(x)
         with fused(name):
-            target = broadcast_to(_cast_update(_values(values), aval_of(x)), fancy.shape)
+            target = broadcast_to(_cast_update(values, aval_of(x)), fancy.shape)
             return advanced.update(x, fancy, target, p, mode,
                                    bool(options.get("indices_are_sorted", False)),
                                    bool(options.get("unique_indices", False)))
@@ -295,15 +301,12 @@ def _mode(mode: Any) -> Any:
     return None if mode is None else GatherScatterMode.from_any(mode)
 
 
-def _ones(x: Any, values: Any) -> Any:
-    """Ones like x, in the dtype of the values."""
+def _ones(x: Any) -> Any:
+    """Ones like x, of its dtype: so that what divides an integer is one (as in JAX)."""
     dtype = aval_of(x).dtype
-    if not dtypes.is_inexact(dtype):
-        dtype, _ = dtypes.promote([dtypes.dtype_and_weak(x),
-                                   dtypes.dtype_and_weak(asarray(values))])
     made = sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
                                       broadcast_dimensions=(), sharding=None)
-    return util.cast(made, dtype, aval_of(x).weak_type and dtype == aval_of(x).dtype)
+    return util.cast(made, dtype, aval_of(x).weak_type)
 
 
 def _inside(plan: Plan) -> Any:
@@ -350,13 +353,25 @@ def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
     return ix.dynamic_update_slice(x, made, traced_starts(plan))
 
 
-def _cast_update(values: Any, aval: Any) -> Any:
+def _joined_dtype(x: Any, values: Any) -> Any:
+    return dtypes.promote([dtypes.dtype_and_weak(x), dtypes.dtype_and_weak(values)])[0]
+
+
+def _warn_of_cast(values: Any, aval: Any) -> None:
     own, weak = aval_of(values).dtype, aval_of(values).weak_type
     if dtypes.promote([(aval.dtype, aval.weak_type), (own, weak)])[0] != aval.dtype:
         util.warn("scatter inputs have incompatible types: cannot safely cast value from "
                   f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
                   "result in an error.", FutureWarning)
-    if own.kind == "c" and aval.dtype.kind != "c":
+
+
+def _cast_update(values: Any, aval: Any) -> Any:
+    _warn_of_cast(values, aval)
+    return _narrow(values, aval)
+
+
+def _narrow(values: Any, aval: Any) -> Any:
+    if aval_of(values).dtype.kind == "c" and aval.dtype.kind != "c":
         values = ew.real_p.bind(values)
     return util.cast(values, aval.dtype, aval.weak_type)
 

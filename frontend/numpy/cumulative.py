@@ -356,6 +356,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     from calque.numpy.reductions import sum as total
     values = util.check_arrays("trapezoid", y, dx if x is None else x)
     with util.fused("trapezoid"):
+        if x is None:  # the integrand alone decides what integers become
+            values = (*util.promote_inexact("trapezoid", values[0]), values[1])
         y, step = util.promote_inexact("trapezoid", *values)
         y = util.array(y)
         axis = canonical_axis(axis, len(util.shape_of(y)))

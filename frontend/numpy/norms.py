@@ -85,7 +85,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       ord: a number; inf and -inf: the largest and least |x|; 0: how many are not 0.
 
     Returns:
-      A real array.
+      A real array; with ord 1, inf and -inf integers stay integers.
 
     Raises:
       TypeError: x is no array.
@@ -96,7 +96,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       >>> jnp.linalg.vector_norm(jnp.array([3.0, -4.0]), ord=1)
       Array(7., dtype=float32)
     """
-    x = _inexact("jnp.linalg.vector_norm", x)
+    (x,) = util.check_arrays("jnp.linalg.vector_norm", x)
+    if ord not in (1, np.inf, -np.inf) or util.dtype_of(x) == bool:  # these keep integers
+        x = _inexact("jnp.linalg.vector_norm", x)
     rank = len(util.shape_of(x))
     if axis is None:
         axes = tuple(range(rank))
@@ -126,7 +128,8 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         if ord == np.inf:
             return amax(size, initial=0, **how)
         if ord == -np.inf:
-            return amin(size, initial=np.inf, **how)
+            floats = {"initial": np.inf} if util.dtype_of(size).kind not in "iu" else {}
+            return amin(size, **floats, **how)
         return power(total(power(size, ord), **how), 1.0 / ord)
 
 

@@ -469,6 +469,10 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
         given = advanced.as_index(mask)
         value[:len(given)] = given
         return asarray(x)[(slice(None),) * axis + (value,)]
+    if not 0 <= size <= n:
+        raise ValueError(explain(
+            "compress: size must be positive and not greater than the size of the array axis; "
+            f"got size={size} for {n} elements.", fix="use a smaller size."))
     with fused("compress"):
         where = flatnonzero(mask, size=size, fill_value=n)
         return take(x, where, axis=axis, mode="fill", fill_value=fill_value)

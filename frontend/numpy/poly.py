@@ -324,6 +324,8 @@ def poly(seq_of_zeros: Any) -> Any:
                                  fix=f"the shape is {shape}."))
     n = util.shape_of(x)[0]
     one = util.dtype_of(x).type(1)
+    if not n:
+        return util.array(util.spread(one, ()))
     with util.fused("poly"):
         if n <= UNROLLED:
             made = util.spread(one, (1,))

@@ -395,7 +395,12 @@ def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> l
     if not aval_of(values).size:
         blank = [sh.broadcast_in_dim(ew.const(v, 0), (size,), ()) for v, _ in pairs]
         return [_filled(b, np.int32(0), f) for b, (_, f) in zip(blank, pairs)]
-    return [_filled(take(v, at, axis=0, mode="clip"), number, f) for v, f in pairs]
+    found = [take(v, at, axis=0, mode="clip") for v, _ in pairs]
+    if fill_value is None:  # nor is there a first one: zeros
+        some = ew.gt_p.bind(number, ew.const(number, 0))
+        found[0] = choose(util.array(sh.broadcast_in_dim(some, (size,), ())), found[0],
+                          ew.const(found[0], 0))
+    return [_filled(v, number, f) for v, (_, f) in zip(found, pairs)]
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:

@@ -6,6 +6,7 @@ rows where these are independent (passes/split).  Start reading at `emit_kernel`
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.kernels import lanes, memory
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import loops
+from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.split import rows_of, split
 from calque.lowering.rules.registry import Context
@@ -61,8 +63,37 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
     return shell.dispatch(xs)
 
 
+Spec = tuple[tuple[int, ...], Dtype]
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def bundles(operands: Sequence[Spec], results: Sequence[Spec], most: int
+            ) -> tuple[list[list[int]], list[list[int]]]:
+    """Which operands and which results lie together in one binding, so that there are at most
+    `most`: of one dtype, small ones first; one that is alone keeps its shape."""
+    every = [*[(False, i, s) for i, s in enumerate(operands)],
+             *[(True, i, s) for i, s in enumerate(results)]]
+    every.sort(key=lambda v: _size(v[2][0]) * v[2][1].itemsize)
+    alone, joined = {(r, i) for r, i, _ in every}, dict[tuple[bool, Dtype], list[int]]()
+    for r, i, (_, dtype) in every:
+        if len(alone) + len(joined) <= most:
+            break
+        alone.remove((r, i))
+        joined.setdefault((r, dtype), []).append(i)
+    groups = [sorted(g) for g in joined.values()]
+    found = [sorted([*[[i] for q, i in alone if q == r],
+                     *[g for (q, _), g in zip(joined, groups) if q == r]]) for r in (False, True)]
+    return found[0], found[1]
+
+
 class _Shell:
-    """One executable with one function: operands, results and scratch as bindings."""
+    """One executable with one function: operands, results and scratch as bindings.
+
+    A dispatch has few bindings: where there are more arrays, small ones share one.
+    """
 
     def __init__(self, ctx: Context, xs: Sequence[Value], outs: Sequence[ShapedArray]) -> None:
         ir = mlir.ir()
@@ -77,7 +108,9 @@ class _Shell:
         self.exports = self.executable.regions[0].blocks[0]
         self.module = self.exports.operations[0]
         self.binding = ir.Type.parse("!stream.binding", mlir.context())
-        count = len(xs) + len(self.outs)
+        self.specs = [(x.shape, x.dtype) for x in xs]
+        self.taken, self.given = bundles(self.specs, self.outs, MOST_BINDINGS - 1)  # (and scratch)
+        count = len(self.taken) + len(self.given)
         with ir.InsertionPoint(self.module.regions[0].blocks[0]):
             self.function = ir.Operation.create("func.func", regions=1, attributes={
                 "sym_name": ir.StringAttr.get(self.name), "function_type": self.type_of(count)})
@@ -88,8 +121,8 @@ class _Shell:
         with ir.InsertionPoint(self.block):
             self.mark = memory.operation("arith.constant", [memory.index_type()], [], {
                 "value": ir.Attribute.parse("0 : index")})
-        self.operands = [self.bound(i, x.shape, x.dtype) for i, x in enumerate(xs)]
-        self.results = [self.bound(len(xs) + i, s, d) for i, (s, d) in enumerate(self.outs)]
+        self.operands = self.bound(0, self.taken, self.specs)
+        self.results = self.bound(len(self.taken), self.given, self.outs)
 
     def type_of(self, count: int) -> Any:
         ir = mlir.ir()
@@ -119,8 +152,17 @@ class _Shell:
                 [binding, memory.index(offset)]).results[0]
         return Memory(ref, 0, shape, memory.row_major(shape), dtype)
 
-    def bound(self, i: int, shape: tuple[int, ...], dtype: Dtype) -> Memory:
-        return self.subspan(self.block.arguments[i], 0, shape, dtype)
+    def bound(self, first: int, groups: list[list[int]], specs: list[Spec]) -> list[Memory]:
+        """The memory of each of `specs`, whose groups are the bindings from `first` on."""
+        found: dict[int, Memory] = {}
+        for k, group in enumerate(groups):
+            sizes = [_size(specs[i][0]) for i in group]
+            whole = self.subspan(self.block.arguments[first + k], 0,
+                                 _together(group, specs)[0], specs[group[0]][1])
+            for i, at in zip(group, itertools.accumulate(sizes, initial=0)):
+                shape = specs[i][0]
+                found[i] = whole.view(shape, memory.row_major(shape), at)
+        return [found[i] for i in range(len(specs))]
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
         """Scratch: on the stack while that lasts, where LLVM can turn it into registers."""
@@ -149,8 +191,9 @@ class _Shell:
         if self.each is not None:
             self.each.attributes["value"] = ir.Attribute.parse(f"{self.scratch} : index")
         nbytes = self.scratch * self.groups
-        specs = [*self.outs, *([((nbytes,), np.dtype("i1"))] if nbytes else [])]
-        self.function.attributes["function_type"] = self.type_of(len(xs) + len(specs))
+        specs = [*[_together(g, self.outs) for g in self.given],
+                 *([((nbytes,), np.dtype("i1"))] if nbytes else [])]
+        self.function.attributes["function_type"] = self.type_of(len(self.taken) + len(specs))
         with ir.InsertionPoint.at_block_begin(self.exports):
             export = ir.Operation.create("stream.executable.export", regions=1, attributes={
                 "sym_name": ir.StringAttr.get(self.name),
@@ -159,7 +202,32 @@ class _Shell:
             with ir.InsertionPoint(export.regions[0].blocks.append()):
                 sizes = [memory.index(self.groups), memory.index(1), memory.index(1)]
                 memory.operation("stream.return", [], sizes)
-        return dispatch(self.ctx.b, self.name, xs, specs)[:len(self.outs)]
+        b = self.ctx.b
+        operands = [_joined(b, [xs[i] for i in g]) for g in self.taken]
+        made = dispatch(b, self.name, operands, specs)
+        found: dict[int, Value] = {}
+        for group, v in zip(self.given, made):
+            if len(group) == 1:
+                found[group[0]] = v
+                continue
+            at = 0
+            for i in group:
+                shape = self.outs[i][0]
+                found[i] = b.reshape(b.slice(v, [at], [at + _size(shape)]), shape)
+                at += _size(shape)
+        return [found[i] for i in range(len(self.outs))]
+
+
+def _together(group: list[int], specs: Sequence[Spec]) -> Spec:
+    """The array that holds those of a group."""
+    if len(group) == 1:
+        return specs[group[0]]
+    return (sum(_size(specs[i][0]) for i in group),), specs[group[0]][1]
+
+
+def _joined(b: Builder, xs: list[Value]) -> Value:
+    return xs[0] if len(xs) == 1 else b.concatenate(
+        [b.reshape(x, (_size(x.shape),)) for x in xs], 0)
 
 
 # ---- one loop per element

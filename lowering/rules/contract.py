@@ -11,6 +11,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.folding import guarded_pair
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import Context, rule
 from calque.lowering.rules.window import fill
@@ -29,7 +30,7 @@ def _dims_attribute(dims: Any) -> str:
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
              dtype: np.dtype[Any]) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
-    x, y = b.apart(x, y)
+    x, y = b.apart(*guarded_pair(x, y))
     if not is_static((*x.shape, *y.shape)):
         return _dynamic_dot(b, x, y, dims, shape, dtype)
     return b.apart(b.emit("dot_general", [x, y], shape, dtype,
@@ -91,6 +92,7 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     strip = min(8192 // size, -(-n // (2 * lanes)) * lanes)  # a strip for each of two cores
     tiles = (f"#iree_cpu.lowering_config<distribution = [{strip}, 0], cache_reduction = [0, 8], "
              f"vector_common_parallel = [{lanes}, 0], vector_reduction = [0, 8]>")
+    x, y = guarded_pair(x, y)
     zero = b.splat(0, (n,), x.dtype)
     out = linalg.vecmat(x.ir, y.ir, outs=[zero.ir])
     out.owner.attributes["compilation_info"] = ir.Attribute.parse(

@@ -20,6 +20,7 @@ from calque.core.dims import floordiv, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.folding import guarded_pair
 from calque.lowering.rules.contract import emit_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
 from calque.lowering.rules.registry import Context, rule
@@ -409,6 +410,7 @@ def _gathered(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: S
 def _convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
                  dilation: Sequence[int], groups: int, rank: int, dtype: Dtype) -> Value:
     """stablehlo.convolution of (batch, spatial..., feature) with (spatial..., input, output)."""
+    x, y = guarded_pair(x, y)
     space = ", ".join(map(str, range(rank)))
     numbers = (f"#stablehlo.conv<[b, {space}, f]x[{space}, i, o]->[b, {space}, f]>")
     return b.apart(b.emit("convolution", [x, y], shape, dtype, {

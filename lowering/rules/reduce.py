@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, floordiv, is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.folding import guarded
 from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Context, rule
 
@@ -27,6 +28,8 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
                 body: Body) -> list[Value]:
     """stablehlo.reduce of several operands with a body on scalars (accumulators, elements)."""
     ir = mlir.ir()
+    if len(xs) == 1:  # (of several operands at once IREE makes no vectors)
+        xs = [guarded(xs[0])]
     kept = tuple(n for i, n in enumerate(xs[0].shape) if i not in axes)
     starts = [b.splat(v, (), x.dtype) for v, x in zip(inits, xs)]
     op = b.op("stablehlo.reduce", [*xs, *starts], [(kept, x.dtype) for x in xs],

@@ -13,9 +13,9 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim
+from calque.core.dims import Dim, guess
 from calque.core.program import Equation, Literal, Program
-from calque.lowering import mlir
+from calque.lowering import folding, mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.targets import Target
 
@@ -23,6 +23,8 @@ Rule = Callable[["Context", list[Value], dict[str, Any], list[ShapedArray]], Any
 rules: dict[str, Rule] = {}
 
 FUSION_LIMIT = 16  # IREE refuses a dispatch with more than 32 bindings at load
+
+CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is compiled
 
 # Results of these are new memory whatever the operands: no rewrite at tensor level undoes them.
 COMPUTES = frozenset((
@@ -114,6 +116,9 @@ class Context:
             self.options.add("--iree-opt-const-eval=false")
         if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
             self.constants.update(outs)
+            if any(guess(_nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
+                self.options.update(("--iree-opt-const-eval=false",
+                                     "--iree-opt-const-expr-hoisting=false"))
         for out in outs:
             data = [v for v in inputs if v not in self.constants]
             new = name in COMPUTES or (
@@ -233,17 +238,7 @@ class Context:
         return [self.opaque(x) for x in xs] if self.regions else list(xs)
 
     def _from_zero(self, x: Value) -> Value:
-        b, made = self.b, x
-        if 0 in x.shape:
-            return x
-        if x.dtype.kind == "c":
-            made = b.complex(self._from_zero(b.real(x)), self._from_zero(b.imag(x)))
-        elif x.dtype == np.dtype(bool):
-            made = x ^ self._unknown_zero().ne(0)
-        else:
-            bits = np.dtype(f"u{x.dtype.itemsize}")
-            made = (x.view(bits) ^ self._unknown_zero().astype(bits)).view(x.dtype)
-        return made
+        return x if 0 in x.shape else folding.with_zero(x, self._unknown_zero())
 
     def _unknown_zero(self) -> Value:
         """0 as a uint32 that IREE does not know, out of memory of a size that nothing else has."""

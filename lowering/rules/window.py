@@ -18,6 +18,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value, signed
+from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
 from calque.lowering.rules import shape as shape_rules
@@ -259,6 +260,8 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     elements: of each operand the one under the tap, of each of `fixed` the one of the window;
     tap: its row-major number, when `taps`.
     """
+    if len(starts) == 1:
+        operands = [guarded(v) for v in operands]
     operands = b.apart(*operands)
     ir, rank, n = mlir.ir(), len(windows), len(operands) + len(fixed)
     moving = [i for i in range(rank) if windows[i] > 1] or [rank - 1]

@@ -10,13 +10,13 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque.lowering.compile import compile_to
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 
 N = 3000
 
 
 def host_waits(f, *args) -> int:
-    text = compile_to(calque.jit(f).lower(*args).as_text(), host_target(), "hal")
+    text = compile_to(calque.jit(f).lower(*args).as_text(), cpu_target(), "hal")
     start = re.search(r"util\.func public @\w+", text)
     assert start, text[:500]
     return text[start.start():].count("hal.fence.await")

@@ -1,13 +1,16 @@
 """Compiling: the mandatory flags, stages, errors that name the user's line, threads, Ctrl-C."""
 import io
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from calque.lowering import compiler_process
 from calque.lowering.compile import STAGES, CompileError, compile_module, compile_to, run_compiler
 from calque.lowering.targets import Target, parse_target
 from calque.runtime import Buffer, Executable, devices
@@ -131,59 +134,178 @@ def test_threads_compile_together():
         np.testing.assert_array_equal(results[n], 2 * np.arange(float(n)))
 
 
-def test_ctrl_c_comes_through_a_compile(tmp_path):
-    script = """
-import os, signal, sys, threading
-from calque.lowering import compile as c
-from calque.lowering.targets import Target, parse_target
-target = parse_target("cpu")
+LONG = """
+import os, signal, sys, threading, time
+from calque.lowering import compile as c, compiler_process
+from calque.lowering.targets import parse_target
 body = "".join(f"  %{i + 1} = stablehlo.dot_general %{i}, %{i}, contracting_dims = [1] x [0]"
-               f" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>\\n" for i in range(400))
+               f" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>\\n" for i in range(2000))
 source = ("func.func @main(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {\\n"
           "  %0 = stablehlo.add %a, %a : tensor<8x8xf32>\\n" + body
-          + "  return %400 : tensor<8x8xf32> }")
-real, compiled, started = c._compile, [], threading.Event()
-def watched(*args):
-    started.set()
-    compiled.append(real(*args))
-c._compile = watched
+          + "  return %2000 : tensor<8x8xf32> }")
+target = parse_target("cpu")
+""" + f"small = {ADD!r}\n"
+
+
+def python(script: str, folder: Any, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          cwd=folder, timeout=120, check=False, **more)
+
+
+def test_ctrl_c_comes_through_a_compile_and_leaves_nothing_behind(tmp_path):
+    """The process ends although the compiler would be at work for half a minute longer."""
+    done = python(LONG + """
 def interrupt():
-    started.wait()
+    while not (compiler_process._current and compiler_process._current.waiting):
+        pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     c.compile_module(source, target)
 except KeyboardInterrupt:
-    print("interrupted", len(compiled), flush=True)
+    print("interrupted", compiler_process._current)
+print(len(c.compile_module(small, target)) > 1000)
+""", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "interrupted None\nTrue\n"), done.stderr
+
+
+def test_a_process_that_ends_takes_its_compiles_along(tmp_path):
+    done = python(LONG + """
+threading.Thread(target=c.compile_module, args=(source, target), daemon=True).start()
+while not (compiler_process._current and compiler_process._current.waiting):
+    time.sleep(0.01)
+print(compiler_process._current.process.pid)
+sys.exit(7)
+""", tmp_path)
+    assert done.returncode == 7, done.stderr
+    assert not Path(f"/proc/{int(done.stdout)}").exists()
+
+
+def test_ctrl_c_leaves_what_other_threads_wait_for(tmp_path):
+    done = python(LONG + """
+made = []
+other = threading.Thread(target=lambda: made.append(c.compile_module(small, target)))
+def interrupt():
+    while not (compiler_process._current and len(compiler_process._current.waiting) == 2):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+other.start()
+try:
+    c.compile_module(source, target)
+except KeyboardInterrupt:
+    other.join()
+    print(len(made[0]) > 1000)
+""", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_the_compiler_inside_this_process_gives_the_same(tmp_path):
+    """CALQUE_COMPILE=inside, and wherever Python cannot be started again."""
+    script = f"small = {ADD!r}" + """
+from calque.lowering import compile as c, compiler_process
+from calque.lowering.targets import parse_target
+made = c.compile_module(small, parse_target("cpu:x86-64-v2"))
+print(len(made), compiler_process._current is None)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          cwd=tmp_path, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, "interrupted 0\n"), done.stderr
+    inside = python(script, tmp_path, env={**os.environ, "CALQUE_COMPILE": "inside"})
+    outside = python(script, tmp_path)
+    embedded = python("import sys; sys.executable = '/usr/bin/host-app'\n" + script, tmp_path)
+    assert inside.stdout.split() == [outside.stdout.split()[0], "True"], inside.stderr
+    assert inside.stdout == embedded.stdout and outside.stdout.endswith(" False\n")
 
 
-def test_a_process_of_its_own_gives_the_same(monkeypatch):
-    inside = compile_module(ADD, CPU)
-    monkeypatch.setenv("CALQUE_COMPILE", "process")
-    assert len(compile_module(ADD, CPU)) == len(inside)
-    assert compile_to(ADD, CPU, "flow").count("flow.dispatch") > 0
-    with pytest.raises(CompileError) as caught:
-        compile_module(BAD.replace("LOCATION", NAMED), CPU)
-    assert (caught.value.primitive, caught.value.where) == ("frobnicate", "dir/user.py:14:7")
-
-
-def test_a_crash_in_a_process_of_its_own_is_an_error(monkeypatch):
-    monkeypatch.setenv("CALQUE_COMPILE", "process")
-    nonsense = Target("vulkan-spirv", "x", spirv="nonsense")  # found: SIGSEGV, also in process
+def test_a_crash_is_an_error_and_the_next_compile_works():
+    nonsense = Target("vulkan-spirv", "x", spirv="nonsense")  # found: SIGSEGV
     with pytest.raises(CompileError, match=r"the compiler crashed \(SIGSEGV\)"):
         compile_module(ADD, nonsense)
+    assert len(compile_module(ADD, CPU)) > 1000
 
 
-def test_errors_of_the_worker_arrive_unchanged(monkeypatch):
-    def fail(*_):
-        raise MemoryError("no room")
-    monkeypatch.setattr("calque.lowering.compile._compile", fail)
-    with pytest.raises(MemoryError, match="no room"):
-        run_compiler(b"", (), "")
+def test_a_compiler_that_died_meanwhile_is_started_again():
+    compile_module(ADD, CPU)
+    compiler_process._current.process.kill()
+    compiler_process._current.process.wait()
+    assert len(compile_module(ADD, CPU)) > 1000
+
+
+def test_the_kernel_ending_the_compiler_is_want_of_memory(monkeypatch):
+    def ended(*_):
+        raise compiler_process.Crashed("SIGKILL", "")
+    monkeypatch.setattr(compiler_process, "request", ended)
+    with pytest.raises(CompileError, match=r"(?s)ran out of memory.*Fix: close other programs"):
+        compile_module(ADD, CPU)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_is_an_error(tmp_path):
+    """LLVM aborts: it used to take the interpreter along."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)],
+                      capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done = python("""
+import calque, calque.numpy as jnp
+try:
+    calque.jit(lambda x: jnp.cumsum(x) * 2)(jnp.arange(3000.))
+except calque.lowering.compile.CompileError as error:
+    print(error)
+""", tmp_path, env={**os.environ, "TMPDIR": str(small), "CALQUE_CACHE": "0"})
+    finally:
+        subprocess.run(["umount", str(small)], check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"there is no space left in {small}" in done.stdout and "Fix: free" in done.stdout
+    assert done.stderr == ""
+
+
+def test_what_the_linker_prints_is_in_the_error_alone(capfd):
+    """A function that nothing supplies."""
+    source = """func.func @main(%a: tensor<4xi32>) -> tensor<4xbf16> {
+      %0 = stablehlo.convert %a : (tensor<4xi32>) -> tensor<4xf32>
+      %1 = stablehlo.convert %0 : (tensor<4xf32>) -> tensor<4xbf16>
+      return %1 : tensor<4xbf16> }"""
+    with pytest.raises(CompileError) as caught:
+        compile_module(source, parse_target("cpu:x86-64-v2"))
+    assert "undefined symbol: __truncsfbf2" in caught.value.diagnostics[-1]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_forked_child_compiles_with_a_process_of_its_own(tmp_path):
+    done = python(LONG + """
+sizes = [len(c.compile_module(small, target))]
+mine = compiler_process._current.process.pid
+child = os.fork()
+if child == 0:
+    made = c.compile_module(small, target)
+    os._exit(int(len(made) != sizes[0] or compiler_process._current.process.pid == mine))
+print(os.waitpid(child, 0)[1], len(c.compile_module(small, target)) == sizes[0])
+""", tmp_path)
+    assert done.stdout == "0 True\n", done.stderr
+
+
+def test_a_forked_child_of_a_process_with_devices_says_so(tmp_path):
+    """It hung where it had to compile."""
+    done = python("""
+import multiprocessing, warnings
+import calque, calque.numpy as jnp
+def work(n):
+    try:
+        return float(calque.jit(lambda x: jnp.tanh(x @ x).sum() * n)(jnp.ones((300, 300))))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+warnings.simplefilter("ignore")
+calque.jit(lambda x: x @ x)(jnp.ones((300, 300))).block_until_ready()
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(pool.map(work, [1, 2]))
+""", tmp_path, env={**os.environ, "CALQUE_CACHE": "0"})
+    assert done.stdout.count("DeviceError: this process was forked") == 2, done.stderr
+
+
+def test_errors_of_the_compilers_process_arrive_unchanged(monkeypatch):
+    with pytest.raises(ValueError, match="bogus"):
+        run_compiler(ADD.encode(), ("--bogus",))
 
 
 def test_a_module_that_does_not_verify_is_an_error(tmp_path):

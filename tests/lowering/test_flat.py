@@ -16,7 +16,7 @@ from calque import eager, generic, host, pack
 from calque.core.primitive import registry
 from calque.lowering import cache
 from calque.lowering.flat import entry_name, flatten, is_flat, lower_flat
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 from calque.runtime import Module
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -78,8 +78,8 @@ def test_any_shape_equals_the_oracle(names: list[str], no_host: None,
             call(row, sample, dtype)
         except _Stop:
             pass
-    module = Module(cache.compile_cached(lower_flat(list(programs.items()), host_target()),
-                                         host_target()))
+    module = Module(cache.compile_cached(lower_flat(list(programs.items()), cpu_target()),
+                                         cpu_target()))
     monkeypatch.setattr(pack, "find", lambda name, dtype, device: module)
     wrong, taken = [], set()
     for row, sample, dtype in calls:

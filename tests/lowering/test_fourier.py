@@ -15,7 +15,7 @@ import calque.numpy as jnp
 from calque.lowering import fourier
 from calque.lowering.compile import CompileError, compile_module, compile_to
 from calque.lowering.kernels import native
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 
 SEEN_IN_SECONDS = 5.0  # 2^18 compiles in 0.8 s on a quiet machine; the tests share theirs
 
@@ -142,7 +142,7 @@ func.func @main(%x: tensor<6xcomplex<f64>>) -> tensor<6xcomplex<f64>> {
   return %y : tensor<6xcomplex<f64>>
 }}"""
     with pytest.raises(CompileError):
-        compile_module(text.encode() + b"\0", host_target())
+        compile_module(text.encode() + b"\0", cpu_target())
 
 
 RACE = """module @m {
@@ -166,7 +166,7 @@ func.func @main(%x: tensor<1051xf64>) -> tensor<1050xf64> {
 def test_slices_of_concatenations_still_race() -> None:
     """IREE puts the copy that reads a joined array beside those that write it.  rules/fft masks
     instead of joining where it slices; when this fails, it need not."""
-    text = compile_to(RACE, host_target(), "stream")
+    text = compile_to(RACE, cpu_target(), "stream")
     racing = False
     for block in re.findall(r"stream\.cmd\.concurrent \{(.*?)\n\s*\}\n", text, re.S):
         copies = re.findall(r"stream\.cmd\.copy (%\w+)\[.*?\], (%\w+)\[", block)

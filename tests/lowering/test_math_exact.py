@@ -1,14 +1,20 @@
 """Functions with one right answer: conversions, integer arithmetic, rounding, remainders."""
 from __future__ import annotations
 
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
 from math_harness import BF16, F16, F32, F64, FLOATS, LONG, SIZE, Functions, info, samples, specials
 
+import calque
+from calque import aot
+from calque.core.config import config
 from calque.lowering.math import TABLE, convert, integer_pow
 from calque.lowering.math.convert import FLOAT8
 from calque.lowering.math.power import integer_power
+from calque.lowering.targets import TargetError
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
@@ -242,3 +248,39 @@ def test_basic(name):
 def test_specials_of_every_dtype_exist():
     assert all(len(specials(d)) > 90 for d in FLOATS.values())
     assert ml_dtypes.float8_e4m3fn(448) == 448
+
+
+# ---- integers to bfloat16, at every CPU level: where there are no such instructions, LLVM calls a
+# function for some forms of it that nothing supplies
+
+def to_bfloat16(n: int) -> float:
+    """An integer rounded once, to eight bits, ties to even."""
+    drop = max(0, abs(n).bit_length() - 8)
+    return float(round(Fraction(n, 1 << drop)) << drop)  # (round is to even)
+
+
+@pytest.mark.parametrize("level", ["host", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_integers_to_bfloat16(level: str) -> None:
+    values = {d: np.concatenate([integers(d, 3), np.array([
+        v for v in (257, 259, 2**24 + 1, 2**24 + 2**16, 2**24 + 2**16 + 1, 2**30 + 2**22 + 1,
+                    2**36 + 2**28 + 1, 2**55 + 2**47, 2**55 + 2**47 + 1, 2**62 + 2**54 + 1)
+        for v in (v, -v) if np.iinfo(d).min <= v <= np.iinfo(d).max], d)]) for d in INTEGERS}
+    bools = np.array([True, False])
+    with config.context("calque_cpu", level), calque.enable_x64(True):
+        f = calque.jit(lambda bools, xs: [x.astype(BF16) for x in (bools, *xs)])
+        try:
+            outs = f(bools, list(values.values()))
+        except TargetError as error:
+            aot.compile(lambda i: i.astype(BF16), "i32[3]", targets=(f"cpu:{level}",))
+            pytest.skip(str(error).splitlines()[0])
+    for out, x in zip(outs, (bools, *values.values()), strict=True):
+        np.testing.assert_array_equal(np.asarray(out, np.float64),
+                                      [to_bfloat16(int(v)) for v in x], x.dtype.name)
+
+
+def test_eager_mixtures_of_bfloat16_and_integers() -> None:
+    with config.context("calque_cpu", "x86-64-v2"):
+        out = calque.numpy.ones(3, BF16) + calque.numpy.arange(3)
+        vander = calque.numpy.vander(calque.numpy.array([4.0], BF16), 3)
+    assert out.dtype == BF16 and np.asarray(out, float).tolist() == [1, 2, 3]
+    assert np.asarray(vander, float).tolist() == [[16, 4, 1]]

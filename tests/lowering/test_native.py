@@ -17,7 +17,7 @@ from calque.lowering.builder import Value
 from calque.lowering.kernels import native
 from calque.lowering.rules import rules
 from calque.lowering.rules.registry import Context
-from calque.lowering.targets import host_target, parse_target
+from calque.lowering.targets import cpu_target, parse_target
 
 FLAGS = (Path(native.__file__).parents[1] / "native" / "FLAGS").read_text().split()
 SOURCE = """
@@ -41,7 +41,7 @@ compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C comp
 def test_operands_results_scalars_and_groups(tmp_path: Path, x64: None,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """Complex memory, integers and work over three groups, through the linked object."""
-    folder = tmp_path / native.level_of(host_target())
+    folder = tmp_path / native.level_of(cpu_target())
     folder.mkdir()
     (tmp_path / "toy.c").write_text(SOURCE)
     subprocess.run(["cc", *FLAGS, "-c", str(tmp_path / "toy.c"), "-o", str(folder / "toy.o")],
@@ -80,4 +80,4 @@ def test_every_primitive_has_a_form_everywhere() -> None:
         assert made == ("" if name in ("eig", "schur") else "portable"), name
         assert made == "" or row[-1].kind == "portable"
     assert forms.form_of("eig", parse_target("cpu:x86-64"), np.dtype("f4"), True) == "host"
-    assert forms.form_of("sort", host_target(), np.dtype("i4")) == "kernel"
+    assert forms.form_of("sort", cpu_target(), np.dtype("i4")) == "kernel"

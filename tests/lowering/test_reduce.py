@@ -14,7 +14,7 @@ from harness import Case, run
 import calque
 import calque.numpy as jnp
 from calque.lowering.compile import CompileError, compile_module
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 
 SHAPES = [(3, 2), (8, 16), (2, 500), (2, 3, 4), (4, 1, 3)]
 
@@ -49,7 +49,7 @@ def test_iree_still_rejects_them() -> None:
       return %s : tensor<f32>
     }"""
     with pytest.raises(CompileError, match="vector.contract"):
-        compile_module(source, host_target())
+        compile_module(source, cpu_target())
 
 
 # ---- stages: shape, axes

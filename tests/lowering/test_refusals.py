@@ -21,7 +21,7 @@ from calque import lax
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower
 from calque.lowering.rules import Context
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 from calque.transforms.stage import stage
 
 A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
@@ -30,7 +30,7 @@ I = np.array([1, 3, 0, 2, 1], np.int32)
 
 def refused(text: str, match: str) -> None:
     with pytest.raises(CompileError, match=match):
-        compile_module(text, host_target())
+        compile_module(text, cpu_target())
 
 
 def both(f: Callable[..., Any], *args: Any) -> None:
@@ -281,10 +281,10 @@ def test_complex_constants() -> None:
 
 
 def test_iree_still_fails_to_evaluate_complex_constants() -> None:
-    made = lower(stage(constant_spectrum, []), host_target())
+    made = lower(stage(constant_spectrum, []), cpu_target())
     assert made.module is not None and made.options == ("--iree-opt-const-eval=false",)
     with pytest.raises(CompileError, match="initialization order invalid"):
-        compile_module(made.module, host_target())
+        compile_module(made.module, cpu_target())
 
 
 # ---- gathers of one place

@@ -28,7 +28,7 @@ from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower, module_text
 from calque.lowering.passes import cost, hazards
 from calque.lowering.rules import Context
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 from calque.runtime import Buffer, Executable
 from calque.transforms.stage import stage
 
@@ -467,7 +467,7 @@ def test_a_tree_of_many_updates() -> None:
 def plain(text: str, *args: Array) -> list[Array]:
     """Run hand-written StableHLO, without calque's lowering; the arguments may be overwritten."""
     device = current_device()
-    program = Executable(compile_module(text, host_target()), device, small=True, result_specs=None)
+    program = Executable(compile_module(text, cpu_target()), device, small=True, result_specs=None)
     buffers = [Buffer.from_numpy(a, device) for a in args]
     outs = [b.numpy() for b in program(buffers)]
     return [*outs, *[b.numpy() for b in buffers]]
@@ -541,7 +541,7 @@ def test_tuples_of_numbers_are_no_calls() -> None:
 
     def copies(f: Callable[..., Any]) -> int:
         program = stage(lambda x: [f(lax.sin(x))], [aval])
-        module = lower(program, host_target()).module
+        module = lower(program, cpu_target()).module
         assert module is not None
         return module_text(module).count("stablehlo.concatenate")
 

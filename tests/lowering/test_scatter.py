@@ -20,7 +20,7 @@ from calque.array import current_device
 from calque.eager import clear_memory_cache
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.rules import Context
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 from calque.runtime import Buffer, Executable
 
 Array = np.ndarray[Any, Any]
@@ -205,7 +205,7 @@ def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
 def plain(text: str, *args: Array) -> list[Array]:
     """Run hand-written MLIR without calque's lowering: results, then arguments."""
     device = current_device()
-    program = Executable(compile_module(text, host_target()), device, small=True, result_specs=None)
+    program = Executable(compile_module(text, cpu_target()), device, small=True, result_specs=None)
     buffers = [Buffer.from_numpy(a, device) for a in args]
     outs = [b.numpy() for b in program(buffers)]
     return [*outs, *[b.numpy() for b in buffers]]

@@ -12,7 +12,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.lowering.module import lower
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 
 N = 70_000
 INTEGERS: dict[str, Callable[[Any], Any]] = {
@@ -40,7 +40,7 @@ def shares(f: Callable[[Any], Any], x: Any) -> bool:
 
 
 def forwards(f: Callable[[Any], Any], x: Any) -> tuple[int, ...]:
-    return lower(calque.make_jaxpr(f)(x), host_target()).forwards
+    return lower(calque.make_jaxpr(f)(x), cpu_target()).forwards
 
 
 @pytest.mark.parametrize("cases, x", [(INTEGERS, jnp.arange(N)), (FLOATS, jnp.ones(N))],

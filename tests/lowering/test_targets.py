@@ -2,19 +2,29 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import calque
-from calque import aot
-from calque.lowering import targets
+from calque import aot, eager
+from calque.core.config import config
+from calque.lowering import cache, targets
 from calque.lowering.compile import compile_module, compile_to
-from calque.lowering.targets import Target, TargetError, host_target, parse_target
+from calque.lowering.targets import Target, TargetError, cpu_target, host_target, parse_target
 
 TRIVIAL = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
 ADD = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.add %a, %a : tensor<4xf32>
   return %0 : tensor<4xf32> }"""
+
+
+@pytest.fixture(autouse=True)
+def host_level() -> Iterator[None]:
+    """These tests say themselves what is compiled for, whatever CALQUE_CPU says."""
+    with config.context("calque_cpu", "host"):
+        yield
 
 
 @pytest.mark.parametrize("name", ["cpu", "host", "cpu:host"])
@@ -113,3 +123,54 @@ def test_numbers_that_a_device_lacks_are_refused_by_name(dtype: str, half: str) 
         aot.compile(lambda x: x + x, f"{dtype}[4]", targets=["vulkan:adreno"])
     assert f"add of {dtype}[4]: vulkan:adreno has no numbers of 64 bits." in str(caught.value)
     assert f"x.astype('{half}')" in str(caught.value) and "test_targets.py" in str(caught.value)
+
+
+# ---- the switch: CALQUE_CPU, calque_cpu
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_the_switch_names_what_cpu_means(level: str) -> None:
+    with config.context("calque_cpu", level):
+        assert parse_target("cpu") is cpu_target() == parse_target(f"cpu:{level}")
+        assert parse_target("host") is parse_target("cpu:host") is host_target()
+    assert parse_target("cpu") is host_target()
+
+
+def test_the_switch_is_part_of_every_key() -> None:
+    x = calque.numpy.arange(70000.)  # (more than NumPy's rules take)
+    seen = []
+
+    def taken() -> str:
+        (key,) = [k for k in eager._memory if k not in before]
+        return str(key)
+
+    f = calque.jit(lambda x: calque.numpy.cumsum(x) + 3)
+    for level in ("host", "x86-64-v2"):
+        before = set(eager._memory)
+        with config.context("calque_cpu", level):
+            np.testing.assert_allclose(f(x), np.cumsum(np.arange(70000.)) + 3, rtol=1e-6)
+            seen.append((taken(), cache.cache_key(b"m", cpu_target()), config.key()))
+    assert all(a != b for a, b in zip(*seen))
+    assert f._cache_size() == 2
+
+
+def test_a_level_that_the_host_lacks_is_refused_by_name_and_compiles_ahead(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = Target("llvm-cpu", "cpu", cpu="x86-64-v2", arch="x86_64", features=targets._V2)
+    monkeypatch.setattr(targets, "host_target", lambda: poor)
+    targets._lacking.cache_clear()
+    with config.context("calque_cpu", "x86-64-v3"):
+        x = calque.numpy.arange(4.)
+        with pytest.raises(TargetError, match=r"calque_cpu=x86-64-v3: this machine's CPU lacks "
+                           r"avx, avx2.*\n  Fix: .*CALQUE_CPU=host.*--target cpu:x86-64-v3"):
+            calque.jit(lambda x: calque.numpy.cumsum(x))(x)
+        made = aot.compile(lambda x: x + 1, "f32[4]", targets=("cpu",))
+        assert b"x86-64-v3" in made.vmfb
+    with config.context("calque_cpu", "aarch64"):
+        with pytest.raises(TargetError, match="lacks the architecture .aarch64; it is x86_64"):
+            calque.jit(lambda x: calque.numpy.cumsum(x))(x)
+    targets._lacking.cache_clear()
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="calque_cpu takes one of .*'x86-64-v3'.*, got 'v3'"):
+        config.update("calque_cpu", "v3")

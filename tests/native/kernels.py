@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from calque.lowering.kernels.native import object_of
-from calque.lowering.targets import host_target
+from calque.lowering.targets import cpu_target
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
 FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")
@@ -51,7 +51,7 @@ def fresh(path: Path | None) -> bool:
 def library(family: str) -> ctypes.CDLL:
     """Of the object that programs on this machine link, or one compiled here."""
     out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
-    built = object_of(host_target(), family)
+    built = object_of(cpu_target(), family)
     if built is None or not fresh(built):
         built = out.with_suffix(".o")
         subprocess.run([compiler(), *FLAGS, "-march=native", "-c", str(FOLDER / f"{family}.c"),

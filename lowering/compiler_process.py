@@ -1,0 +1,230 @@
+"""Asks for compiles in the process of compiler_server.py, which is started at the first one.
+
+The compiler can abort (LLVM does, when the disk is full), run out of memory, or be at work for a
+minute: there it takes nothing along, Ctrl-C ends it at once, and what the linker prints is kept for
+the error.  Start reading at `request`.
+"""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import itertools
+import os
+import pickle
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+_SLICE_S = 0.05
+_lock = threading.Lock()
+_numbers = itertools.count()
+_current: _Server | None = None
+_inherited: list[_Server] = []
+
+
+class Crashed(Exception):
+    """The compiler's process died.
+
+    Attributes:
+      signal: the name of the signal, or 'exit status N'.
+      said: what it printed.
+    """
+
+    def __init__(self, signal: str, said: str) -> None:
+        super().__init__(signal)
+        self.signal, self.said = signal, said
+
+
+class _Server:
+    """One process, and who waits for which answer."""
+
+    def __init__(self) -> None:
+        script = str(Path(__file__).with_name("compiler_server.py"))
+        self.log = _log_file()
+        self.temporary = tempfile.mkdtemp(prefix="calque-compiler-")  # what a killed one leaves
+        weakref.finalize(self, os.close, self.log)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", script, *folders()], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.log,
+            env={**os.environ, "TMPDIR": self.temporary})
+        self.lock = threading.Lock()
+        self.requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.waiting: dict[int, _Answer] = {}
+        self.dead = False
+        for work in (self._read, self._send):
+            threading.Thread(target=work, name="calque-compile", daemon=True).start()
+
+    def ask(self, answer: _Answer, source: bytes, flags: tuple[str, ...], stage: str) -> None:
+        with self.lock:
+            self.waiting[answer.number] = answer
+            if self.dead:
+                answer.set("crashed", None)
+                return
+        self.requests.put((answer.number, source, flags, stage))
+
+    def _send(self) -> None:
+        """In a thread of its own: Ctrl-C must not cut a request in two."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # (the reader notices that it has ended)
+            while (request := self.requests.get()) is not None:
+                pickle.dump(request, self.process.stdin, pickle.HIGHEST_PROTOCOL)
+                self.process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        try:
+            while True:
+                number, kind, value = pickle.load(self.process.stdout)
+                with self.lock:
+                    answer = self.waiting.pop(number, None)
+                if answer is not None:
+                    answer.set(kind, value)
+        except (EOFError, pickle.UnpicklingError, OSError, ValueError):
+            pass
+        with self.lock:
+            self.dead = True
+            left, self.waiting = list(self.waiting.values()), {}
+        for answer in left:
+            answer.set("crashed", None)
+
+    def printed(self) -> int:
+        return os.fstat(self.log).st_size
+
+    def said(self) -> str:
+        """The end of what the process printed."""
+        size = self.printed()
+        data = os.pread(self.log, 16384, max(0, size - 16384))
+        return data.decode("utf-8", "replace").strip()
+
+    def ended(self) -> str:
+        code = self.process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+    def forget(self, number: int) -> bool:
+        """Nobody waits for an answer any more; whether somebody waits for another."""
+        with self.lock:
+            self.waiting.pop(number, None)
+            return bool(self.waiting)
+
+    def end(self) -> None:
+        self.requests.put(None)
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class _Answer:
+    """What comes back of a request."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.ready = threading.Event()
+        self.kind, self.value = "", None
+
+    def set(self, kind: str, value: Any) -> None:
+        self.kind, self.value = kind, value
+        self.ready.set()
+
+
+def request(source: bytes, flags: tuple[str, ...], stage: str = "") -> tuple[str, Any, str]:
+    """('done', bytes, '') or ('failed', diagnostics, what was printed) of a compile.
+
+    This thread waits in slices, so that Ctrl-C comes through; the process then ends, unless other
+    threads wait for it.
+
+    Raises:
+      Crashed: the process died.
+      OSError: no process can be started.
+    """
+    server, answer = _server(), _Answer()
+    before = server.printed()
+    try:
+        server.ask(answer, source, flags, stage)
+        while not answer.ready.wait(_SLICE_S):
+            pass
+    except BaseException:
+        if not server.forget(answer.number):
+            _drop(server)
+        raise
+    if answer.kind == "crashed":
+        died = Crashed(server.ended(), server.said())
+        _drop(server)
+        raise died
+    if answer.kind == "error":
+        raise answer.value
+    printed = server.printed() - before
+    return answer.kind, answer.value, server.said()[-printed:] if printed else ""
+
+
+def possible() -> bool:
+    """Whether this process runs in a Python that can be started again (embedded ones cannot)."""
+    name = os.path.basename(sys.executable or "").lower()
+    return ("python" in name or "pypy" in name) and not getattr(sys, "frozen", False)
+
+
+def folders() -> list[str]:
+    """Where the package iree.compiler lies."""
+    found = importlib.util.find_spec("iree.compiler")
+    if found is None:
+        raise ModuleNotFoundError("No module named 'iree.compiler'.\n  Fix: pip install "
+                                  "iree-base-compiler.", name="iree.compiler")
+    return [str(Path(p).parent.parent) for p in found.submodule_search_locations or ()]
+
+
+def _server() -> _Server:
+    global _current
+    with _lock:
+        if _current is not None and (_current.dead or _current.process.poll() is not None):
+            _current.end()  # (it died while nobody waited: for want of memory, say)
+            _current = None
+        if _current is None:
+            _current = _Server()
+        return _current
+
+
+def _drop(server: _Server) -> None:
+    global _current
+    with _lock:
+        if _current is server:
+            _current = None
+    server.end()
+
+
+def _log_file() -> int:
+    """A file that takes no room on the disk, which may be full."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("calque-compiler")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+@atexit.register
+def _end() -> None:
+    """Compiles that Ctrl-C left behind, or daemon threads wait for, end with this process."""
+    global _current
+    server, _current = _current, None
+    if server is not None:
+        server.end()
+
+
+def _after_fork_in_child() -> None:
+    """The parent's process answers the parent; a child starts its own."""
+    global _current, _lock
+    if _current is not None:
+        _inherited.append(_current)  # (not to be collected, which would wait for it)
+    _current, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,157 @@
+"""Keeps IREE from folding what a reduction reads to a constant.
+
+Where the element that a loop adds up has become a constant of the loop's body, IREE's vectorizer
+(MLIR's `reduceIfNeeded`) adds it once a vector and not once a lane: the sum of seven halves is 0.5.
+Values that are constant when compiled come to that, and so do arguments whose values folding drops:
+`(u >= 0).sum()` of unsigned u, `(x == x).sum()`.  What has no argument in it is written to memory
+first.  What may be folded is combined with a zero, `(x << 1) & 1` of an argument's bits, that MLIR
+does not see through and LLVM does, behind the vectorizer, so that it costs nothing.
+tests/lowering/test_folding.py tells when IREE no longer needs it.  Start reading at `guarded`.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calque.lowering import mlir
+from calque.lowering.builder import Builder, Value
+
+_MOVES = frozenset(("reshape", "broadcast_in_dim", "transpose", "reverse", "slice"))
+_JOINS = frozenset(("concatenate", "pad", "complex"))
+_BRANCHES = frozenset(("case", "if"))
+_KEEPS = frozenset(("real", "imag", "convert", "bitcast_convert", "negate"))
+_DROPS = frozenset(("select", "power", "clamp"))
+_COMPUTES = frozenset((
+    "dot_general", "reduce", "reduce_window", "convolution", "sort", "fft", "while", "custom_call",
+    "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "dynamic_gather", "cholesky",
+    "triangular_solve"))
+_BARRIERS = ("iree_tensor_ext.compute_barrier.start", "stablehlo.optimization_barrier")
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What folding can make of a value.
+
+    kind: 'data' stays what it is; 'foldable' may become a constant, and `leaf` is data of the same
+    shape in the same loop; 'constant' may too, and no such leaf is at hand.
+    """
+
+    kind: str
+    leaf: Value | None = None
+
+
+_DATA, _CONSTANT = _Origin("data"), _Origin("constant")
+
+
+def guarded(x: Value) -> Value:
+    """x for a reduction to read: the same bits, and no constant to IREE."""
+    found = _origin(x.b, x.ir)
+    if found is _DATA or 0 in x.shape:
+        return x
+    if found.leaf is None:
+        return x.b.barrier(x)[0]
+    leaf = Value(x.b, found.leaf.ir, x.shape, found.leaf.dtype)  # (with x's Dims)
+    return with_zero(x, _hidden_zero(leaf))
+
+
+def guarded_pair(x: Value, y: Value) -> tuple[Value, Value]:
+    """Operands of a product that is summed: one that is no constant is enough."""
+    if _DATA in (_origin(x.b, x.ir), _origin(y.b, y.ir)):
+        return x, y
+    return guarded(x), y
+
+
+def with_zero(x: Value, zero: Value) -> Value:
+    """x combined with a zero of an unsigned dtype: the same bits."""
+    b = x.b
+    if x.dtype.kind == "c":
+        return b.complex(with_zero(b.real(x), zero), with_zero(b.imag(x), zero))
+    if x.dtype == np.dtype(bool):
+        return x ^ zero.ne(0)
+    bits = np.dtype(f"u{x.dtype.itemsize}")
+    return (x.view(bits) ^ zero.astype(bits)).view(x.dtype)
+
+
+def _hidden_zero(x: Value) -> Value:
+    if x.dtype.kind == "c":
+        x = x.b.real(x)
+    bits = np.dtype(f"u{x.dtype.itemsize}")
+    raw = x.astype(bits) if x.dtype == np.dtype(bool) else x.view(bits)
+    one = raw.b.like(raw, 1)
+    return raw.b.binary("shift_left", raw, one) & one
+
+
+def _origin(b: Builder, v: Any) -> _Origin:
+    found = b.origins.get(v)
+    if found is None:
+        found = b.origins[v] = _look(b, v)
+    return found
+
+
+def _look(b: Builder, v: Any) -> _Origin:
+    op = v.owner
+    full = getattr(op, "name", None)
+    if full is None:
+        return _argument(b, v)
+    dialect, _, name = full.partition(".")
+    operands = list(op.operands)
+    found = [_origin(b, o) for o in operands]
+    if all(o is _CONSTANT for o in found):  # (flow: kernels of ours, util: parameters of a file)
+        return _DATA if dialect in ("flow", "util") else _CONSTANT
+    if full in _BARRIERS or dialect not in ("stablehlo", "linalg") or name in _COMPUTES:
+        return _DATA
+    if name in _JOINS:
+        return _DATA if all(o is _DATA for o in found) else _CONSTANT
+    if name in _BRANCHES:
+        return _CONSTANT
+    if name in _MOVES:
+        return _moved(b, v, op, found[0])
+    return _computed(b, v, name, [o for o in operands if mlir.is_tensor(o)], found)
+
+
+def _argument(b: Builder, v: Any) -> _Origin:
+    """Of a block: the function's arguments are data, a loop's carry is what it starts from."""
+    block = v.owner
+    parent = block.owner.operation
+    if parent.name == "func.func":
+        return _DATA
+    at = mlir.ir().BlockArgument(v).arg_number
+    if parent.name != "stablehlo.while" or at >= len(parent.operands):
+        return _CONSTANT
+    return _DATA if _origin(b, parent.operands[at]) is _DATA else _CONSTANT
+
+
+def _moved(b: Builder, v: Any, op: Any, source: _Origin) -> _Origin:
+    """The leaf goes the same way."""
+    spec = mlir.spec(v)
+    if source.leaf is None:
+        return source
+    if spec is None or -1 in spec[0] or -1 in source.leaf.shape:
+        return _CONSTANT
+    attributes = {name: str(op.attributes[name]) for name in op.attributes}
+    with mlir.ir().InsertionPoint(op):
+        leaf = b.emit(op.name.partition(".")[2], [source.leaf], spec[0], source.leaf.dtype,
+                      attributes)
+    return _Origin("foldable", leaf)
+
+
+def _computed(b: Builder, v: Any, name: str, operands: list[Any],
+              found: list[_Origin]) -> _Origin:
+    """Elementwise: arithmetic of floats keeps what it reads, all else may drop it."""
+    spec = mlir.spec(v)
+    data = [o for o, origin in zip(operands, found) if origin is _DATA]
+    if data and name in _KEEPS:
+        return _DATA
+    if name == "select" and all(o is _DATA for o in found[1:]):
+        return _DATA
+    if name not in _DROPS and mlir.is_inexact(v) and any(map(mlir.is_inexact, data)):
+        return _DATA
+    if spec is None:
+        return _CONSTANT
+    for o, origin in zip(operands, found):
+        if origin is _DATA and (there := mlir.spec(o)) is not None and there[0] == spec[0]:
+            return _Origin("foldable", Value(b, o, *there))
+    leaf = next((o.leaf for o in found if o.leaf is not None and o.leaf.shape == spec[0]), None)
+    return _CONSTANT if leaf is None else _Origin("foldable", leaf)

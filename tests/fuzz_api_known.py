@@ -1,0 +1,41 @@
+"""Differences that are explained: the fuzzer counts them apart (see fuzz_api.py).
+
+Each row: kinds of finding, what the line or the detail matches, and why it is no failure.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+KNOWN: list[tuple[str, str, str]] = [
+    ("jax-accepts", r"Unsupported dtype (b?float16)",
+     "JAX refuses linear algebra in half precision as well, but when it lowers"),
+    ("jax-refuses", r"jnp.interp.*not inexact", "JAX 0.10.2: interp(period=) asks np.finfo of bfloat16"),
+    ("value", r"bessel_jn", "JAX gives NaN for negative arguments; J_n is even or odd"),
+    ("jax-value", r"lax\.reduce\(.*1[,)].*lax\.(add|mul|max|min)",
+     "XLA drops the initial value of a reduction over axes of size 1"),
+    ("jax-value", r"(inf|nan|e\+38|e\+308).*jnp\.fft\.", "transforms of infinities: NaN or infinity, by "
+     "the order of the additions"),
+    ("value", r"(inf|nan|e\+38|e\+308|2147483647|0000\.0).*cumprod|cumprod.*(inf|nan)",
+     "running products near overflow: infinity, 0 or NaN by the order of the products"),
+    ("mode-error", "calque: NoneType.*JAX: (NotImplementedError|ValueError|TypeError): .*(NYI|not implemented|"
+     "JVP|Differentiation rule|log does not accept dtype int)", "JAX 0.10.2 has not written the rule"),
+    ("mode-error", "random_gamma_grad gradient with respect to|igamma_grad_a gradient", "both refuse, JAX with "
+     "the error of the loop inside"),
+    ("jax-refuses", r"lognormal.*bfloat16|lognormal.*float16|expm.*bfloat16 is not supported|unpackbits.*modulo by "
+     "zero|vander.*out of bounds for uint|TypeError: A.dtype=b?float16", "JAX 0.10.2 fails for this dtype or size"),
+    ("value", r"polygamma", "JAX: NaN for orders that are no integers, and for bfloat16"),
+    ("jax-value", r"jnp.poly\(.*", "JAX: products with NaN in every coefficient"),
+    ("jax-refuses", "One input must be smaller than the other", "SciPy takes such operands, calque as well"),
+    ("value", r"zeta\(.*inf|inf.*zeta\(", "JAX: zeta of infinity is NaN"),
+    ("value", r"(gammainc|gammaincc|igamma).*", "JAX gives NaN where an argument is near the largest float"),
+]
+
+
+def known(finding: dict[str, Any]) -> str:
+    """Why a finding is no failure, or ''."""
+    text = f"{finding['line']}\n{finding['detail']}"
+    for kinds, pattern, why in KNOWN:
+        if re.search(kinds, finding["kind"]) and re.search(pattern, text, re.S):
+            return why
+    return ""
