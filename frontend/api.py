@@ -163,8 +163,9 @@ class _Pullback:
             return self.in_tree.unflatten(outs)
 
 
-def _check_cotangent(ct: Any, aval: ShapedArray) -> Any:
-    have, want = aval_of(ct), aval.tangent()
+def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
+    """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
+    have, want = aval_of(ct), aval if linear else aval.tangent()
     if want.dtype == dtypes.float0:
         return Zero(want)
     if have.shape != want.shape or have.dtype != want.dtype:
@@ -509,7 +510,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
             raise TypeError(errors.explain(f"cotangent tree does not match function output, "
                                            f"expected {out_tree} but got {tree}."))
         with fused("linear_transpose"):
-            cts = [_check_cotangent(c, a) for c, a in zip(given, program.out_avals)]
+            cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
             found = backward(program, [Linear(a) for a in avals], cts)
             return in_tree.unflatten([_like_primal(c, a) for c, a in zip(found, avals)])
 
