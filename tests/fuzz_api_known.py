@@ -16,7 +16,7 @@ KNOWN: list[tuple[str, str, str]] = [
      "XLA drops the initial value of a reduction over axes of size 1"),
     ("jax-value", r"(inf|nan|e\+38|e\+308).*jnp\.fft\.", "transforms of infinities: NaN or infinity, by "
      "the order of the additions"),
-    ("value", r"(inf|nan|e\+38|e\+308|2147483647|0000\.0).*cumprod|cumprod.*(inf|nan)",
+    ("value", r"(inf|nan|e\+38|e\+308|2147483647|0000\.0).*prod[(,]|(prod|multiply.reduce).*(inf|nan)",
      "running products near overflow: infinity, 0 or NaN by the order of the products"),
     ("mode-error", "calque: NoneType.*JAX: (NotImplementedError|ValueError|TypeError): .*(NYI|not implemented|"
      "JVP|Differentiation rule|log does not accept dtype int)", "JAX 0.10.2 has not written the rule"),
@@ -24,6 +24,10 @@ KNOWN: list[tuple[str, str, str]] = [
      "the error of the loop inside"),
     ("jax-refuses", r"lognormal.*bfloat16|lognormal.*float16|expm.*bfloat16 is not supported|unpackbits.*modulo by "
      "zero|vander.*out of bounds for uint|TypeError: A.dtype=b?float16", "JAX 0.10.2 fails for this dtype or size"),
+    ("error-class", "JAX: AssertionError", "an assertion of JAX's; a ValueError with a text here"),
+    ("mode-error", "calque: ValueError: Reverse-mode.*JAX: NotImplementedError: scatter_apply", "both refuse"),
+    ("jax-refuses", "is not supported by dot_general on CPU", "a limit of XLA's CPU code"),
+    ("value", "jnp.spacing.*-inf instead", "JAX: the spacing of the largest number is infinite; NumPy's is not"),
     ("value", r"polygamma", "JAX: NaN for orders that are no integers, and for bfloat16"),
     ("jax-value", r"jnp.poly\(.*", "JAX: products with NaN in every coefficient"),
     ("jax-refuses", "One input must be smaller than the other", "SciPy takes such operands, calque as well"),
