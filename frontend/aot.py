@@ -232,6 +232,7 @@ def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None
         return fun(*[next(values) if kind == "array" else value for kind, value in slots],
                    **named, **rest)
 
+    dynamic.__wrapped__ = fun  # type: ignore[attr-defined]  # what messages show
     pairs, in_tree = tree_util.tree_flatten_with_path((args, kwargs))
     leaves = [_as_spec(x) for _, x in pairs]
     check_arguments(name_of(fun), leaves, in_tree)

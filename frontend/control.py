@@ -28,27 +28,6 @@ from calque.tracing import check_arguments, name_of, trace_to_program
 from calque.transforms.stage import replay, stage
 
 
-def with_consts(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
-    """Programs that all take the union of their consts first, and those consts."""
-    consts: list[Any] = []
-    index: dict[int, int] = {}
-    for p in programs:
-        for c in p.consts:
-            if id(c) not in index:
-                index[id(c)] = len(consts)
-                consts.append(c)
-    avals = [aval_of(c) for c in consts]
-    made = []
-    for p in programs:
-        where = [index[id(c)] for c in p.consts]
-
-        def run(*args: Any, _p: Program = p, _w: list[int] = where) -> list[Any]:
-            return replay(_p, *args[len(consts):], consts=[args[i] for i in _w])
-
-        made.append(p if not consts else stage(run, [*avals, *p.in_avals], p.name))
-    return made, consts
-
-
 # ---- cond and switch
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
            operand: Any = None) -> Any:
@@ -159,32 +138,12 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     if wrong := branch_error(name, [labels[i] for i in order], [traced[i][1] for i in order],
                              [traced[i][0].out_avals for i in order]):
         raise wrong
-    programs = [_agreed(p, [q for q, _ in traced]) for p, _ in traced]
-    programs, consts = with_consts(programs)
-    outs = control.cond(index, [*consts, *leaves], programs)
+    # weak types are those of the first branch (cond's false_fun), as in JAX
+    programs = [_matched(p, traced[0][0].out_avals) for p, _ in traced]
+    outs = control.cond(index, leaves, programs)
     return out_tree.unflatten(outs)
 
 
-def _agreed(p: Program, every: Sequence[Program]) -> Program:
-    """p with outputs made strong where another branch's are (weak types must agree)."""
-    strong = [not all(q.out_avals[i].weak_type for q in every) for i in range(len(p.outputs))]
-    if not any(s and a.weak_type for s, a in zip(strong, p.out_avals)):
-        return p
-
-    def run(*args: Any) -> list[Any]:
-        return [_strengthen(o) if s else o for o, s in zip(replay(p, *args), strong)]
-
-    return stage(run, p.in_avals, p.name)
-
-
-def _strengthen(x: Any) -> Any:
-    a = aval_of(x)
-    if not a.weak_type:
-        return x
-    return ew.convert_element_type_p.bind(x, new_dtype=a.dtype, weak_type=False, sharding=None)
-
-
-# ---- scan
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False) -> Any:
     """Loop with a carry: (carry, y) = f(carry, x) for each x; returns (carry, stacked ys).
@@ -225,7 +184,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
                                              xs_tree.unflatten(xs_leaves)), {}))
         program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
         carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
-        grown = promoted(carry_avals, carry_out)
+        given, grown = init_leaves, promoted(carry_avals, carry_out)
         if grown != carry_avals:  # a weak initial value takes the body's dtype
             init_leaves = [x if a is b else as_aval(x, a)
                            for x, a, b in zip(init_leaves, grown, carry_avals)]
@@ -234,14 +193,13 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         if wrong := carry_error("scan", f, init_tree, carry_avals, carry_out):
             raise wrong
-        (body,), consts = with_consts([matched(program, carry_avals)])
-        outs = control.scan(body, consts, init_leaves, xs_leaves, length=n, reverse=reverse,
+        outs = control.scan(program, [], init_leaves, xs_leaves, length=n, reverse=reverse,
                             unroll=unroll)
         k = len(init_leaves)
         ys_tree = out_tree.children()[1]
         # what the body passes on unchanged is the initial value itself
-        final = [x if program.outputs[i] is program.inputs[i] else out
-                 for i, (x, out) in enumerate(zip(init_leaves, outs))]
+        final = [x if program.outputs[i] is program.inputs[i] and x is init_leaves[i] else out
+                 for i, (x, out) in enumerate(zip(given, outs))]
         return init_tree.unflatten(final), ys_tree.unflatten(outs[k:])
 
 
@@ -270,10 +228,10 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
 
 
 def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """The carry's types; those of weak initial values are the body's where they differ."""
-    return [ShapedArray(a.shape, b.dtype)
-            if a.weak_type and a.shape == b.shape and (not b.weak_type or a.dtype != b.dtype)
-            else a for a, b in zip(have, out)]
+    """The carry's types; weak initial values are promoted with what the body makes of them."""
+    return [ShapedArray(a.shape, dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0])
+            if a.weak_type and a.shape == b.shape and a != b and not dtypes.is_key(b.dtype) else a
+            for a, b in zip(have, out)]
 
 
 def as_aval(x: Any, aval: ShapedArray) -> Any:
@@ -298,15 +256,14 @@ def _check_body(f: Any, p: Program, out_tree: Any, carry: Sequence[ShapedArray],
     return list(p.out_avals[:len(carry)])
 
 
-def matched(p: Program, carry: Sequence[ShapedArray]) -> Program:
-    """p with carry outputs of exactly the carry's weak types."""
-    if all(a.weak_type == b.weak_type for a, b in zip(carry, p.out_avals)):
+def _matched(p: Program, wanted: Sequence[ShapedArray]) -> Program:
+    """p with outputs of exactly these weak types."""
+    if all(a.weak_type == b.weak_type for a, b in zip(wanted, p.out_avals)):
         return p
 
     def run(*args: Any) -> list[Any]:
-        outs = replay(p, *args)
         return [o if aval_of(o).weak_type == a.weak_type else as_aval(o, a)
-                for o, a in zip(outs, carry)] + outs[len(carry):]
+                for o, a in zip(replay(p, *args), wanted)]
 
     return stage(run, p.in_avals, p.name)
 

@@ -23,7 +23,7 @@ from calque.primitives.custom import (
     custom_jvp_p,
     custom_vjp_p,
 )
-from calque.primitives.elementwise import add
+from calque.primitives.elementwise import add, convert_element_type_p
 from calque.tracing import check_arguments, check_outputs, name_of
 from calque.transforms.stage import replay, stage
 
@@ -541,25 +541,32 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any
 
 
 def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value.
+    """The zero tangents of the arrays of a tree.
 
     Args:
-      x: array.
-      symbolic_zeros: as a SymbolicZero.
+      x: tree of arrays.
+      symbolic_zeros: as SymbolicZeros.
 
     Returns:
-      An array of zeros of the tangent's dtype (float0 for integers), or a SymbolicZero.
+      A tree of arrays of zeros of the tangents' dtypes (float0 for integers), or of SymbolicZeros.
 
     Raises:
-      Nothing.
+      TypeError: a leaf is no array.
 
     Example:
       >>> from calque.custom_derivatives import zero_from_primal
       >>> zero_from_primal(2.0)
-      Array(0., dtype=float32)
+      Array(0., dtype=float32, weak_type=True)
     """
-    aval = aval_of(x).tangent()
-    return SymbolicZero(aval) if symbolic_zeros else _zeros_of(aval_of(x))
+    def zero(leaf: Any) -> Any:
+        aval = aval_of(leaf)
+        if symbolic_zeros:
+            return SymbolicZero(aval.tangent())
+        made = _zeros_of(aval)
+        weak = aval.weak_type and aval.tangent().dtype == aval.dtype
+        return convert_element_type_p.bind(
+            made, new_dtype=aval.dtype, weak_type=True, sharding=None) if weak else made
+    return tree_util.tree_map(zero, x)
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:

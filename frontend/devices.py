@@ -1,6 +1,7 @@
 """Devices and moving data to and from them, on trees."""
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -211,8 +212,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
       The tree, with Arrays as leaves.
 
     Raises:
-      TypeError: a leaf is no array or number, or `device` is no device.
-      RuntimeError: the backend is unknown, or has no device or driver here.
+      TypeError: a leaf is no array or number.
+      ValueError: `device` is no device, or names a backend without devices here.
 
     Example:
       >>> import calque, numpy as np
@@ -221,10 +222,11 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     """
     target = current_device() if device is None else device
     if isinstance(target, str):
-        target = devices(target)[0]
+        with contextlib.suppress(RuntimeError):
+            target = devices(target)[0]
     if not isinstance(target, Device):
-        raise TypeError(errors.explain(
-            f"device_put: device must be a Device, got {target!r}.",
+        raise ValueError(errors.explain(
+            f"device_put only accepts None or a Device, got {target!r}.",
             fix="use one of calque.devices()."))
     return tree_util.tree_map(lambda v: _put(v, target), x)
 

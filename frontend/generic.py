@@ -84,8 +84,8 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
     scalars = [not a.shape and bool(out.shape) for a in avals]
     fixed = None if literal is None else (type(literal), np.asarray(literal).tobytes())
     try:
-        key = (device, config.calque_cpu, prim, *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed,
-               *params.items())
+        key = (device, config.calque_cpu, prim,
+               *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed, *params.items())
         found = _memory.get(key)
     except TypeError:  # a parameter that has no hash
         return None

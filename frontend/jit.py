@@ -117,7 +117,8 @@ class JitFunction:
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
             try:
-                entry = self._trace(key, self._fun, signatures.whole_tree(key[0]), key[2:])
+                entry = self._trace(key, self._fun, signatures.whole_tree(key[0]), key[2:],
+                                    self._donate_argnums)
             except Exception as error:
                 raise shorten(error) from error.__cause__
         if entry.careful or (buffers and buffers[0].device is not entry.device):
@@ -149,10 +150,11 @@ class JitFunction:
 
     # ---- tracing
     def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
-               avals: Sequence[ShapedArray]) -> _Entry:
+               avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
+        """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
         program, out_tree = trace_to_program(fun, tree, avals, self._name)
-        entry = _Entry(program, out_tree, self._donated_leaves(tree))
+        entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
         if entry.portable:
             self._cache[key] = entry
         return entry
@@ -167,13 +169,13 @@ class JitFunction:
             why = "; ".join(signatures.differences(seen, key)) or "static values are new"
         print(f"calque: trace {self._name}: {why}", file=sys.stderr)
 
-    def _donated_leaves(self, tree: Any) -> tuple[int, ...]:
-        if not (self._donate_argnums or self._donate_argnames):
+    def _donated_leaves(self, tree: Any, donated: tuple[int, ...]) -> tuple[int, ...]:
+        if not (donated or self._donate_argnames):
             return ()
         count = tree.num_leaves
         args, kwargs = tree.unflatten(list(range(count)))
         found: set[int] = set()
-        for i in self._donate_argnums:
+        for i in donated:
             if -len(args) <= i < len(args):
                 found.update(tree_util.tree_leaves(args[i]))
         for n in self._donate_argnames:
@@ -235,24 +237,16 @@ class JitFunction:
             short, config.key(), static, *avals)
         entry = self._cache.get(key)
         if entry is None:
-            if static is not None and (self._donate_argnums or self._donate_argnames):
-                entry = self._trace_static_donated(key, fun, tree, avals, args)
-            else:
-                entry = self._trace(key, fun, tree, avals)
+            donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
+            entry = self._trace(key, fun, tree, avals, donated)
         return entry, leaves
 
-    def _trace_static_donated(self, key: Any, fun: Any, tree: Any, avals: Any,
-                              args: tuple[Any, ...]) -> _Entry:
-        """donate_argnums count all arguments; the tree has the dynamic ones only."""
-        statics = {i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)}
-        order = [i for i in range(len(args)) if i not in statics]
-        wanted = {i % len(args) for i in self._donate_argnums if -len(args) <= i < len(args)}
-        shifted = tuple(order.index(i) for i in wanted if i in order)
-        original, self._donate_argnums = self._donate_argnums, shifted
-        try:
-            return self._trace(key, fun, tree, avals)
-        finally:
-            self._donate_argnums = original
+    def _dynamic_donated(self, count: int) -> tuple[int, ...]:
+        """donate_argnums of a call with `count` arguments, counted without the static ones."""
+        static, donated = ({i % count for i in nums if -count <= i < count}
+                           for nums in (self._static_argnums, self._donate_argnums))
+        order = [i for i in range(count) if i not in static]
+        return tuple(order.index(i) for i in sorted(donated) if i in order)
 
     # ---- looking inside
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
@@ -330,7 +324,8 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
-        inline: bool = False) -> Any:
+        inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,
+        compiler_options: dict[str, Any] | None = None) -> Any:
     """Compile a function of arrays: it is traced once for each signature of its arguments.
 
     Args:
@@ -343,6 +338,8 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
       device, backend: accepted for compatibility; a call runs where its arguments are.
       inline: when called in another traced function, write the operations out there.
+      in_shardings, out_shardings: None, or trees of None: a call runs on one device.
+      compiler_options: None or no options.
 
     Returns:
       A function with the same arguments and results, with methods lower, trace, eval_shape and
@@ -353,6 +350,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         tree of them, and not static.
       ValueError: fun has no argument of such a number or name; (by the function) a static argument
         is not hashable.
+      NotImplementedError: a sharding or an option of the compiler is given.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -366,12 +364,25 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames,
             donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-            keep_unused=keep_unused, device=device, backend=backend, inline=inline)
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            in_shardings=in_shardings, out_shardings=out_shardings,
+            compiler_options=compiler_options)
     if not callable(fun):
         raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
                                        f"{type(fun).__name__}."))
+    for where, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise NotImplementedError(errors.explain(
+                f"jit: {where}={given!r}: a call runs on one device.", fix="leave it out."))
+    stages.check_options("jit", compiler_options)
     nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
+    for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
+        if both:
+            raise ValueError(errors.explain(
+                f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
+                f"static_{kind} and donate_{kind}.",
+                fix="donate arrays only; a static argument is a Python value."))
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from calque import tree_util
-from calque.control import as_aval, matched, promoted, scan, with_consts
+from calque.control import as_aval, promoted, scan
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -61,7 +59,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
         _check_cond(cond, cond_tree)
         body, out_tree = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
         _check_structure(out_tree, tree)
-        grown = promoted(avals, body.out_avals)
+        given, grown = leaves, promoted(avals, body.out_avals)
         if grown != avals:  # a weak initial value takes the body's dtype
             leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
             avals = grown
@@ -69,12 +67,12 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
             body, _ = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
         if wrong := carry_error("while_loop", body_fun, tree, avals, body.out_avals):
             raise wrong
-        (cond,), cond_consts = with_consts([cond])
-        (whole,), body_consts = with_consts([matched(body, avals)])
-        outs = prim.while_loop(cond, cond_consts, whole, body_consts, leaves)
-        # what the body passes on unchanged is the initial value itself
-        return tree.unflatten([x if body.outputs[i] is body.inputs[i] else out
-                               for i, (x, out) in enumerate(zip(leaves, outs))])
+        outs = prim.while_loop(cond, [], body, [], leaves)
+        # what the body passes on unchanged and the condition does not read is the initial value
+        read = {i for e in cond.equations for i, v in enumerate(cond.inputs) if v in e.inputs}
+        return tree.unflatten([
+            x if body.outputs[i] is body.inputs[i] and x is leaves[i] and i not in read else out
+            for i, (x, out) in enumerate(zip(given, outs))])
 
 
 def _check_cond(cond: Program, tree: Any) -> None:
@@ -130,7 +128,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
             raise TypeError(errors.explain(
                 f"lower and upper arguments to fori_loop must be integer scalars: {name} is "
                 f"{aval.short()}.", fix="pass a Python int or an integer array of shape ()."))
-    dtype, weak = dtypes.promote([dtypes.dtype_and_weak(lower), dtypes.dtype_and_weak(upper)])
+    dtype, weak = _index_type(aval_of(lower), aval_of(upper))
     if any(isinstance(b, Tracer) and b.concrete() is None for b in (lower, upper)):
         if unroll is not None:
             raise ValueError(errors.explain(
@@ -139,15 +137,26 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
         return _traced_bounds(lower, upper, body_fun, init_val, dtype, weak)
     start, stop = as_size(lower), as_size(upper)
     n = max_dim(0, stop - start)
-    first = ew.const(np.zeros((), dtype), start) if not weak else start
 
     def step(loop_carry: Any, _: Any) -> Any:
         i, val = loop_carry
         return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
 
-    (_, result), _ = scan(step, (first, init_val), None, length=n,
+    (_, result), _ = scan(step, (start, init_val), None, length=n,
                           unroll=1 if unroll is None else unroll)
     return result
+
+
+def _index_type(lower: ShapedArray, upper: ShapedArray) -> tuple[Any, bool]:
+    """Dtype and weak type of a traced index: of equal bounds, or of a weak one and a signed one."""
+    dtype, _ = dtypes.promote([(a.dtype, a.weak_type) for a in (lower, upper)])
+    if lower.dtype != upper.dtype and not (
+            (lower.weak_type or upper.weak_type) and dtype.kind == "i"):
+        raise TypeError(errors.explain(
+            "lower and upper arguments to fori_loop must have equal types, got "
+            f"{lower.dtype.name} and {upper.dtype.name}.",
+            fix=f"cast one of them: jnp.{lower.dtype.name}(upper)."))
+    return dtype, lower.weak_type and lower.dtype == dtype
 
 
 def _traced_bounds(lower: Any, upper: Any, body_fun: Any, init_val: Any, dtype: Any,

@@ -156,8 +156,13 @@ class Traced(_Stage):
         """The results as a tree of ShapedArrays."""
         return self.out_tree.unflatten(list(self._entry.out_avals))
 
-    def lower(self) -> Lowered:
-        """Emit the StableHLO module."""
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Emit the StableHLO module, for the current device."""
+        here = current_device().platform
+        if lowering_platforms is not None and tuple(lowering_platforms) != (here,):
+            raise NotImplementedError(errors.explain(
+                f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
+                fix="calque.export writes for other platforms, calque.aot compiles for them."))
         return Lowered(self._fun, self._entry, self._in_tree)
 
 
@@ -211,8 +216,9 @@ class Lowered(_Stage):
         operation reads and writes memory.  Sizes known at the call only stay expressions."""
         return costs.analysis(self._entry.program)
 
-    def compile(self) -> Compiled:
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile for the current device; ValueError where sizes are known at the call only."""
+        check_options("compile", compiler_options)
         for a in self._avals:
             if not is_static(a.shape):
                 raise ValueError(errors.explain(
@@ -222,6 +228,14 @@ class Lowered(_Stage):
                     "gave."))
         self._entry.ready(current_device(), f"{self._name}: compile()")
         return Compiled(self._fun, self._entry, self._in_tree)
+
+
+def check_options(what: str, options: dict[str, Any] | None) -> None:
+    """No option of XLA means anything here."""
+    if options:
+        raise NotImplementedError(errors.explain(
+            f"{what}: no compiler option is known, got {sorted(options)}.",
+            fix="leave compiler_options out; docs/cli.md has the variables that calque reads."))
 
 
 def _check_dialect(what: str, dialect: str | None) -> None:

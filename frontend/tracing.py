@@ -167,7 +167,7 @@ def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Shap
         kept.append(out_tree)
         return leaves
 
-    program = stage(run, avals, name)
+    program = stage(run, avals, name, fun)
     return program, kept[0]
 
 

@@ -8,12 +8,14 @@ from calque.tree_util import tree_leaves_with_path as leaves_with_path
 from calque.tree_util import tree_map as map  # noqa: A004
 from calque.tree_util import tree_map_with_path as map_with_path
 from calque.tree_util import tree_reduce as reduce
+from calque.tree_util import tree_reduce_associative as reduce_associative
 from calque.tree_util import tree_structure as structure
 from calque.tree_util import tree_transpose as transpose
 from calque.tree_util import tree_unflatten as unflatten
 
 __all__ = ["all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
-           "map", "map_with_path", "reduce", "structure", "transpose", "unflatten"]
+           "map", "map_with_path", "reduce", "reduce_associative", "structure", "transpose",
+           "unflatten"]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import optree
 
+from calque.core.errors import explain
 from calque.tree_nodes import (
     NAMESPACE,
     DictKey,
@@ -33,8 +34,8 @@ __all__ = [
     "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
     "register_pytree_with_keys_class", "register_static", "tree_all", "tree_broadcast",
     "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path",
-    "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose",
-    "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple"]
+    "tree_map", "tree_map_with_path", "tree_reduce", "tree_reduce_associative", "tree_structure",
+    "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple"]
 
 
 def __dir__() -> list[str]:
@@ -196,14 +197,17 @@ def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
             "\n  Fix: pass trees whose structures agree down to the leaves of the first.") from None
 
 
-def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any,
+_NOTHING = object()
+
+
+def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING,
                 is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """functools.reduce over the leaves of a tree.
 
     Args:
       function: of the result so far and a leaf.
       tree: a tree.
-      *initial: at most one value to start from.
+      initializer: value to start from (without one, the first leaf).
       is_leaf: called with each subtree; where it is true the subtree is a leaf.
 
     Returns:
@@ -217,7 +221,42 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any,
       >>> tree_util.tree_reduce(lambda total, x: total + x, {"a": 1, "b": (2, 3)}, 10)
       16
     """
+    initial = () if initializer is _NOTHING else (initializer,)
     return functools.reduce(function, tree_leaves(tree, is_leaf), *initial)
+
+
+def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *,
+                            identity: Any = _NOTHING,
+                            is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The leaves of a tree combined by pairs, in log2(leaves) rounds.
+
+    Args:
+      operation: associative function of two leaves.
+      tree: a tree.
+      identity: what a tree without leaves gives.
+      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+
+    Returns:
+      The one value that is left.
+
+    Raises:
+      TypeError: the tree has no leaves and there is no identity.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_reduce_associative(lambda x, y: x + y, {"a": 1, "b": (2, 3)})
+      6
+    """
+    values = tree_leaves(tree, is_leaf)
+    if not values:
+        if identity is _NOTHING:
+            raise TypeError(explain("Must specify identity for parallel reduction of empty tree.",
+                                    fix="pass identity=, the result for no leaves."))
+        return identity
+    while len(values) > 1:
+        pairs = [operation(x, y) for x, y in zip(values[::2], values[1::2])]
+        values = [*pairs, *values[len(pairs) * 2:]]
+    return values[0]
 
 
 def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:

@@ -186,7 +186,10 @@ def folders() -> list[str]:
 def _server() -> _Server:
     global _current
     with _lock:
-        if _current is None or _current.dead:
+        if _current is not None and (_current.dead or _current.process.poll() is not None):
+            _current.end()  # (it died while nobody waited: for want of memory, say)
+            _current = None
+        if _current is None:
             _current = _Server()
         return _current
 

@@ -52,7 +52,8 @@ def guarded(x: Value) -> Value:
         return x
     if found.leaf is None:
         return x.b.barrier(x)[0]
-    return with_zero(x, _hidden_zero(found.leaf))
+    leaf = Value(x.b, found.leaf.ir, x.shape, found.leaf.dtype)  # (with x's Dims)
+    return with_zero(x, _hidden_zero(leaf))
 
 
 def guarded_pair(x: Value, y: Value) -> tuple[Value, Value]:
@@ -125,8 +126,10 @@ def _argument(b: Builder, v: Any) -> _Origin:
 def _moved(b: Builder, v: Any, op: Any, source: _Origin) -> _Origin:
     """The leaf goes the same way."""
     spec = mlir.spec(v)
-    if source.leaf is None or spec is None:
-        return _CONSTANT if source.leaf is not None else source
+    if source.leaf is None:
+        return source
+    if spec is None or -1 in spec[0] or -1 in source.leaf.shape:
+        return _CONSTANT
     attributes = {name: str(op.attributes[name]) for name in op.attributes}
     with mlir.ir().InsertionPoint(op):
         leaf = b.emit(op.name.partition(".")[2], [source.leaf], spec[0], source.leaf.dtype,
@@ -145,7 +148,7 @@ def _computed(b: Builder, v: Any, name: str, operands: list[Any],
         return _DATA
     if name not in _DROPS and mlir.is_inexact(v) and any(map(mlir.is_inexact, data)):
         return _DATA
-    if spec is None:  # sizes that are known at the call only
+    if spec is None:
         return _CONSTANT
     for o, origin in zip(operands, found):
         if origin is _DATA and (there := mlir.spec(o)) is not None and there[0] == spec[0]:

@@ -86,16 +86,17 @@ _DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
 @functools.lru_cache(maxsize=8192)
 def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     text = str(kind)
-    if not text.startswith("tensor<") or "?" in text:
+    if not text.startswith("tensor<"):
         return None
     *sizes, element = text[7:-1].split("x") if "complex" not in text else [
         *text[7:text.index("complex")].split("x")[:-1], text[text.index("complex"):-1]]
     dtype = _DTYPES.get(element)
-    return None if dtype is None else (tuple(map(int, sizes)), dtype)
+    return None if dtype is None else (
+        tuple(-1 if n == "?" else int(n) for n in sizes), dtype)
 
 
 def spec(v: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of an ir.Value; None for what is no tensor of known sizes."""
+    """Shape and dtype of an ir.Value, -1 for sizes known at the call only; None for no tensor."""
     return _spec(v.type)
 
 

@@ -89,14 +89,15 @@ def clean(error: BaseException) -> str:
     return _POSITION.sub("", str(error)).strip()
 
 
-def device_error(error: BaseException, where: str = "") -> DeviceError:
-    """The DeviceError that tells of a failure reported by IREE, its words kept."""
+def device_error(error: BaseException, where: str = "", needed: str = "") -> DeviceError:
+    """The DeviceError that tells of a failure reported by IREE, its words kept; `needed`: what was
+    asked for, '4000 bytes' for example, where it is memory that is missing."""
     if isinstance(error, DeviceError):
         return error
     text = clean(error)
     if "RESOURCE_EXHAUSTED" in text or "failed to allocate" in text:
         return DeviceError(explain(
-            f"RESOURCE_EXHAUSTED: out of memory on the device: {text}",
+            f"RESOURCE_EXHAUSTED: out of memory{needed and f' allocating {needed}'}: {text}",
             where or "an allocation",
             "delete arrays that are no longer needed, donate arguments (donate_argnums), use "
             "smaller batches, or recompute with jax.checkpoint."))

@@ -293,7 +293,7 @@ class Executable:
         try:
             memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size)
         except (RuntimeError, MemoryError) as error:
-            raise device_error(error, f"{self.entry} on {self.device}") from error
+            raise device_error(error, f"{self.entry} on {self.device}", f"{size} bytes") from error
         return _View(memory, shape, element_type(dtype))
 
     def _explain(self, error: Exception, args: Sequence[Buffer]) -> BaseException:
@@ -305,7 +305,9 @@ class Executable:
         for arg in args:
             if arg.is_deleted():
                 return arg.deleted_error()
-        return device_error(error, f"{self.entry} on {self.device}")
+        results = sum(math.prod(s) * d.itemsize for s, d in self.result_specs or ())
+        return device_error(error, f"{self.entry} on {self.device}",
+                            f"up to {results + self._room} bytes")
 
     def _check(self, args: Sequence[Buffer]) -> None:
         for position, arg in enumerate(args):

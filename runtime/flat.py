@@ -71,7 +71,8 @@ class FlatExecutable:
             try:
                 memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size * dtype.itemsize)
             except (RuntimeError, MemoryError) as error:
-                raise device_error(error, f"{self.entry} on {device}") from error
+                raise device_error(error, f"{self.entry} on {device}",
+                                   f"{size * dtype.itemsize} bytes") from error
             push(_View(memory, (size,), element))
             outputs.append(_View(memory, shape, element))
         if inline:

@@ -233,7 +233,11 @@ def _load(text: str, argument: aot.ArgumentRecord) -> np.ndarray[Any, Any]:
     except FileNotFoundError:
         raise UsageError(f"{argument.path}: no file {text}.",
                          "give a .npy file, or values like f32[3]=1,2,3.") from None
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError) as error:
+        if str(error).startswith("Object arrays"):
+            raise UsageError(
+                f"{argument.path}: {text} holds pickled Python objects, which are not loaded.",
+                f"save numbers: numpy.save(file, array.astype('{argument.dtype}')).") from None
         raise UsageError(f"{argument.path}: {text} is not a .npy file.",
                          "write it with numpy.save, or give values like f32[3]=1,2,3.") from None
     if not isinstance(array, np.ndarray):

@@ -68,9 +68,11 @@ def named_in(p: Primitive) -> list[str]:
 def explain_primitive(name: str) -> None:
     """Print one primitive's rules."""
     if name not in registry:
-        near = difflib.get_close_matches(name, registry, 5, 0.5)
+        # first what begins with the name: dot is dot_general, reduce_max one of many
+        near = sorted(n for n in registry if n.startswith(name + "_"))[:5]
+        near += [n for n in difflib.get_close_matches(name, registry, 5, 0.5) if n not in near]
         raise UsageError(f"no primitive {name!r}.",
-                         (f"did you mean {', '.join(near)}? " if near else "")
+                         (f"did you mean {', '.join(near[:5])}? " if near else "")
                          + "`calque explain` lists all primitives.")
     p = registry[name]
     kinds = [k for k, v in (("several results", p.multiple_results),

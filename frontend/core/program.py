@@ -85,7 +85,8 @@ class Program:
     """consts and inputs -> equations -> outputs.
 
     `const_vars[i]` is bound to `consts[i]` (arrays captured by the traced function); programs held
-    by higher-order primitives have no consts, whatever they capture is passed as operands.
+    by higher-order primitives have no consts, whatever they capture is passed as operands.  Derived
+    Programs have consts where a rule captures arrays; what binds them passes these (`closed`).
     """
 
     __slots__ = ("const_vars", "consts", "inputs", "equations", "outputs", "name", "_key",
@@ -137,6 +138,13 @@ class Program:
         return Program((*self.const_vars, *self.inputs), self.equations, self.outputs,
                        name=self.name)
 
+    def replace(self, **changes: Any) -> Program:
+        """A copy with some of inputs, equations, outputs, const_vars, consts and name replaced."""
+        fields = {n: getattr(self, n) for n in ("inputs", "equations", "outputs", "const_vars",
+                                                "consts", "name")}
+        fields.update(changes)
+        return Program(**fields)
+
     def key(self) -> ProgramKey:
         """The canonical structure, hashable; computed once."""
         if self._key is None:
@@ -154,7 +162,15 @@ class Program:
         try:
             return self.memo[what]
         except KeyError:
-            return self.memo.setdefault(what, make())
+            made = make()
+            if _holds_tracers(made):  # the function that it belongs to is being traced now only
+                return made
+            return self.memo.setdefault(what, made)
+
+
+def _holds_tracers(made: Any) -> bool:
+    return any(isinstance(p, Program) and any(hasattr(c, "_trace") for c in p.consts)
+               for p in (made if isinstance(made, tuple) else (made,)))
 
 
 class ProgramKey:

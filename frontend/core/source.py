@@ -5,10 +5,12 @@ into messages.  Imports nothing of calque.
 """
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _SIBLINGS = tuple(
@@ -16,6 +18,7 @@ _SIBLINGS = tuple(
     for d in ("lowering", "runtime")
 ) if os.path.basename(_PACKAGE.rstrip(os.sep)) == "frontend" else ()
 OURS = (_PACKAGE, *_SIBLINGS)
+_COMMAND = (os.sep + "typer" + os.sep, os.sep + "click" + os.sep, os.sep + "calque")  # its frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,18 @@ class Source:
     function: str
 
     def __str__(self) -> str:
+        cell = _cell_of(self.file)
+        if cell is not None:
+            return f"{self.function} (Cell In[{cell}], line {self.line})"
         return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
+
+
+def _cell_of(file: str) -> Any:
+    """The number of the notebook cell whose code was compiled under a file's name."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    return cells.get(file)
 
 
 UNKNOWN = Source("<unknown>", 0, "<unknown>")
@@ -35,10 +49,11 @@ _ours_cache: dict[str, bool] = {}
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a file belongs to the package (or to the import machinery and functools)."""
+    """Whether a file belongs to the package, to its command or to Python's machinery."""
     known = _ours_cache.get(filename)
     if known is None:
-        known = filename.startswith(OURS) or filename.startswith("<frozen")
+        known = filename.startswith((*OURS, "<frozen")) or filename == contextlib.__file__ or (
+            any(part in filename for part in _COMMAND[:2]) or filename.endswith(_COMMAND[2]))
         _ours_cache[filename] = known
     return known
 
@@ -60,3 +75,14 @@ def here() -> Source:
             return Source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN
+
+
+def called(fun: Any) -> Source:
+    """Where fun is called: here(), or fun itself when a command of ours calls it."""
+    found = here()
+    while hasattr(fun, "__wrapped__"):
+        fun = fun.__wrapped__
+    code = getattr(fun, "__code__", None)
+    if found is not UNKNOWN or code is None:
+        return found
+    return Source(code.co_filename, code.co_firstlineno, code.co_name)

@@ -54,7 +54,7 @@ def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> l
     elif not isinstance(indices, (list, tuple)):
         indices = list(indices)
     if len(indices) != len(shape):
-        raise TypeError(explain(
+        raise ValueError(explain(
             f"{name}: start_indices must have one entry per axis of the operand, got "
             f"{len(indices)} for shape {shape}.", fix="pass 0 for the axes that are kept whole."))
     flags = [negative] * len(shape) if isinstance(negative, bool) else list(negative)

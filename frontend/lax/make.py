@@ -67,7 +67,13 @@ def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
             return value
     elif weak and dtypes.scalar_info(value) == (dtype, True):
         return value
-    if dtype.kind != "c" and isinstance(value, (complex, np.complexfloating)):
+    if dtype == np.bool_:
+        return np.bool_(value != 0)
+    if dtype.kind != "c" and isinstance(value, complex) and not isinstance(value, np.generic):
+        raise TypeError(explain(
+            f"full: the complex number {value} is no value of dtype {dtype.name}.",
+            fix="use its .real, or a complex dtype."))
+    if dtype.kind != "c" and isinstance(value, np.complexfloating):
         value = value.real
     if isinstance(value, np.generic):
         with np.errstate(all="ignore"):

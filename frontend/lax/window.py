@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import as_size, max_dim
@@ -92,7 +91,7 @@ _PLAIN = frozenset(("add", "sub", "mul", "div", "neg", "max", "min", "and", "or"
 
 
 def _operands(name: str, operands: Any, init_values: Any) -> tuple[list[Any], list[Any], Any]:
-    """Flat operands and initial values of their dtypes."""
+    """Flat operands and initial values."""
     leaves, tree = tree_util.tree_flatten(operands)
     inits, init_tree = tree_util.tree_flatten(init_values)
     if tree != init_tree:
@@ -106,32 +105,38 @@ def _operands(name: str, operands: Any, init_values: Any) -> tuple[list[Any], li
         raise ValueError(explain(
             f"{name} operands must have the same shapes, got "
             f"{', '.join(str(aval_of(x).shape) for x in xs)}."))
-    return xs, [_init(name, i, x) for i, x in zip(inits, xs)], tree
+    return xs, [_scalar(name, i) for i in inits], tree
 
 
-def _init(name: str, init: Any, x: Any) -> Any:
-    init, want = as_operand(name, init), aval_of(x).dtype
-    have = aval_of(init)
-    if have.shape:
-        if name == "reduce":
-            raise ValueError(explain(f"reduce found non-scalar initial value: [{have.shape}]",
-                                     fix="pass a scalar."))
+def _scalar(name: str, init: Any) -> Any:
+    init = as_operand(name, init)
+    shape = aval_of(init).shape
+    if shape and name == "reduce":
+        raise ValueError(explain(f"reduce found non-scalar initial value: [{shape}]",
+                                 fix="pass a scalar."))
+    if shape:
         raise TypeError(explain(f"{name} expected init_values to be scalars but init_values have "
-                                f"shapes [{have.shape}].", fix="pass a scalar."))
-    if have.dtype == want:
-        return init
-    if not have.weak_type and not isinstance(init, (np.generic, np.ndarray)):
-        raise TypeError(explain(
-            f"{name}: operands and initial values must have the same dtypes, got {want.name} and "
-            f"{have.dtype.name}.", fix="cast the initial value."))
-    return ew.convert(init, want) if isinstance(init, (Tracer, Array)) else np.asarray(
-        init).astype(want)[()]
+                                f"shapes [{shape}].", fix="pass a scalar."))
+    return init
 
 
-def _is_identity(name: str, init: Any, dtype: Any) -> bool:
-    """Whether a known initial value changes nothing."""
+def _check_inits(name: str, xs: Sequence[Any], inits: Sequence[Any]) -> None:
+    """An initial value that changes something has the operand's dtype: no cast is the right one."""
+    for x, init in zip(xs, inits):
+        want, have = aval_of(x).dtype, aval_of(init).dtype
+        if want != have:
+            raise TypeError(explain(
+                f"{name}: operands and initial values must have the same dtypes, got "
+                f"{want.name} and {have.name}.",
+                fix=f"cast the initial value: np.asarray(init, {want.name!r})."))
+
+
+def _is_identity(name: str, init: Any) -> bool:
+    """Whether a known initial value changes nothing, in its own dtype: so an infinity is the
+    identity of max or min for operands of every dtype."""
     if isinstance(init, Tracer):
         return False
+    dtype = aval_of(init).dtype
     v = np.asarray(init).astype(dtype)
     if name in ("add", "xor", "or"):
         return not bool(v) if name != "add" or v.dtype.kind == "c" else bool(v == 0)
@@ -202,6 +207,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
         if name and (name not in ("max", "min") or all(a.shape[i] for i in axes)):
             outs = [_known_reduction(name, xs[0], inits[0], axes)]
         else:
+            _check_inits("reduce", xs, inits)
             outs = wi.general_reduce(xs, inits, f, axes)
         weak = [aval_of(x).weak_type and aval_of(i).weak_type for x, i in zip(xs, inits)]
         return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype, w))
@@ -209,10 +215,14 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
+    if not _is_identity(name, init):
+        _check_inits("reduce", [x], [init])
+    if not axes:
+        return x
     prim = _MONOIDS[name]
     params = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
-    out = prim.bind(x, axes=axes, **params) if axes else x
-    if _is_identity(name, init, aval_of(x).dtype):
+    out = prim.bind(x, axes=axes, **params)
+    if _is_identity(name, init):
         return out
     return registry[name].bind(ew.match_shape(init, aval_of(out).shape), out)
 
@@ -328,10 +338,11 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
         dtype = aval_of(xs[0]).dtype
         if name in ("or", "and") and dtype == dtypes.bool_:
             name = "max" if name == "or" else "min"
-        if name in _WINDOWED and _is_identity(name, inits[0], dtype) and (
+        if name in _WINDOWED and _is_identity(name, inits[0]) and (
                 name != "add" or dtype != dtypes.bool_):
             outs = [_WINDOWED[name].bind(xs[0], **w.params())]
         else:
+            _check_inits("reduce_window", xs, inits)
             outs = wi.general_window(xs, inits, f, w)
         return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype)) for o in outs])
 

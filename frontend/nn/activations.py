@@ -159,7 +159,10 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     x, alpha = util.check_arrays("celu", x, alpha)
     x = util.array(x)
-    return maximum(x, 0.0) + alpha * ew.expm1_p.bind(minimum(x, 0.0) / alpha)
+    low = minimum(x, 0.0)
+    if isinstance(alpha, (int, float)) and alpha == 1:  # complex infinities by 1 would be nan
+        return maximum(x, 0.0) + ew.expm1_p.bind(low)
+    return maximum(x, 0.0) + alpha * ew.expm1_p.bind(low / alpha)
 
 
 @described("Scaled elu (the self-normalizing constants).",

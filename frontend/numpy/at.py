@@ -278,6 +278,8 @@ class Ref:
                 made = value if join is None else join(x, value)
                 return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
+        if 0 in fancy.shape:
+            return util.array(x)
         with fused(name):
             target = broadcast_to(_cast_update(values, aval_of(x)), fancy.shape)
             return advanced.update(x, fancy, target, p, mode,
@@ -333,8 +335,10 @@ def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
     aval = aval_of(x)
     inside = None if mode in _CLIPPED else _inside(plan)
     values = _cast_update(values, aval)
+    if 0 in plan.window:  # as in JAX, whatever the shape of the values
+        return util.array(x)
     target = broadcast_to(values, plan.shape)
-    if inside is False or 0 in plan.window:
+    if inside is False:
         return util.array(x)
     target = _as_window(target, plan)
     part = _cut(x, plan)

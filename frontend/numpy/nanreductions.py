@@ -10,7 +10,7 @@ from calque.core import dtypes
 from calque.core.errors import explain
 from calque.numpy import reductions as rd
 from calque.numpy import util
-from calque.numpy.arithmetic import choose
+from calque.numpy.arithmetic import choose, full_constant
 from calque.primitives import elementwise as ew
 
 _DOC = """{sentence} along axes, NaN left out.
@@ -134,7 +134,9 @@ def _nanvar(name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, 
     if not dtypes.is_inexact(util.dtype_of(x)):
         return rd.var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
     x = util.array(x)
-    return rd.var(x, axis, dtype, None, ddof, keepdims, where=_kept(name, x, where), mean=mean)
+    kept = _kept(name, x, where)
+    x = choose(ew.eq_p.bind(x, x), x, full_constant(x, 0))  # or derivatives would be 0 * NaN
+    return rd.var(x, axis, dtype, None, ddof, keepdims, where=kept, mean=mean)
 
 
 @_doc("Variance", "Array(1., dtype=float32)",

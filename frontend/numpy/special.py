@@ -4,6 +4,7 @@ Formulas avoid NaN in their derivatives: a value that a `choose` discards is mad
 """
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.primitive import registry
+from calque.custom_derivatives import custom_jvp
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
 from calque.numpy.documents import f32, named, truth, weak_truth
@@ -183,6 +185,11 @@ def _log_sum(name: str, x1: Any, x2: Any, power: Any, scale: float) -> Any:
     x, y = util.broadcast_all(name, *pair(name, x1, x2, "inexact"))
     if util.dtype_of(x).kind == "c":
         return _complex_log_sum(x, y, power, scale)
+    return _real_log_sum(x, y, power, scale)
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(2, 3))
+def _real_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
     apart = ew.sub_p.bind(x, y)
     odd = ew.ne_p.bind(apart, apart)  # NaN, or both infinite
     safe = choose(odd, full_constant(x, 0), apart)
@@ -190,6 +197,21 @@ def _log_sum(name: str, x1: Any, x2: Any, power: Any, scale: float) -> Any:
     if scale != 1.0:
         rest = ew.div_p.bind(rest, constant(rest, scale))
     return choose(odd, ew.add_p.bind(x, y), ew.add_p.bind(ew.max_p.bind(x, y), rest))
+
+
+@_real_log_sum.defjvp
+def _log_sum_jvp(power: Any, scale: float, primals: Any, tangents: Any) -> Any:
+    """Each term's share of the sum, smooth where they are equal (1 for infinities of one sign)."""
+    x, y = primals
+    endless = ew.and_p.bind(ew.eq_p.bind(x, y), ew.eq_p.bind(ew.abs_p.bind(x),
+                                                             constant(x, np.inf)))
+    total = None
+    for a, b, t in ((x, y, tangents[0]), (y, x, tangents[1])):
+        apart = ew.mul_p.bind(ew.sub_p.bind(a, b), constant(a, scale))
+        share = ew.mul_p.bind(t, ew.logistic_p.bind(
+            choose(endless, full_constant(a, np.inf), apart)))
+        total = share if total is None else ew.add_p.bind(total, share)
+    return _real_log_sum(x, y, power, scale), total
 
 
 def _complex_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
@@ -385,8 +407,19 @@ def i0(x: Any, /) -> Any:
     if not dtypes.is_float(util.dtype_of(x)):
         raise ValueError(explain(f"Unsupported input type to jax.numpy.i0: {util.dtype_of(x)}",
                                  fix="pass real numbers."))
-    x = util.array(x)
+    return _i0(util.array(x))
+
+
+@custom_jvp
+def _i0(x: Any) -> Any:
     return ew.mul(ew.exp(ew.abs_(x)), registry["bessel_i0e"].bind(x))
+
+
+@_i0.defjvp
+def _i0_jvp(primals: Any, tangents: Any) -> Any:
+    """I1: exp(|x|) has a kink at 0, I0 has none."""
+    (x,), (t,) = primals, tangents
+    return _i0(x), ew.mul(t, ew.mul(ew.exp(ew.abs_(x)), registry["bessel_i1e"].bind(x)))
 
 
 __all__ = [

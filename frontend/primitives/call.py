@@ -12,6 +12,7 @@ from calque.core.program import Program
 from calque.core.zeros import Zero, is_zero
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
+from calque.transforms.stage import closed
 from calque.transforms.transpose import transpose_program
 from calque.transforms.vmap import batch_program
 
@@ -21,8 +22,9 @@ jit_p = Primitive("jit", multiple_results=True, higher_order=True,
 
 
 def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:
-    """Bind a Program without consts."""
-    return jit_p.bind(*args, jaxpr=program, name=name or program.name)  # type: ignore
+    """Bind a Program; its consts become operands."""
+    program, consts = closed(program)
+    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)  # type: ignore
 
 
 def _abstract(*avals: ShapedArray, jaxpr: Program, name: str) -> list[ShapedArray]:

@@ -15,7 +15,7 @@ from calque.core.zeros import Zero, is_zero
 from calque.primitives.call import unmask
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
-from calque.transforms.stage import replay, stage
+from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import transpose_program
 from calque.transforms.vmap import batch_program
 
@@ -29,8 +29,9 @@ Policy = Callable[..., Any]
 
 def bind(program: Program, args: Sequence[Any], *, policy: Policy | None, prevent_cse: bool,
          differentiated: bool = False) -> list[Any]:
+    program, consts = closed(program)
     return checkpoint_p.bind(  # type: ignore[no-any-return]
-        *args, jaxpr=program, policy=policy, prevent_cse=prevent_cse,
+        *consts, *args, jaxpr=program, policy=policy, prevent_cse=prevent_cse,
         differentiated=differentiated)
 
 
@@ -49,8 +50,8 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
                policy: Policy | None, prevent_cse: bool, differentiated: bool) -> Any:
     forward, tangent, mask, _ = linearize_program(jaxpr, nonzero)
     saved = _saved(forward, len(jaxpr.outputs), policy)
-    known = eliminate_dead_code(Program(forward.inputs, forward.equations, [
-        *forward.outputs[:len(jaxpr.outputs)], *saved], name=forward.name))
+    known = eliminate_dead_code(forward.replace(
+        outputs=[*forward.outputs[:len(jaxpr.outputs)], *saved]))
     outs = bind(known, primals, policy=policy, prevent_cse=prevent_cse)
     kept = outs[len(jaxpr.outputs):]
     again = _again(forward, len(jaxpr.outputs), saved)
@@ -77,8 +78,8 @@ def _saved(forward: Program, n: int, policy: Policy | None) -> list[Var]:
     for e in forward.equations:
         if policy(e.primitive, *[a.aval for a in e.inputs], **e.params):
             found += [v for v in e.outputs if v not in found]
-    needed = {a for e in eliminate_dead_code(Program(
-        forward.inputs, forward.equations, forward.outputs[n:])).equations for a in e.outputs}
+    needed = {a for e in eliminate_dead_code(forward.replace(
+        outputs=forward.outputs[n:])).equations for a in e.outputs}
     return [v for v in found if v in needed]
 
 
@@ -91,8 +92,9 @@ def _again(forward: Program, n: int, saved: Sequence[Var]) -> Program:
             continue
         fresh = tuple(Var(v.aval) if v in made else v for v in e.outputs)
         equations.append(e.replace(outputs=fresh))
-    return eliminate_dead_code(Program([*forward.inputs, *saved], equations,
-                                       forward.outputs[n:], name=f"again_{forward.name}"))
+    return eliminate_dead_code(forward.replace(
+        inputs=[*forward.inputs, *saved], equations=equations, outputs=forward.outputs[n:],
+        name=f"again_{forward.name}"))
 
 
 def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, **params: Any) -> list[Any]:

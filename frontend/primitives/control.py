@@ -13,13 +13,13 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Primitive, is_linear
-from calque.core.program import Program
+from calque.core.program import Program, Var
 from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives.call import unmask
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
-from calque.transforms.stage import replay, stage
+from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import transpose_program
 from calque.transforms.vmap import batch_program, move_axis, to_front
 
@@ -30,7 +30,28 @@ cond_p = Primitive("cond", multiple_results=True, higher_order=True,
 
 
 def cond(index: Any, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
-    return cond_p.bind(index, *operands, branches=tuple(branches))  # type: ignore
+    branches, consts = with_consts(branches)
+    return cond_p.bind(index, *consts, *operands, branches=tuple(branches))  # type: ignore
+
+
+def with_consts(programs: Sequence[Program]) -> tuple[Sequence[Program], list[Any]]:
+    """Programs that all take the union of their consts first, and those consts."""
+    consts: list[Any] = []
+    index: dict[int, int] = {}
+    for p in programs:
+        for c in p.consts:
+            if id(c) not in index:
+                index[id(c)] = len(consts)
+                consts.append(c)
+    if not consts:
+        return programs, consts
+    made = []
+    for p in programs:
+        leading = [Var(aval_of(c)) for c in consts]
+        for v, c in zip(p.const_vars, p.consts):
+            leading[index[id(c)]] = v
+        made.append(p.replace(inputs=(*leading, *p.inputs), const_vars=(), consts=()))
+    return made, consts
 
 
 def _cond_abstract(index: ShapedArray, *operands: ShapedArray,
@@ -147,6 +168,8 @@ scan_p = Primitive("scan", multiple_results=True, higher_order=True,
 
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
          length: int, reverse: bool = False, unroll: int = 1) -> list[Any]:
+    body, more = closed(body)
+    consts = [*more, *consts]
     return scan_p.bind(  # type: ignore[no-any-return]
         *consts, *init, *xs, jaxpr=body, length=length, reverse=reverse, unroll=unroll,
         num_consts=len(consts), num_carry=len(init))
@@ -220,8 +243,8 @@ def _interleaved(p: Program, primal: tuple[int, int, int], tangent: Sequence[int
     n = outs[0] + outs[1]
     oc, oy, ot = p.outputs[:outs[0]], p.outputs[outs[0]:n], p.outputs[n:]
     order = [*oc, *ot[:carry_tangents], *oy, *ot[carry_tangents:]]
-    return p.derived(("interleaved", primal, tuple(tangent)), lambda: Program(
-        [*pc, *tc, *pi, *ti, *px, *tx], p.equations, order, name=p.name))  # type: ignore
+    return p.derived(("interleaved", primal, tuple(tangent)), lambda: p.replace(
+        inputs=[*pc, *tc, *pi, *ti, *px, *tx], outputs=order))  # type: ignore
 
 
 def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
@@ -235,9 +258,8 @@ def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: P
     forced = [*nz_carry, *[False] * (n_out - num_carry)]
     forward, tangent, mask, sources = linearize_program(jaxpr, grown, forced)
     looped = [k for k, s in enumerate(sources) if not 0 <= s < num_consts]
-    body = Program(forward.inputs, forward.equations,
-                   [*forward.outputs[:n_out], *[forward.outputs[n_out + k] for k in looped]],
-                   name=forward.name)
+    body = forward.replace(
+        outputs=[*forward.outputs[:n_out], *[forward.outputs[n_out + k] for k in looped]])
     pc, pi, px = _parts(primals, num_consts, num_carry)
     outs = scan(body, pc, pi, px, length=length, reverse=reverse, unroll=unroll)
     stacked = dict(zip(looped, outs[n_out:]))
@@ -266,8 +288,8 @@ def _tangent_body(tangent: Program, fixed: list[int], looped: list[int], n_const
     order = [*[res[k] for k in fixed], *ts[:n_consts], *ts[n_consts:n_consts + n_carry],
              *[res[k] for k in looped], *ts[n_consts + n_carry:]]
     what = ("tangent_body", tuple(fixed), tuple(looped), n_consts, n_carry)
-    return tangent.derived(what, lambda: Program(  # type: ignore[no-any-return]
-        order, tangent.equations, tangent.outputs, name=tangent.name))
+    return tangent.derived(what, lambda: tangent.replace(  # type: ignore[no-any-return]
+        inputs=order))
 
 
 def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int, reverse: bool,

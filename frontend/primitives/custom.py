@@ -15,16 +15,27 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
 from calque.core.zeros import Zero, instantiate, is_zero
+from calque.primitives.call import jit_p
 from calque.primitives.reduce import reduce_sum
 from calque.transforms.jvp import jvp_flat
 from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import move_axis, to_front, vmap_flat
 
-custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True)  # linearized by its jvp
-custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True)
+
+def _effects(params: dict[str, Any]) -> bool:
+    fun = params["fun"]
+    return isinstance(fun, Program) and any(
+        e.primitive.has_effects(e.params) for e in fun.equations)
+
+
+custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True,  # linearized by its jvp
+                         effects=_effects)
+custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True,
+                         effects=_effects)
 custom_lin_p = Primitive("custom_lin", multiple_results=True, higher_order=True)
-custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True)
+custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True,
+                          effects=_effects)
 
 
 class Rule:
@@ -182,7 +193,13 @@ def _element(t: Any, axis: int | None) -> Any:
     return SymbolicZero(zero.aval) if isinstance(t, SymbolicZero) else instantiate(zero)
 
 
+def _transpose_of_jvp(cts: Sequence[Any], *args: Any, fun: Any, **_: Any) -> Any:
+    """Of a linear function: the rule is not asked any more."""
+    return jit_p.rule("transpose")(cts, *args, jaxpr=fun, name=fun.name)
+
+
 custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
+custom_jvp_p.transpose = _transpose_of_jvp
 
 
 # ---- custom_vjp: fwd(*primals) -> (outputs, residuals); bwd(residuals, cotangents)

@@ -373,7 +373,7 @@ floor, sign, abs_ = map(_unary, (floor_p, sign_p, abs_p))
 def _abs_partial(t: Any, x: Any) -> Any:
     if aval_of(x).dtype.kind == "c":
         return real(mul(t, conj(sign(x))))
-    return mul(t, sign(x))
+    return select_n(ge_p.bind(x, const(x, 0)), neg(t), t)  # 1 at 0, as in JAX
 
 
 def _sign_partial(t: Any, x: Any, o: Any) -> Any:

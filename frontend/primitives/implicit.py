@@ -15,7 +15,7 @@ from calque.core.program import Program
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
 from calque.primitives.elementwise import neg
 from calque.transforms.jvp import jvp_flat
-from calque.transforms.stage import replay
+from calque.transforms.stage import closed, replay
 from calque.transforms.vmap import batch_program, to_front
 
 linear_solve_p = Primitive("custom_linear_solve", multiple_results=True)  # by its jvp
@@ -82,17 +82,21 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
            counts: tuple[int, ...], aux: int, **programs: Any) -> Any:
     """Every Program takes a batch of vectors; captured values stay as they are mapped."""
     groups, b = _parts(list(zip(args, dims)), counts)
-    fronted, batched = [], {}
+    fronted: list[Any] = []
+    batched, held = {}, []
     for name, group in zip(PARTS, groups):
         p = programs[name]
         fronted += [v if d is None else to_front(v, d, size) for v, d in group]
         if p is not None:
             axes = [None if d is None else 0 for _, d in group]
             axes += [0] * (len(p.inputs) - len(group))
-            p, _ = batch_program(p, size, axes, True)
+            p, more = closed(batch_program(p, size, axes, True)[0])
+            fronted[len(fronted) - len(group):len(fronted) - len(group)] = more
+            group = [*more, *group]
         batched[name] = p
-    outs = linear_solve_p.bind(*fronted, *[to_front(v, d, size) for v, d in b], counts=counts,
-                               aux=aux, **batched)
+        held.append(len(group))
+    outs = linear_solve_p.bind(*fronted, *[to_front(v, d, size) for v, d in b],
+                               counts=tuple(held), aux=aux, **batched)
     return outs, [0] * len(outs)
 
 

@@ -32,8 +32,8 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
 
 def _check_starts(name: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> None:
     if len(starts) != x.ndim:
-        raise TypeError(explain(f"{name}: start_indices must have one entry per axis of "
-                                f"{x.short()}, got {len(starts)}."))
+        raise ValueError(explain(f"{name}: start_indices must have one entry per axis of "
+                                 f"{x.short()}, got {len(starts)}."))
     for s in starts:
         if s.shape or not dtypes.is_integer(s.dtype):
             raise TypeError(explain(f"{name}: index arguments must be integers of shape (), got "
@@ -43,7 +43,10 @@ def _check_starts(name: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> N
 def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
                     slice_sizes: tuple[int, ...]) -> ShapedArray:
     _check_starts("dynamic_slice", x, starts)
-    if len(slice_sizes) != x.ndim or any(
+    if len(slice_sizes) != x.ndim:
+        raise ValueError(explain(f"dynamic_slice: slice_sizes must have one entry per axis of "
+                                 f"{x.short()}, got {slice_sizes}."))
+    if any(
             not 0 <= s <= n for s, n in zip(slice_sizes, x.shape)):
         raise TypeError(explain(
             f"slice slice_sizes must be less than or equal to operand shape, got slice_sizes "

@@ -342,6 +342,7 @@ def _extremum_jvp(p: Primitive) -> Any:
         own = ew.convert(ew.eq(x, out), dtype)
         given = ew.convert(ew.eq(updates, _read_back(out, indices, updates, params)), dtype)
         count = scatter_add_p.bind(own, indices, given, **params)
+        count = ew.max_p.bind(count, ew.const(count, 1))  # NaN is equal to none
         total = scatter_add_p.bind(
             ew.mul(instantiate(tx), own), indices, ew.mul(instantiate(tu), given), **params
         )

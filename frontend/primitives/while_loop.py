@@ -17,7 +17,7 @@ from calque.core.program import Program
 from calque.core.zeros import instantiate, is_zero
 from calque.primitives.call import unmask
 from calque.transforms.jvp import jvp_program
-from calque.transforms.stage import replay, stage
+from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import batch_program, move_axis, to_front
 
 while_p = Primitive("while", multiple_results=True, higher_order=True,
@@ -28,6 +28,10 @@ while_p = Primitive("while", multiple_results=True, higher_order=True,
 
 def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_consts: Sequence[Any],
                init: Sequence[Any]) -> list[Any]:
+    cond, more = closed(cond)
+    cond_consts = [*more, *cond_consts]
+    body, more = closed(body)
+    body_consts = [*more, *body_consts]
     return while_p.bind(  # type: ignore[no-any-return]
         *cond_consts, *body_consts, *init, cond_jaxpr=cond, cond_nconsts=len(cond_consts),
         body_jaxpr=body, body_nconsts=len(body_consts))
@@ -75,8 +79,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, cond_jaxpr: Program
     # program: (consts, carry, const tangents, carry tangents) -> (carry, carry tangents)
     ins = program.inputs
     order = [*ins[:k], *ins[k + n:len(ins) - moving], *ins[k:k + n], *ins[len(ins) - moving:]]
-    body = program.derived(("while_body", k), lambda: Program(  # type: ignore[arg-type]
-        order, program.equations, program.outputs, name=program.name))
+    body = program.derived(("while_body", k), lambda: program.replace(  # type: ignore[arg-type]
+        inputs=order))
     cond = _ignoring(cond_jaxpr, [a.tangent() for a, m in zip(body_jaxpr.out_avals, nz_carry) if m])
     given = [instantiate(t) if m else t for t, m in zip(ti, nz_carry)]
     outs = while_loop(cond, cc, body, [*bc, *const_tangents],

@@ -85,7 +85,6 @@ def jvp_program(p: Program, nonzero: Sequence[bool],
 
     Returns it with the mask of outputs that have a tangent; `instantiate_out` forces some.
     """
-    assert not p.const_vars
     forced = list(instantiate_out) if instantiate_out is not None else [False] * len(p.outputs)
 
     def make() -> tuple[Program, list[bool]]:

@@ -130,25 +130,27 @@ def linearize_program(p: Program, nonzero: Sequence[bool],
 
     forward: inputs -> (outputs, residuals); tangent: (residuals, nonzero tangents) -> nonzero
     output tangents.  `sources[k]` is the index of the input that residual k is, or -1 when it was
-    computed: a loop need not stack what it already has.
+    computed: a loop need not stack what it already has.  Arrays that a rule captures are consts of
+    forward and of tangent, no residuals.
     """
-    assert not p.const_vars
-
     def make() -> tuple[Program, Program, list[bool], list[int]]:
         kept: dict[str, Any] = {}
 
         def run(*primals: Any) -> list[Any]:
             outs, mask, tangent = linearize_flat(
                 lambda *xs: replay(p, *xs), primals, nonzero, forced)
-            kept.update(mask=mask, tangent=tangent)
-            return [*outs, *tangent.consts]
+            traced = [isinstance(c, Tracer) for c in tangent.consts]
+            residuals = [(v, c) for v, c, t in zip(tangent.const_vars, tangent.consts, traced) if t]
+            fixed = [(v, c) for v, c, t in zip(tangent.const_vars, tangent.consts, traced) if not t]
+            kept.update(mask=mask, tangent=tangent.replace(
+                inputs=(*[v for v, _ in residuals], *tangent.inputs),
+                const_vars=[v for v, _ in fixed], consts=[c for _, c in fixed]))
+            return [*outs, *[c for _, c in residuals]]
 
         forward = stage(run, p.in_avals, f"fwd_{p.name}")
-        tangent: Program = kept["tangent"]
         order = {v: i for i, v in enumerate(forward.inputs)}
         residuals = forward.outputs[len(p.outputs):]
         sources = [order.get(r, -1) if isinstance(r, Var) else -1 for r in residuals]
-        assert not forward.const_vars
-        return forward, tangent.hoisted(), kept["mask"], sources
+        return forward, kept["tangent"], kept["mask"], sources
 
     return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.source import here, replaying
+from calque.core.source import called, here, replaying
 from calque.core.trace import Trace, Tracer, leaked, scopes, under
 
 
@@ -90,10 +90,11 @@ class StageTrace(Trace):
 
 
 def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
-          name: str = "main") -> Program:
-    """Record f, a function of flat arrays that returns a sequence of arrays."""
+          name: str = "main", fun: Any = None) -> Program:
+    """Record f, a function of flat arrays that returns a sequence of arrays; fun: the user's
+    function in it, for messages."""
     trace = StageTrace(name)
-    trace.source = here()
+    trace.source = called(fun)
     inputs = [trace.new(a) for a in avals]
     try:
         with under(trace):

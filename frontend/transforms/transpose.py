@@ -79,8 +79,6 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
 
     Returns it with the mask of the linear inputs that get one; `forced` instantiates some.
     """
-    assert not p.const_vars
-
     def make() -> tuple[Program, list[bool]]:
         mask: list[bool] = []
 

@@ -132,7 +132,6 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
 
     `force` makes outputs batched even when they do not depend on a mapped input.
     """
-    assert not p.const_vars
     forced = [force] * len(p.outputs) if isinstance(force, bool) else list(force)
     name = named.get()
 

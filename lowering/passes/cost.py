@@ -28,6 +28,7 @@ TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pa
 INNER_TILED_SIZE = 2000
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
+_CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
 _HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv": 12, "tanh": 8,
           "random_bits": 40, "random_split": 40, "atan2": 12, "erf": 8, "logistic": 6,
           "sort": 16, "top_k": 4, "fft": 16}
@@ -223,9 +224,22 @@ def _host_loops(p: Program, inside: bool) -> int:
 
 
 def is_cheap(p: Program) -> bool:
-    """Whether running a branch for nothing costs less than waiting for its predicate."""
-    return (work(p) < CHEAP_WORK and loop_steps(p) == 0
-            and not any(e.primitive.has_effects(e.params) for e in p.equations))
+    """Whether running a branch for nothing costs less than waiting for its predicate, and shows
+    nowhere."""
+    return work(p) < CHEAP_WORK and loop_steps(p) == 0 and not calls_python(p)
+
+
+def calls_python(p: Program) -> bool:
+    """Whether some equation, at any depth, calls a function of the user's: also a pure one may
+    raise, and is called where the program says and nowhere else."""
+    return p.derived("calls python", lambda: any(map(is_callback, p.equations)))  # type: ignore
+
+
+def is_callback(e: Equation) -> bool:
+    """Whether an equation calls a function of the user's, itself or in a Program that it holds."""
+    return e.primitive.name in _CALLBACKS or any(
+        isinstance(q, Program) and calls_python(q) for v in e.params.values()
+        for q in (v if isinstance(v, tuple) else (v,)))
 
 
 def writes_in_place(p: Program) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes.cost import is_callback
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
@@ -87,10 +88,11 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
 
 
 def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
+    """What depends on consts alone; not calls of Python, as the loop may take no step."""
     known: set[Atom] = set(consts)
     found = []
     for e in body.equations:
-        if e.primitive.has_effects(e.params) or not any(isinstance(a, Var) for a in e.inputs) or (
+        if is_callback(e) or not any(isinstance(a, Var) for a in e.inputs) or (
                 not all(isinstance(a, Literal) or a in known for a in e.inputs)):
             continue
         if e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:

@@ -18,6 +18,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.forms import form_of
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.passes.cost import (
+    calls_python,
     is_cheap,
     is_kernel,
     is_unrolled,
@@ -40,14 +41,12 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     ctx.shared.update(operands)
     # Inside a loop always: a branch in a loop in IREE may fail when it runs ("indirect buffer
     # reference slot 0 is out of range"; tests/transforms: scan_in_cond_in_scan[30]).
-    if all(is_cheap(p) for p in branches) or (ctx.loops and not has_effects(params)):
+    # But never what calls Python: a branch that is not taken may raise.
+    if all(is_cheap(p) for p in branches) or (
+            ctx.loops and not any(calls_python(p) for p in branches)):
         results = [ctx.emit_program(p, operands) for p in branches]
         return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]
     return _case(ctx, index, operands, branches, outs)
-
-
-def has_effects(params: dict[str, Any]) -> bool:
-    return any(e.primitive.has_effects(e.params) for p in params["branches"] for e in p.equations)
 
 
 def _select(b: Builder, index: Value, cases: list[Value]) -> Value:

@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim
+from calque.core.dims import Dim, guess
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import folding, mlir
 from calque.lowering.builder import Builder, Value
@@ -23,6 +23,8 @@ Rule = Callable[["Context", list[Value], dict[str, Any], list[ShapedArray]], Any
 rules: dict[str, Rule] = {}
 
 FUSION_LIMIT = 16  # IREE refuses a dispatch with more than 32 bindings at load
+
+CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is compiled
 
 # Results of these are new memory whatever the operands: no rewrite at tensor level undoes them.
 COMPUTES = frozenset((
@@ -114,6 +116,9 @@ class Context:
             self.options.add("--iree-opt-const-eval=false")
         if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
             self.constants.update(outs)
+            if any(guess(_nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
+                self.options.update(("--iree-opt-const-eval=false",
+                                     "--iree-opt-const-expr-hoisting=false"))
         for out in outs:
             data = [v for v in inputs if v not in self.constants]
             new = name in COMPUTES or (

@@ -1,6 +1,8 @@
 """What is given wrongly is one sentence with a Fix line and exit code 2; the user's own exceptions
 show the user's frames and exit 1."""
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -57,6 +59,10 @@ WRONG = [
     (("run", "f.vmfb", "-i", "f32[2]=a"), "'a' is not a value of dtype float32.", "write numbers"),
     (("run", "f.vmfb", "-i", "none.npy"), "x: no file none.npy.", "give a .npy file"),
     (("run", "f.vmfb", "-i", "notes.txt"), "x: notes.txt is not a .npy file.", "write it with"),
+    (("run", "f.vmfb", "-i", "o.npy"),
+     "x: o.npy holds pickled Python objects, which are not loaded.", "save numbers: numpy.save"),
+    (("explain", "dot"), "no primitive 'dot'.", "did you mean dot_general, "),
+    (("explain", "reduce"), "no primitive 'reduce'.", "did you mean reduce_and, reduce_max, "),
     (("run", "f.vmfb", "-i", "x.npz"), "x: x.npz holds several arrays.", "give one .npy file"),
     (("run", "f.vmfb", "-i", "x.npy"), "x must be float32[2], got float64[2].", "give --input"),
     (("run", "f.vmfb", "--function", "g"), "no function 'g' in f.vmfb; it has double.", "name one"),
@@ -85,7 +91,8 @@ def files(tmp_path_factory):
     made = {"f.vmfb": aot.compile(double, "f32[2]").vmfb,
             "two.vmfb": aot.compile(passes, "f32[1]", "f32[0]", "f32[2]").vmfb,
             "notes.txt": b"only text\n"}
-    for name, array in (("x.npy", np.zeros(2)), ("x.npz", {"a": np.zeros(2)})):
+    for name, array in (("x.npy", np.zeros(2)), ("x.npz", {"a": np.zeros(2)}),
+                        ("o.npy", np.array([None, 1]))):
         stream = io.BytesIO()
         np.savez(stream, **array) if isinstance(array, dict) else np.save(stream, array)
         made[name] = stream.getvalue()
@@ -172,6 +179,13 @@ def test_shape_errors_show_the_users_line_and_three_parts(calque):
 def test_python_control_flow_on_arrays(calque):
     err = calque("compile", "model.py:branch", "-a", "f32", code=1).err
     assert "if x > 0:" in err and "frontend/" not in err
+
+
+def test_messages_name_the_function_where_a_command_calls_it(folder):
+    err = subprocess.run(
+        [sys.executable, "-m", "calque", "compile", "model.py:branch", "-a", "f32"], cwd=folder,
+        capture_output=True, text=True, check=False).stderr
+    assert "In the function traced at branch (model.py:" in err
 
 
 @pytest.mark.parametrize("text, last", [

@@ -393,3 +393,66 @@ def test_compile_refuses_sizes_that_are_known_at_the_call_only() -> None:
         lowered.compile()
     run = aot.load(aot.compile(lowered, name="f").vmfb).f
     assert run(np.ones((3, 4), np.float32))[0].numpy().sum() == 24
+
+
+def test_static_and_donated_arguments_traced_by_two_threads_at_once() -> None:
+    """What is given away does not depend on who traces meanwhile."""
+    meet = threading.Barrier(2, timeout=60)
+
+    @functools.partial(calque.jit, static_argnums=0, donate_argnums=2)
+    def f(n: int, a: Any, b: Any) -> Any:
+        meet.wait()  # both threads are in their trace here
+        return a + n, b + n
+
+    pairs = [(jnp.arange(8.0), jnp.arange(8.0)) for _ in range(2)]
+
+    def run(n: int) -> None:
+        outs = f(n, *pairs[n])
+        np.testing.assert_array_equal(outs[0], np.arange(8.0) + n)
+        np.testing.assert_array_equal(outs[1], np.arange(8.0) + n)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert [(a.is_deleted(), b.is_deleted()) for a, b in pairs] == [(False, True)] * 2
+    late = (jnp.arange(8.0), jnp.arange(8.0))
+    f(1, *late)  # known by now
+    assert (late[0].is_deleted(), late[1].is_deleted()) == (False, True)
+
+
+@pytest.mark.parametrize(("static", "donated", "dead"), [
+    ((0, 2), (1,), "b"), ((0, 2), (3, 1), "bd"), ((-1,), (-2,), "c")])
+def test_positions_of_donated_arguments_count_static_ones(static: Any, donated: Any,
+                                                          dead: str) -> None:
+    f = calque.jit(lambda a, b, c, d: (a + b + c + d) * 1, static_argnums=static,
+                   donate_argnums=donated)
+    values = [1 if i in {s % 4 for s in static} else jnp.arange(4) for i in range(4)]
+    f(*values)
+    assert "".join(n for n, v in zip("abcd", values)
+                   if isinstance(v, calque.Array) and v.is_deleted()) == dead
+
+
+def test_what_is_static_cannot_be_donated() -> None:
+    with pytest.raises(ValueError, match="static_argnames and donate_argnames cannot intersect"):
+        calque.jit(lambda a, b: a, static_argnums=0, donate_argnames=("a", "b"))
+    with pytest.raises(ValueError, match="cannot intersect"):
+        calque.jit(lambda *xs: xs, static_argnums=0, donate_argnums=(0, 1))
+
+
+def test_options_that_say_nothing_are_taken() -> None:
+    for options in ({"in_shardings": None, "out_shardings": None}, {"compiler_options": {}},
+                    {"in_shardings": (None, {"a": None}), "compiler_options": None}):
+        assert calque.jit(lambda x: x + 1, **options)(1) == 2
+        assert calque.jit(**options)(lambda x: x + 1)(1) == 2
+    lowered = calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("cpu",))
+    assert lowered.compile(compiler_options={})(1) == 2
+    for options, word in (({"in_shardings": (None, 3)}, "in_shardings"),
+                          ({"compiler_options": {"xla_x": True}}, "xla_x")):
+        with pytest.raises(NotImplementedError, match=word):
+            calque.jit(lambda x: x, **options)
+    with pytest.raises(NotImplementedError, match="platforms"):
+        calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",))
+    with pytest.raises(NotImplementedError, match="xla_x"):
+        lowered.compile({"xla_x": True})

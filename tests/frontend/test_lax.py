@@ -185,7 +185,7 @@ def test_what_lax_refuses() -> None:
         (lambda: lax.dot(2.0, x), ValueError, "dimension_numbers must be specified"),
         (lambda: lax.dot_general(x, x, (((0,), ()), ((), ()))), TypeError, "contracting"),
         (lambda: lax.batch_matmul(x, x), ValueError, "at least 2D"),
-        (lambda: lax.dynamic_slice(x, (0, 0), (1,)), TypeError, "one entry per axis"),
+        (lambda: lax.dynamic_slice(x, (0, 0), (1,)), ValueError, "one entry per axis"),
         (lambda: lax.dynamic_slice(x, (0.5,), (1,)), TypeError, "must be integers"),
         (lambda: lax.dynamic_slice(x, (0,), (4,)), TypeError, "less than or equal to operand"),
         (lambda: lax.dynamic_update_slice(x, 1.0, (0,)), TypeError, "the same rank as operand"),

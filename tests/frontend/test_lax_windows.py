@@ -108,3 +108,30 @@ def test_patches_and_local_convolution() -> None:
 def test_refusals(f: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         f()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float16"])
+def test_an_infinity_is_the_identity_of_every_dtype(dtype: str) -> None:
+    x = np.array([5, 0, 9, 1, 1]).astype(dtype)
+    low = x.astype("int8") - 7 if dtype.startswith("int") else x
+    low = low.astype(dtype)
+    view = np.lib.stride_tricks.sliding_window_view
+    close(lax.reduce_window(low, -np.inf, lax.max, (2,), (1,), "VALID"), view(low, 2).max(-1))
+    close(lax.reduce_window(x, np.inf, lax.min, (2,), (1,), "SAME"),
+          [*view(x, 2).min(-1), x[-1]])
+    close(lax.reduce(low, -np.inf, lax.max, (0,)), low.max())
+    close(lax.reduce(x, np.inf, lax.min, (0,)), x.min())
+
+
+def test_initial_values_of_other_dtypes_and_reductions_over_no_axes() -> None:
+    x = np.array([-300, 5], np.int32)
+    # JAX 0.10.2: an identity may have another dtype, what changes something may not
+    close(lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "VALID"), [-295])
+    for init, fun in ((5.0, lax.max), (np.inf, lax.max), (1e20, lax.add), (np.int16(3), lax.add)):
+        with pytest.raises(TypeError, match="same dtypes"):
+            lax.reduce_window(x, init, fun, (2,), (1,), "VALID")
+        with pytest.raises(TypeError, match="same dtypes"):
+            lax.reduce(x, init, fun, (0,))
+    # over no axes the operand, whatever the initial value
+    close(lax.reduce(x, np.int32(0), lax.max, ()), x)
+    close(lax.reduce(x, np.int32(7), lax.mul, ()), x)

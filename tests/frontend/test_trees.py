@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import operator
 import pickle
 from typing import Any
 
 import pytest
 
 import calque
-from calque import tree_util
+from calque import tree, tree_util
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -123,3 +124,22 @@ def test_one_level_of_a_tree() -> None:
     nodes = (list, tuple, dict, type(None), pair, collections.OrderedDict)
     assert all(tree_util.is_tree_node(k) for k in nodes)
     assert not any(tree_util.is_tree_node(k) for k in (float, str, calque.Array, 3))
+
+
+def test_reductions_of_leaves() -> None:
+    assert tree.reduce(operator.add, [1, 2, [3]], initializer=10) == 16
+    assert tree.reduce(operator.add, [], initializer=10) == 10
+    assert tree.reduce(lambda a, x: [*a, x], [1, [2]], [], lambda x: x == [2]) == [1, [2]]
+    with pytest.raises(TypeError):
+        tree.reduce(operator.add, [1, 2], None)
+    order = []
+
+    def note(x, y):
+        order.append((x, y))
+        return x + y
+
+    assert tree.reduce_associative(note, list("abcde")) == "abcde"
+    assert order == [("a", "b"), ("c", "d"), ("ab", "cd"), ("abcd", "e")]
+    assert tree.reduce_associative(note, [], identity="") == ""
+    with pytest.raises(TypeError, match="Must specify identity"):
+        tree.reduce_associative(note, [])

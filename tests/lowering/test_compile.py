@@ -222,6 +222,13 @@ def test_a_crash_is_an_error_and_the_next_compile_works():
     assert len(compile_module(ADD, CPU)) > 1000
 
 
+def test_a_compiler_that_died_meanwhile_is_started_again():
+    compile_module(ADD, CPU)
+    compiler_process._current.process.kill()
+    compiler_process._current.process.wait()
+    assert len(compile_module(ADD, CPU)) > 1000
+
+
 def test_the_kernel_ending_the_compiler_is_want_of_memory(monkeypatch):
     def ended(*_):
         raise compiler_process.Crashed("SIGKILL", "")

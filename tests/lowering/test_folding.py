@@ -50,7 +50,7 @@ FOLDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "argmax": (jnp.argmax, lambda v: 0),
     "norm": (lambda x: jnp.linalg.norm(x * 1.0), np.linalg.norm),
     "rows": (lambda x: jnp.stack([x, x]).sum(axis=1), lambda v: np.stack([v, v]).sum(axis=1)),
-    "columns": (lambda x: jnp.stack([x, x]).sum(axis=0), lambda v: v + v),
+    "columns": (lambda x: jnp.stack([x, x]).sum(axis=0), lambda v: np.stack([v, v]).sum(axis=0)),
     "cumsum": (jnp.cumsum, np.cumsum),
     "dot": (lambda x: x @ x, lambda v: v @ v),
     "outer": (lambda x: jnp.outer(x, x) @ x, lambda v: np.outer(v, v) @ v),
@@ -219,12 +219,14 @@ def device() -> Iterator[Any]:
 
 
 @pytest.mark.vulkan
-def test_on_vulkan(device: Any) -> None:
-    cases = [c for c in drawn(120) if c[0] not in ("float64", "int64")]
+@pytest.mark.parametrize("source", SOURCES)
+def test_on_vulkan(source: str, device: Any) -> None:
+    cases = [c for c in drawn(60) if c[0] not in ("float64", "int64")]
     a = calque.device_put(np.arange(150, dtype=np.int32), device)
-    for source in SOURCES:
-        f = calque.jit(lambda a, source=source: [value(c, source, a) for c in cases] + [a[0]])
-        assert wrong(cases, f(a)[:-1]) == [], source
+    for at in range(0, len(cases), 10):  # (IREE gives up on larger modules)
+        some = cases[at:at + 10]
+        f = calque.jit(lambda a, some=some: [value(c, source, a) for c in some] + [a[0]])
+        assert wrong(some, f(a)[:-1]) == []
 
 
 def test_iree_still_adds_a_constant_once() -> None:

@@ -1,6 +1,8 @@
 """Errors of transformations and control flow: JAX's classes, three parts, before anything runs."""
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.errors import UnexpectedTracerError
+from calque.errors import TracerBoolConversionError, UnexpectedTracerError
 
 ones = np.ones(3, np.float32)
 
@@ -145,3 +147,13 @@ def test_everything_works_after_an_error() -> None:
         with pytest.raises(kind):
             call()
     assert calque.grad(lambda x: x ** 2)(3.0) == 6
+
+
+def test_messages_name_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = "/tmp/ipykernel_1/252643329.py"
+    shell = types.SimpleNamespace(compile=types.SimpleNamespace(_filename_map={file: 7}))
+    monkeypatch.setitem(sys.modules, "IPython",
+                        types.SimpleNamespace(get_ipython=lambda: shell))
+    code = compile("calque.jit(lambda x: x if x > 0 else -x)(1.0)", file, "exec")
+    with pytest.raises(TracerBoolConversionError, match=r"Cell In\[7\], line 1"):
+        exec(code, {"calque": calque})

@@ -14,7 +14,11 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
+from calque.custom_derivatives import (
+    SymbolicZero,
+    custom_vjp_primal_tree_values,
+    zero_from_primal,
+)
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 
@@ -374,3 +378,29 @@ def test_custom_linear_solve() -> None:
         forward_only(b)
     near(calque.grad(lambda b: lax.custom_linear_solve(
         lambda x: 2 * x, b, lambda f, y: y / 2, symmetric=True).sum())(b), [0.5, 0.5])
+
+
+def test_a_custom_jvp_is_transposed_without_its_rule() -> None:
+    @calque.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return 2 * x * y
+
+    f.defjvp(lambda primals, tangents: (f(*primals), 3 * f(tangents[0], primals[1])))
+    for g in (lambda x: f(x, X), calque.jit(lambda x: f(x, X))):
+        near(calque.linear_transpose(g, X)(X)[0], 2 * X * X)
+        near(calque.vmap(lambda u, g=g: calque.linear_transpose(g, X)(u)[0])(
+            np.stack([X, 3 * X])), np.stack([2 * X * X, 6 * X * X]))
+        near(calque.grad(lambda x, g=g: g(x).sum())(X), 6 * X)  # the rule, linear in f itself
+    near(calque.grad(lambda x: lax.fori_loop(0, 2, lambda i, a: f(a, X), x).sum())(X), 36 * X * X)
+
+
+def test_zeros_of_trees() -> None:
+    # types as in JAX 0.10.2
+    zeros = zero_from_primal({"a": X, "b": (1, 2.0, None)})
+    near(zeros["a"], 0 * X)
+    assert zeros["b"][0].dtype == calque.dtypes.float0
+    assert zeros["b"][1].weak_type and zeros["b"][1] == 0 and zeros["b"][2] is None
+    symbolic = zero_from_primal((X, [1j]), symbolic_zeros=True)
+    assert [type(z) for z in (symbolic[0], symbolic[1][0])] == [SymbolicZero] * 2
+    with pytest.raises(TypeError):
+        zero_from_primal("x")

@@ -1,0 +1,47 @@
+"""Answers at the edges, as JAX 0.10.2 gives them: what is refused, and by which class of error."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax, nn
+
+X = jnp.ones(3)
+EMPTY = np.zeros(0, np.int32)
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "sizes of a slice": (lambda: lax.dynamic_slice(X, (0,), (2, 2)), ValueError, "slice_sizes"),
+    "starts of a slice": (lambda: lax.dynamic_slice(X, (0, 0), (2,)), ValueError, "start_ind"),
+    "starts of an update": (lambda: lax.dynamic_update_slice(X, X, (0, 0)), ValueError, "start"),
+    "a device's name": (lambda: calque.device_put(1.0, "gpu:7"), ValueError, "'gpu:7'"),
+    "no device": (lambda: calque.device_put(1.0, 3), ValueError, "got 3"),
+    "complex in int8": (lambda: jnp.full(3, 2j, "int8"), TypeError, "complex"),
+    "complex in float32": (lambda: jnp.full_like(X, 2j), TypeError, "complex"),
+    "lax.full": (lambda: lax.full((2,), 2j, "float32"), TypeError, "complex")}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    f, kind, text = REFUSED[name]
+    with pytest.raises(kind, match=text):
+        f()
+
+
+ACCEPTED: dict[str, tuple[Callable[[], Any], Any]] = {
+    "full of bool": (lambda: jnp.full(2, 2j, "bool"), [True, True]),
+    "no positions, any values": (lambda: X.at[EMPTY].mul(jnp.ones(2), mode="clip"), [1, 1, 1]),
+    "no positions added to": (lambda: X.at[EMPTY].add(jnp.ones(2)), [1, 1, 1]),
+    "an empty slice": (lambda: X.at[0:0].set(jnp.ones(2)), [1, 1, 1]),
+    "an empty array": (lambda: jnp.ones(0).at[:].set(jnp.ones(2)), []),
+    "celu": (lambda: nn.celu(jnp.array([-np.inf + 0j, 1 + 2j])), [-1, 1 + 2j])}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_answers(name: str) -> None:
+    f, want = ACCEPTED[name]
+    np.testing.assert_array_equal(f(), want)

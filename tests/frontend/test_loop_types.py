@@ -1,0 +1,105 @@
+"""Types of what loops carry and branches return: weak initial values, indices, passed-on values.
+
+The expected types are those that JAX 0.10.2 gives for the same calls.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+
+X = np.ones(3, np.float32)
+F32, I32, F16 = np.float32(0), np.int32(0), np.float16(0)
+
+BODIES: dict[str, Callable[[Any], Any]] = {
+    "float32": lambda c: jnp.asarray(c, "float32"),
+    "int32": lambda c: c.astype("int32"),
+    "int8": lambda c: jnp.asarray(c, "int8"),
+    "float16": lambda c: jnp.asarray(c, "float16"),
+    "bool": lambda c: jnp.asarray(c) > 0,
+    "times 1j": lambda c: c * 1j,
+    "halved": lambda c: c / 2,
+    "0": lambda c: 0, "0.": lambda c: 0., "1j": lambda c: 1j, "True": lambda c: True}
+
+# (initial value, body) -> dtype of the result and whether it is weak; None: TypeError
+CARRIED: list[tuple[Any, str, tuple[str, bool] | None]] = [
+    (0., "float32", ("float32", False)), (0., "int32", None), (0., "int8", None),
+    (0., "float16", ("float16", False)), (0., "bool", None), (0., "0", None),
+    (0., "True", None), (0., "1j", ("complex64", True)), (0., "times 1j", ("complex64", False)),
+    (0., "halved", ("float32", True)),
+    (0, "float32", ("float32", False)), (0, "int8", ("int8", False)), (0, "bool", None),
+    (0, "halved", ("float32", False)), (0, "0.", ("float32", True)), (0, "0", ("int32", True)),
+    (F32, "0.", ("float32", True)), (F32, "0", None), (F32, "float16", None),
+    (F32, "1j", None), (I32, "0", ("int32", True)), (I32, "0.", None),
+    (F16, "float32", None), (F16, "halved", ("float16", False))]
+
+
+@pytest.mark.parametrize(("init", "body", "want"), CARRIED)
+def test_weak_carries_are_promoted_and_never_down(init: Any, body: str,
+                                                  want: tuple[str, bool] | None) -> None:
+    f = BODIES[body]
+    loops = [lambda v: lax.scan(lambda c, x: (f(c), x), v, X)[0],
+             lambda v: lax.while_loop(lambda c: c != c, f, v),
+             lambda v: lax.fori_loop(0, 2, lambda i, c: f(c), v)]
+    for loop in loops:
+        for call, args in ((lambda loop=loop: loop(init), ()), (loop, (init,))):
+            if want is None:
+                with pytest.raises(TypeError, match="must have equal types"):
+                    calque.eval_shape(call, *args)
+            else:
+                out = calque.eval_shape(call, *args)
+                assert (out.dtype.name, out.weak_type) == want
+
+
+def test_eager_loops_return_arrays() -> None:
+    for got in (lax.scan(lambda c, x: (c.astype("float32"), x), 0., X)[0],
+                lax.fori_loop(0, 2, lambda i, c: c.astype("float32"), 0),
+                lax.while_loop(lambda c: c < 0, lambda c: c, 0.),
+                lax.while_loop(lambda c: c < 0, lambda c: c, F32)):
+        assert isinstance(got, calque.Array)
+        assert got == 0
+    with pytest.raises(TypeError, match="must have equal types"):
+        lax.scan(lambda c, t: (c.astype(int), t), 0., X)
+
+
+INDICES: list[tuple[Any, Any, str | None, bool]] = [  # of traced bounds; None: TypeError
+    (0, 3, "int32", True), (0, np.int8(3), "int8", False), (np.int8(0), 3, "int8", False),
+    (0, np.int32(3), "int32", True), (np.int32(0), 3, "int32", False),
+    (np.uint8(0), np.uint8(3), "uint8", False), (0, np.uint8(3), None, False),
+    (np.int8(0), np.int32(3), None, False)]
+
+
+@pytest.mark.parametrize(("lower", "upper", "dtype", "weak"), INDICES)
+def test_the_index_of_fori_loop(lower: Any, upper: Any, dtype: str | None, weak: bool) -> None:
+    seen: list[Any] = []
+
+    def loop(lower: Any, upper: Any) -> Any:
+        return lax.fori_loop(lower, upper, lambda i, c: (seen.append(i.aval), c + i)[1], 0)
+
+    if dtype is None:
+        for f in (lambda: loop(lower, upper), lambda: calque.eval_shape(loop, lower, upper)):
+            with pytest.raises(TypeError, match="lower and upper arguments to fori_loop must have"):
+                f()
+        return
+    calque.eval_shape(loop, lower, upper)
+    assert (seen[0].dtype.name, seen[0].weak_type) == (dtype, weak)
+    seen.clear()
+    assert loop(lower, upper) == 3  # known bounds: a Python int
+    assert (seen[0].dtype.name, seen[0].weak_type) == ("int32", True)
+
+
+def test_branches_agree_on_the_weak_type_of_the_first() -> None:
+    for true, false, weak in ((0., F32, False), (F32, 0., True), (F32, F32, False), (0., 1., True)):
+        out = calque.eval_shape(lambda p, t=true, f=false: lax.cond(p, lambda: t, lambda: f), True)
+        assert (out.dtype, out.weak_type) == (np.float32, weak)
+    out = calque.eval_shape(lambda i: lax.switch(i, [lambda: 0., lambda: F32]), 0)
+    assert out.weak_type
+    for true, false in ((0., 0), (0, I32.astype("int8")), (True, 0)):
+        with pytest.raises(TypeError, match="must have equal output types"):
+            lax.cond(True, lambda t=true: t, lambda f=false: f)
