@@ -1,4 +1,4 @@
-"""Comparisons of the API fuzzer: tolerances, sensitivity, error classes, reproducers (see fuzz_api.py)."""
+"""Comparisons of the API fuzzer: tolerances, sensitivity, reproducers (see fuzz_api.py)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,17 +15,18 @@ FACTOR = 30.0  # rounding errors of the operations of a line, or of a program
 JAX_FACTOR = {"float16": 6.0, "bfloat16": 6.0, "float32": 200.0, "complex64": 200.0,
               "float64": 20000.0, "complex128": 20000.0}
 # results that are moved, chosen or exactly rounded: nothing to shake
-EXACT = frozenset((
-    "reshape transpose broadcast_in_dim slice squeeze expand_dims rev concatenate pad gather scatter "
-    "dynamic_slice dynamic_update_slice select_n neg abs sign floor ceil round max min copy copy_p "
+EXACT = frozenset((  # noqa: SIM905
+    "reshape transpose broadcast_in_dim slice squeeze expand_dims rev concatenate pad gather "
+    "scatter dynamic_slice dynamic_update_slice select_n neg abs sign floor ceil round max min "
+    "copy copy_p "
     "convert_element_type iota real imag complex conj reduce_max reduce_min sort top_k clamp split "
     "stop_gradient jit pjit cond scan while custom_jvp_call custom_vjp_call checkpoint tile "
     "reduce_precision bitcast_convert_type nextafter is_finite cummax cummin random_wrap "
     "optimization_barrier").split())
 # results that are sums: an element may be small by cancellation
-SUMS = frozenset((
-    "reduce_sum cumsum dot_general ragged_dot conv_general_dilated fft lu qr geqrf eigh eig svd schur "
-    "cholesky triangular_solve tridiagonal tridiagonal_solve hessenberg householder_product "
+SUMS = frozenset((  # noqa: SIM905
+    "reduce_sum cumsum dot_general ragged_dot conv_general_dilated fft lu qr geqrf eigh eig svd "
+    "schur cholesky triangular_solve tridiagonal tridiagonal_solve hessenberg householder_product "
     "reduce_prod reduce_window_sum scatter-add cumlogsumexp").split())
 
 
@@ -141,8 +142,9 @@ def within(got: Any, want: Any, spread: Any, jax: bool) -> bool:
     return bool(near.all())
 
 
-BUILTIN = ("TypeError", "ValueError", "IndexError", "KeyError", "NotImplementedError", "OverflowError",
-           "ZeroDivisionError", "AttributeError", "AssertionError", "RuntimeError", "NameError")
+BUILTIN = ("TypeError", "ValueError", "IndexError", "KeyError", "NotImplementedError",
+           "OverflowError", "ZeroDivisionError", "AttributeError", "AssertionError",
+           "RuntimeError", "NameError")
 
 
 def error_class(names: Sequence[str]) -> str:

@@ -21,7 +21,6 @@ from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.numpy.special import i0 as _i0
-from calque.numpy.ufuncs import maximum
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn

@@ -1,8 +1,8 @@
 """`calque verify` on every function that the tests of artifacts compile, at every target at hand.
 
-An artifact is compared with its function run operation by operation: so a constant that the compiler
-folds wrongly shows, though nothing else does.  `constants` has what was once folded wrongly (a
-reduction of what literals give), and gradients whose cotangent is constant.
+An artifact is compared with its function run operation by operation: so a constant that the
+compiler folds wrongly shows, though nothing else does.  `constants` has what was once folded
+wrongly (a reduction of what literals give), and gradients whose cotangent is constant.
 """
 from __future__ import annotations
 
