@@ -1,15 +1,15 @@
-"""Random programs over the public API against three oracles: `python tests/fuzz_api.py --count 500`.
+"""Random programs over the public API, three oracles: `python tests/fuzz_api.py --count 500`.
 
 A program is 5 to 15 lines of text over the names of numpy, lax, nn, random, scipy, linalg and fft
 (fuzz_api_names.py says which are drawn), on arrays that are arguments or made by the program, and a
-mode: compiled as it is, with its arguments as constants, under vmap, grad, jvp, in a scan.  Its lines
-are run eagerly, one after another, and compared with the interpreter on NumPy (tests/oracle.py) and
-with JAX, where CALQUE_FUZZ_JAX names a Python that has it; so are the error classes of lines that
-calque refuses.  The whole, in its mode, is compiled, all programs of a group as one module, and
-compared with the same two.  What differs is told from noise by perturbing every operation.
+mode: compiled as it is, with its arguments as constants, under vmap, grad, jvp, in a scan.  Its
+lines are run eagerly, each by itself, and compared with the interpreter on NumPy (tests/oracle.py)
+and with JAX, where CALQUE_FUZZ_JAX names a Python that has it; so are the error classes of lines
+that calque refuses.  The whole, in its mode, is compiled, all programs of a group as one module,
+and compared with the same two.  What differs is told from noise by perturbing every operation.
 A failure prints as one line with its operands, where one line fails alone.
 
-    CALQUE_FUZZ_JAX=/opt/jax/bin/python python tests/fuzz_api.py --minutes 30 --log build/fuzz.jsonl --resume
+    CALQUE_FUZZ_JAX=/opt/jax/bin/python make fuzz MINUTES=30
     python tests/fuzz_api.py --explain 17        the program, and the least of it that fails
     python tests/fuzz_api.py --coverage          names that are drawn, and why others are not
     python tests/fuzz_search.py build/*.jsonl    the table of counts
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--explain", type=int, metavar="SEED",
                         help="print a program and the least of it that fails")
     parser.add_argument("--lines", action="store_true",
-                        help="compile nothing: lines eagerly and in JAX, modes interpreted and in JAX")
+                        help="compile nothing: lines eagerly and in JAX, modes in JAX")
     parser.add_argument("--coverage", action="store_true", help="print which names are drawn")
     options = parser.parse_args()
     if options.worker:

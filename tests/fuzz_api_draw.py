@@ -34,7 +34,8 @@ LARGEST = 700  # elements of a value; larger ones are not used further
 ENV: dict[str, Any] = {"jax": calque, "jnp": calque.numpy, "lax": lax, "nn": nn, "random": random,
                        "jsp": scipy, "ops": ops, "leaves": calque.tree_util.tree_leaves}
 NAMES = sorted(RECIPES)
-HEAVY = ("random.", "nn.initializers.", "jsp.linalg.", "lax.linalg.", "jnp.linalg.")  # long compiles
+# drawn less often: their compiles are long
+HEAVY = ("random.", "nn.initializers.", "jsp.linalg.", "lax.linalg.", "jnp.linalg.")
 DTYPES = ["float32"] * 5 + ["float64", "float16", "bfloat16", "int32", "int32", "int8", "int16",
           "int64", "uint8", "uint16", "uint32", "uint64", "bool", "bool", "complex64", "complex128"]
 KINDS = {"b": "b", "i": "i", "u": "u", "f": "f", "c": "c", "V": "f"}
@@ -305,7 +306,8 @@ class Words:
         if way == 2:
             return f"jnp.ones({shape}, {dtype})"
         if way == 3:
-            return f"jnp.full({shape}, {_number(x.reshape(-1)[0].item() if x.size else 2)}, {dtype})"
+            value = _number(x.reshape(-1)[0].item() if x.size else 2)
+            return f"jnp.full({shape}, {value}, {dtype})"
         step = "" if kind in "iu" and self.rng.random() < .5 else " / 2" if kind in "fc" else " % 5"
         off = "" if kind == "u" else f" - {self.rng.integers(0, 3)}"
         return f"((jnp.arange({x.size}) % 9).astype({dtype}).reshape({shape}){step}{off})"
@@ -339,9 +341,6 @@ class Words:
             shape = self.p[of].shape if of is not None else self._shape(rank, low, le)
             return self.leaf(shape, dtype)
         return self._pick(fits, fresh)
-
-    def p0(self, kinds: str, rank: Any = None) -> str:
-        return self.x(kinds, rank)
 
     def arr(self, shape: tuple[int, ...], kinds: str) -> str:
         return self._pick(lambda v: v.shape == shape and v.kind in kinds,
@@ -502,8 +501,8 @@ class Words:
 
     def samewidth(self) -> str:
         size = self.p[0].dtype.itemsize
-        names = {1: ["int8", "uint8"], 2: ["float16", "int16", "bfloat16"], 4: ["float32", "uint32"],
-                 8: ["float64", "int64"]}[size]
+        names = {1: ["int8", "uint8"], 2: ["float16", "int16", "bfloat16"],
+                 4: ["float32", "uint32"], 8: ["float64", "int64"]}[size]
         return repr(names[self.rng.integers(len(names))])
 
     def size(self) -> int:
@@ -555,14 +554,14 @@ class Words:
         return str(self.rng.choice(["+", "-", "*", "/", "**", "<", "==", ">=", "!="]))
 
     def at(self) -> str:
-        return str(self.rng.choice(["set", "add", "multiply", "min", "max", "power", "divide", "subtract"]))
+        return self.one_(("set", "add", "multiply", "min", "max", "power", "divide", "subtract"))
 
     def ufunc(self) -> str:
-        return str(self.rng.choice(["add", "multiply", "maximum", "minimum", "logaddexp", "subtract"]))
+        return self.one_(("add", "multiply", "maximum", "minimum", "logaddexp", "subtract"))
 
     def padmode(self) -> str:
-        return repr(str(self.rng.choice(["constant", "edge", "reflect", "symmetric", "wrap", "maximum",
-                                         "minimum", "mean", "linear_ramp", "median"])))
+        return self.one("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimum",
+                        "mean", "linear_ramp", "median")
 
     def qmethod(self) -> str:
         return repr(str(self.rng.choice(["linear", "lower", "higher", "nearest", "midpoint"])))

@@ -1,8 +1,8 @@
 """JAX as an oracle: a worker that answers pickled requests on stdin (see fuzz_api.py).
 
 Runs under the Python of another environment (CALQUE_FUZZ_JAX) and imports nothing of calque's.  A
-request is a list of programs: lines with their operands, probes (lines that calque refused), and the
-whole program in its mode.  Everything is traced by itself, then compiled as one program, because
+request is a list of programs: lines with their operands, probes (lines that calque refused), and
+the whole program in its mode.  Everything is traced by itself, then compiled together, because
 XLA's compiles dominate.  Start reading at `answer`.
 """
 from __future__ import annotations
@@ -14,8 +14,9 @@ import sys
 import warnings
 from typing import Any
 
-os.environ["XLA_FLAGS"] = ("--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-                           "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 os.environ["JAX_PLATFORMS"] = "cpu"
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 

@@ -1,7 +1,7 @@
-"""What is done with a drawn program: run, differentiated, vectorized, put in a loop (see fuzz_api.py).
+"""What is done with a drawn program: run, differentiated, vectorized, looped (see fuzz_api.py).
 
-Written against JAX's API, with the package as an argument, so that calque's worker and JAX's use the
-same text.  Imports NumPy only.  Start reading at `transformed`.
+Written against JAX's API, with the package as an argument, so that calque's worker and JAX's use
+the same text.  Imports NumPy only.  Start reading at `transformed`.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def MODES(rng: Any, args: Sequence[Any], floats: Sequence[int]) -> Mode:  # noqa
 
 
 def arguments(mode: Mode, arrays: Sequence[Any]) -> list[Any]:
-    """What the transformed function takes: under vmap each array three times, a little different."""
+    """What the transformed function takes: under vmap each array in three variants."""
     if mode.name not in ("vmap", "vmap_grad"):
         return [] if mode.name == "constants" else list(arrays)
     made = []

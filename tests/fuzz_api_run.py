@@ -7,6 +7,7 @@ does runs beside the compile, in a child process.  Start reading at `findings`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import pickle
@@ -215,14 +216,17 @@ def mode_against_jax(p: Drawn, program: Any, args: Any, wants: Any, failed: Any,
         if ours == theirs:
             return None
         told = f"{answer[1][0]}: {answer[2]}" if theirs else "fine"
-        return finding(p, "mode-error", text, f"calque: {type(failed).__name__}: {failed}; JAX: {told}")
+        return finding(p, "mode-error", text,
+                       f"calque: {type(failed).__name__}: {failed}; JAX: {told}")
     gots = [np.asarray(o) for o, _ in answer[1] if np.asarray(o).dtype.name != "void"]
     got = [f"{o.dtype}{list(o.shape)}" for o in gots]
     want = [f"{o.dtype}{list(o.shape)}" for o in wants]
     if got != want:
         return finding(p, "mode-aval", text, f"JAX {got}, calque {want}")
     wrong = differences(gots, wants, cleaned(program), args, jax=True)
-    return finding(p, "mode-value", text, f"JAX against the interpreter: {wrong}") if wrong else None
+    if not wrong:
+        return None
+    return finding(p, "mode-value", text, f"JAX against the interpreter: {wrong}")
 
 
 # ---- a group
@@ -248,7 +252,7 @@ def findings(seeds: Sequence[int], jax: Jax, compile_only: bool = False) -> list
                 failed = e
             try:
                 if failed is None:
-                    wants = timed(6.0, lambda: interpret(cleaned(program), args))
+                    wants = timed(6.0, functools.partial(interpret, cleaned(program), args))
             except Exception as e:  # the oracle has no such form, or none in time
                 print(f"seed {p.seed}: no oracle: {type(e).__name__} {e}", flush=True)
                 continue
@@ -304,5 +308,5 @@ def _compiled(cases: Sequence[tuple[Drawn, Case]]) -> Iterator[Finding]:
             kind = "compile" if isinstance(out, Failure) else "compiled-value"
             yield finding(p, kind, f"{p.mode}\n{p.source()}", text)
     if any(g.changed() for g in guards):
-        yield finding(cases[0][0], "overwrites", "", "bytes of or beside an argument changed, in one "
-                      f"of seeds {[p.seed for p, _ in cases]}")
+        yield finding(cases[0][0], "overwrites", "", "bytes of or beside an argument changed, in "
+                      f"one of seeds {[p.seed for p, _ in cases]}")

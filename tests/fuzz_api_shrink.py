@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import fuzz_api_run as run
 from fuzz_api_check import literal, one_line

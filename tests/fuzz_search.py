@@ -1,8 +1,8 @@
 """Groups of random programs in worker processes, and the log of what came out.
 
-Shared by fuzz.py and fuzz_api.py.  A worker reads lines of seeds and answers lines of failures; when
-it dies or hangs, halves are run in new ones until the program is alone.  The log holds a JSON line
-per group (fuzzer, seeds, commit, level, failures, seconds): a run resumes behind it, and
+Shared by fuzz.py and fuzz_api.py.  A worker reads lines of seeds and answers lines of failures;
+when it dies or hangs, halves are run in new ones until the program is alone.  The log holds a JSON
+line per group (fuzzer, seeds, commit, level, failures, seconds): a run resumes behind it, and
 `python tests/fuzz_search.py LOG ...` prints the table of counts for docs/status.md.
 Start reading at `run`.
 """
@@ -133,8 +133,8 @@ def entries(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 
 def commit() -> str:
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
-                          cwd=pathlib.Path(__file__).parent, check=False)
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
+                          text=True, cwd=pathlib.Path(__file__).parent, check=False)
     return said.stdout.strip()
 
 
@@ -144,7 +144,7 @@ def is_known(failure: Any) -> bool:
 
 
 def counts(paths: Sequence[pathlib.Path]) -> str:
-    """The table of docs/status.md: programs per fuzzer and level, failures, explained differences."""
+    """The table of docs/status.md: programs per fuzzer and level, failures, what is explained."""
     programs: dict[tuple[str, str], set[int]] = collections.defaultdict(set)
     failed: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     explained: dict[tuple[str, str], int] = collections.Counter()
@@ -180,12 +180,13 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     """The options that the fuzzers share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--count", type=int, help="programs to run (default 500)")
-    parser.add_argument("--minutes", type=minutes, help="run so long instead of a count; 90s: seconds")
+    parser.add_argument("--minutes", type=minutes,
+                        help="run so long instead of a count; 90s: seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--resume", action="store_true", help="go on behind the seeds of the log")
     parser.add_argument("--level", choices=LEVELS, default=os.environ.get("CALQUE_CPU", "host"),
-                        help="the CPU that is compiled for; one that the host lacks is compiled only")
+                        help="the CPU that is compiled for")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -8,8 +8,19 @@ import numpy as np
 import scipy.special
 from oracle import ORACLES, oracle, wide
 
+
+def _lgamma(x: Any) -> Any:
+    """SciPy's, but log |Gamma| at -inf is inf, as in C and in JAX."""
+    return np.where(x == -np.inf, np.inf, scipy.special.gammaln(x))
+
+
+def _digamma(x: Any) -> Any:
+    """SciPy's, but the pole at 0 has no value, as those below it and as in JAX."""
+    return np.where(x == 0, np.nan, scipy.special.digamma(x))
+
+
 for _name, _f in {
-        "lgamma": scipy.special.gammaln, "digamma": scipy.special.digamma,
+        "lgamma": _lgamma, "digamma": _digamma,
         "bessel_i0e": scipy.special.i0e, "bessel_i1e": scipy.special.i1e,
         "igamma": scipy.special.gammainc, "igammac": scipy.special.gammaincc,
         "regularized_incomplete_beta": scipy.special.betainc, "zeta": scipy.special.zeta,

@@ -486,14 +486,14 @@ def log10(x: Any, /) -> Any:
 @util.planned
 def degrees(x: Any, /) -> Any:
     (x,) = util.promote_inexact("degrees", x)
-    return ew.mul_p.bind(x, constant(x, 180.0 / math.pi))
+    return util.settled(ew.mul_p.bind(x, constant(x, 180.0 / math.pi)), x)
 
 
 @named("Degrees as radians.", ["x"], _SHAPE, "jnp.radians(0)", f32("0."))
 @util.planned
 def radians(x: Any, /) -> Any:
     (x,) = util.promote_inexact("radians", x)
-    return ew.mul_p.bind(x, constant(x, math.pi / 180.0))
+    return util.settled(ew.mul_p.bind(x, constant(x, math.pi / 180.0)), x)
 
 
 rad2deg, deg2rad = degrees, radians

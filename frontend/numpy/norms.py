@@ -97,7 +97,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       Array(7., dtype=float32)
     """
     (x,) = util.check_arrays("jnp.linalg.vector_norm", x)
-    if ord not in (1, np.inf, -np.inf) or util.dtype_of(x) == bool:  # these keep integers
+    if ord not in (1, np.inf, -np.inf) or util.dtype_of(x).kind == "b":  # these keep integers
         x = _inexact("jnp.linalg.vector_norm", x)
     rank = len(util.shape_of(x))
     if axis is None:

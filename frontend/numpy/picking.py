@@ -424,7 +424,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         stacked = sh.concatenate([sh.reshape(c, (1, *shape)) for c in columns], 0)
         index = sh.reshape(util.spread(asarray(which), shape), (1, *shape))
         picked = _along(stacked, widened(index), 0, GatherScatterMode.CLIP, None)
-        return sh.reshape(picked, shape)
+        return util.cast(sh.reshape(picked, shape), util.dtype_of(picked))  # numbers, too: strong
 
 
 def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = None,

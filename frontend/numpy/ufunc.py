@@ -29,10 +29,18 @@ class _Methods:
 
     def __init__(self, f: Function, name: str, nin: int, nout: int, identity: Any,
                  reduce: Function | None = None, accumulate: Function | None = None,
-                 at: str | None = None, kind: Any = None) -> None:
+                 at: str | None = None, kind: Any = None, inexact: bool = False) -> None:
         self.f, self.name, self.nin, self.nout, self.identity = f, name, nin, nout, identity
         self.kind = kind  # the dtype its elements are taken as
+        self.inexact = inexact  # integers are taken as floats
         self.own_reduce, self.own_accumulate, self.own_at = reduce, accumulate, at
+
+    def _kind(self, x: Any) -> Any:
+        """The dtype that elements of x are taken as; None: their own."""
+        if self.inexact:
+            dtype = util.to_inexact(util.dtype_of(x))
+            return None if dtype == util.dtype_of(x) else dtype
+        return self.kind
 
     def binary(self, method: str) -> None:
         if self.nin != 2:
@@ -61,7 +69,7 @@ class _Methods:
         self.binary("reduce")
         util.refuse_out(f"{self.name}.reduce", out)
         (x,) = util.check_arrays(f"{self.name}.reduce", a)
-        dtype = self.kind if dtype is None else dtype
+        dtype = self._kind(x) if dtype is None else dtype
         if where is not None and self.identity is None and initial is None:
             raise ValueError(explain(
                 f"reduction operation '{self.name}' does not have an identity, so to use a where "
@@ -122,7 +130,7 @@ class _Methods:
         self.binary("accumulate")
         util.refuse_out(f"{self.name}.accumulate", out)
         (x,) = util.check_arrays(f"{self.name}.accumulate", a)
-        dtype = self.kind if dtype is None else dtype
+        dtype = self._kind(x) if dtype is None else dtype
         rank = len(util.shape_of(x))
         if axis is None or isinstance(axis, tuple):
             raise ValueError(explain("accumulate does not allow multiple axes"))
@@ -161,7 +169,7 @@ class _Methods:
         self.binary("reduceat")
         util.refuse_out(f"{self.name}.reduceat", out)
         x, indices = util.check_arrays(f"{self.name}.reduceat", a, indices)
-        dtype = self.kind if dtype is None else dtype
+        dtype = self._kind(x) if dtype is None else dtype
         axis = canonical_axis(axis, len(util.shape_of(x)))
         if len(util.shape_of(indices)) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
@@ -342,8 +350,8 @@ attach(ufuncs.bitwise_xor, 2, 0)
 attach(logic.logical_and, 2, True, kind=np.bool_)
 attach(logic.logical_or, 2, False, kind=np.bool_)
 attach(logic.logical_xor, 2, False, kind=np.bool_)
-attach(special.logaddexp, 2, -np.inf)
-attach(special.logaddexp2, 2, -np.inf)
+attach(special.logaddexp, 2, -np.inf, inexact=True)
+attach(special.logaddexp2, 2, -np.inf, inexact=True)
 attach(ufuncs.negative, 1)
 
 __all__ = ["frompyfunc", "ufunc"]

@@ -278,6 +278,12 @@ def weak_of(x: Any) -> bool:
     return aval_of(x).weak_type
 
 
+def settled(out: Any, *xs: Any) -> Any:
+    """out, weak where all operands are weak scalars only: what constants of their dtype leave."""
+    weak = all(weak_of(x) and not shape_of(x) for x in xs)
+    return cast(out, dtype_of(out), weak) if weak != weak_of(out) else out
+
+
 def dtype_of(x: Any) -> Any:
     return aval_of(x).dtype
 

@@ -203,7 +203,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
           "df: degrees of freedom, a positive array.", "t(key, 3.0, (2,))",
           "[-0.0306 -2.3326]", digits=4,
           shape=_FITS, raises=_PARAMETER)
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *,
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
     d = float_dtype("t", dtype)
     with fused("t"):

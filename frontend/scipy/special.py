@@ -21,7 +21,6 @@ from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.numpy.special import i0 as _i0
-from calque.numpy.ufuncs import maximum
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn
@@ -148,7 +147,8 @@ def gammasgn(x: Any) -> Any:
 @util.planned
 def gamma(x: Any) -> Any:
     (x,) = _real("gamma", x)
-    return gammasgn(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
+    out = gammasgn(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
+    return util.cast(out, util.dtype_of(out))
 
 
 def _betaln(a: Any, b: Any) -> Any:
@@ -308,11 +308,12 @@ def entr(x: Any) -> Any:
             "2.0, 1.0", _f("1.3862944"))
 @util.planned
 def rel_entr(p: Any, q: Any) -> Any:
-    p, q = util.broadcast_all("rel_entr", *_real("rel_entr", p, q))
+    given = p, q = _real("rel_entr", p, q)
+    p, q = util.broadcast_all("rel_entr", p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe_p, safe_q = where(both, p, 1), where(both, q, 1)
     terms = safe_p * (ew.log_p.bind(safe_p) - ew.log_p.bind(safe_q))
-    return where(both, terms, where(none, 0, np.inf))
+    return util.settled(where(both, terms, where(none, 0, np.inf)), *given)
 
 
 @_described("x log(x / y) - x + y: a term of the Kullback-Leibler divergence.", "p q",
@@ -335,7 +336,7 @@ _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
 @util.planned
 def logit(x: Any) -> Any:
     (x,) = (util.array(v) for v in util.promote_inexact("logit", x))
-    return _logit(x)
+    return util.settled(_logit(x), x)
 
 
 def softmax(x: Any, /, *, axis: Any = None) -> Any:
@@ -414,7 +415,7 @@ def ndtr(x: Any) -> Any:
 def _log_ndtr(x: Any) -> Any:
     wide = util.dtype_of(x).itemsize > 4
     low, high = (-20.0, 8.0) if wide else (-10.0, 5.0)
-    middle = ew.log_p.bind(_ndtr(maximum(x, low)))
+    middle = ew.log_p.bind(_ndtr(where(x < low, low, x)))
     # x << 0: the asymptotic series of the tail (Abramowitz and Stegun 26.2.12)
     far = where(x < low, x, low)
     square, term, series = far * far, 1.0, 1.0
@@ -423,7 +424,7 @@ def _log_ndtr(x: Any) -> Any:
         series = series + term
     tail = (-square / 2 - ew.log_p.bind(-far) - 0.5 * math.log(2 * math.pi)
             + ew.log_p.bind(series))
-    return where(x > high, -_ndtr(-x), where(x >= low, middle, tail))
+    return where(x > high, -_ndtr(-x), where(x < low, tail, middle))  # (the middle has NaN)
 
 
 _log_ndtr.defjvps(lambda t, out, x: t * ew.exp_p.bind(

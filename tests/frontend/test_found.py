@@ -63,3 +63,47 @@ def test_updates_of_integers_by_floats() -> None:
     np.testing.assert_array_equal(
         jnp.add.at(jnp.array([-1, -1]), jnp.array([0, 1]), jnp.array([.5, 1.5]), inplace=False),
         [0, 0])
+
+
+def test_log_ndtr_of_nan() -> None:
+    from calque.scipy import special
+    x = jnp.array([np.nan, -3.4e38, -np.inf, np.inf, -1e10, -30, 0, .5], "float32")
+    for f in (special.log_ndtr, calque.jit(special.log_ndtr)):
+        out = np.asarray(f(x))
+        assert np.isnan(out[0])
+        import scipy.special as sp
+        np.testing.assert_allclose(out[2:], sp.log_ndtr(np.asarray(x[2:], "f8")), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["radians", "degrees"])
+def test_degrees_of_weak_arrays_are_strong(name: str) -> None:
+    f = getattr(jnp, name)
+    assert not f(jnp.stack([jnp.asarray(4.)])).weak_type and f(2.).weak_type
+
+
+def test_weak_types_of_special_functions() -> None:
+    from calque.scipy import special
+    weak, whole = jnp.stack([jnp.asarray(.5)]), jnp.array([1, 2], "int32")
+    assert weak.weak_type
+    for f in (special.rel_entr, special.kl_div):
+        assert [f(whole, -1.5).weak_type, f(weak, weak).weak_type, f(2., 3.).weak_type] == [
+            False, False, True]
+    assert not special.logit(weak).weak_type and special.logit(.5).weak_type
+    assert not special.gamma(weak).weak_type and not special.gamma(.5).weak_type
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_logaddexp_of_integers_along_an_axis(name: str) -> None:
+    f, x = getattr(jnp, name), jnp.array([2, 2, 5], "int16")
+    assert f.reduce(x).dtype == f.accumulate(x).dtype == "float32"
+    want = getattr(np, name).reduce(np.array([2., 2, 5]))
+    np.testing.assert_allclose(f.reduce(x), want, rtol=1e-6)
+
+
+def test_student_t_takes_its_shape_from_df() -> None:
+    assert calque.random.t(calque.random.key(0), jnp.array([1., 2])).shape == (2,)
+
+
+def test_choose_of_numbers_is_strong() -> None:
+    out = jnp.choose(jnp.array([0, 1, 1]), [1., 2.])
+    assert not out.weak_type and out.tolist() == [1, 2, 2]
