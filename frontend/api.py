@@ -17,11 +17,12 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Linear
 from calque.core.program import Program
 from calque.core.trace import Tracer
-from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.core.zeros import Zero, is_zero, zeros
 from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.tracing import (
     check_arguments,
+    check_callable,
     check_outputs,
     name_of,
     trace_to_program,
@@ -59,7 +60,8 @@ class _Flat:
 
 
 def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
-                      allow_int: bool) -> None:
+                     allow_int: bool) -> None:
+    """TypeError where an argument cannot be differentiated by; reverse mode takes complex ones."""
     for x in leaves:
         dtype = aval_of(x).dtype
         if holomorphic:
@@ -74,21 +76,54 @@ def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
                     f"sub-dtype of np.inexact), but got {dtype.name}. If you want to use "
                     "Boolean- or integer-valued inputs, use vjp or set allow_int to True.",
                     fix="pass floats, for example 3.0 instead of 3."))
-        elif dtypes.is_complex(dtype):
+        elif dtypes.is_complex(dtype) and name == "jacfwd":
             raise TypeError(errors.explain(
                 f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
                 f"np.floating), but got {dtype.name}. For holomorphic differentiation, pass "
                 "holomorphic=True. For differentiation of non-holomorphic functions involving "
-                "complex inputs, use vjp directly.",
-                fix="pass holomorphic=True, or differentiate by the real and imaginary parts."))
+                "complex inputs, use jvp directly.",
+                fix="pass holomorphic=True, use jacrev, or differentiate by the real and "
+                    "imaginary parts."))
 
 
-def argument_places(args: Sequence[Any], argnums: int | Sequence[int]) -> list[int]:
-    """The positions that argnums names, from 0; TypeError where there is no such argument."""
+def check_real_output(name: str, avals: Sequence[ShapedArray], holomorphic: bool) -> None:
+    """TypeError where an output has no derivative of its own by real numbers."""
+    for aval in avals:
+        if holomorphic:
+            if not dtypes.is_complex(aval.dtype):
+                raise TypeError(errors.explain(
+                    f"{name} with holomorphic=True requires outputs with complex dtype, but got "
+                    f"{aval.dtype.name}.", fix="leave holomorphic out for real outputs."))
+        elif not dtypes.is_float(aval.dtype):
+            raise TypeError(errors.explain(
+                f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
+                f"np.floating), but got {aval.dtype.name}.",
+                fix="take .real or jnp.abs of a complex output, or cast integers to float."))
+
+
+def check_argnums(argnums: Any) -> None:
+    """TypeError when a derivative is made by what are no positions."""
+    if not isinstance(argnums, (int, np.integer)) and not (
+            isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
+        raise TypeError(errors.explain(
+            f"argnums must be an int or a sequence of ints, got {argnums!r}: it cannot be "
+            "interpreted as an integer.", fix="pass positions, for example argnums=(0, 1)."))
+
+
+def argument_places(args: Sequence[Any], argnums: int | Sequence[int],
+                    missing: type[Exception] = ValueError) -> list[int]:
+    """The positions that argnums names, from 0; `missing` is raised beyond the last argument, a
+    ValueError before the first."""
     numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    if not numbers:
+        raise ValueError(errors.explain("argnums is empty: nothing to differentiate by.",
+                                        fix="name the position of an argument."))
+    if len({i % max(1, len(args)) for i in numbers}) != len(numbers) <= len(args):
+        raise TypeError(errors.explain(f"argnums={argnums} names an argument twice.",
+                                       fix="name each position once."))
     for i in numbers:
         if not -len(args) <= i < len(args):
-            raise TypeError(errors.explain(
+            raise (missing if i >= 0 else ValueError)(errors.explain(
                 f"differentiating with respect to argnums={argnums} requires at least "
                 f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
                 f"arguments to be passed by the caller, but got only {len(args)} positional "
@@ -128,8 +163,9 @@ class _Pullback:
             return self.in_tree.unflatten(outs)
 
 
-def _check_cotangent(ct: Any, aval: ShapedArray) -> Any:
-    have, want = aval_of(ct), aval.tangent()
+def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
+    """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
+    have, want = aval_of(ct), aval if linear else aval.tangent()
     if want.dtype == dtypes.float0:
         return Zero(want)
     if have.shape != want.shape or have.dtype != want.dtype:
@@ -224,18 +260,12 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
       >>> calque.value_and_grad(lambda x: x ** 2)(3.0)
       (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    if not callable(fun):
-        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r}.",
-                                       fix="pass a function, not its result."))
-    if not isinstance(argnums, (int, np.integer)) and not (
-            isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
-        raise TypeError(errors.explain(
-            f"argnums must be an int or a sequence of ints, got {argnums!r}: it cannot be "
-            "interpreted as an integer.", fix="pass positions, for example argnums=(0, 1)."))
+    check_callable(fun)
+    check_argnums(argnums)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         name = name_of(fun)
-        places = argument_places(args, argnums)
+        places = argument_places(args, argnums, TypeError)
         chosen = tuple(args[i] for i in places)
         leaves, in_tree = tree_util.flatten(chosen)
         check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
@@ -294,16 +324,7 @@ def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
         raise TypeError(errors.explain(
             f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.",
             fix="reduce the output (for example with .sum()), or use vmap(grad(f)) or jacrev."))
-    if holomorphic:
-        if not dtypes.is_complex(aval.dtype):
-            raise TypeError(errors.explain(
-                "grad with holomorphic=True requires outputs with complex dtype, but got "
-                f"{aval.dtype.name}."))
-    elif not dtypes.is_float(aval.dtype):
-        raise TypeError(errors.explain(
-            f"grad requires real-valued outputs (output dtype that is a sub-dtype of "
-            f"np.floating), but got {aval.dtype.name}.",
-            fix="take .real or jnp.abs of a complex output, or cast integers to float."))
+    check_real_output("grad", [aval], holomorphic)
 
 
 def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
@@ -489,8 +510,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
             raise TypeError(errors.explain(f"cotangent tree does not match function output, "
                                            f"expected {out_tree} but got {tree}."))
         with fused("linear_transpose"):
-            cts = [_check_cotangent(c, a) for c, a in zip(given, program.out_avals)]
+            cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
             found = backward(program, [Linear(a) for a in avals], cts)
-            return in_tree.unflatten([instantiate(c) for c in found])
+            return in_tree.unflatten([_like_primal(c, a) for c, a in zip(found, avals)])
 
     return transposed

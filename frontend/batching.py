@@ -16,7 +16,7 @@ from calque.core.avals import aval_of
 from calque.core.dims import as_size
 from calque.eager import fused
 from calque.mismatch import argument_names, sizes_error
-from calque.tracing import check_arguments, check_outputs, name_of, wrapped
+from calque.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
 from calque.transforms import vmap as vmap_module
 
 
@@ -46,9 +46,10 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       >>> calque.vmap(jnp.dot)(jnp.ones((3, 2)), jnp.ones((3, 2)))
       Array([2., 2., 2.], dtype=float32)
     """
+    check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+    if isinstance(in_axes, bool) or not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise TypeError(errors.explain(
             f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
             f"positional arguments passed to the function, but got {in_axes}.",

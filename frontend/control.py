@@ -130,11 +130,12 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     leaves, tree = tree_util.flatten((tuple(operands), {}))
     check_arguments(name, leaves, tree)
     avals = [aval_of(x) for x in leaves]
-    traced = [trace_to_program(b, tree, avals) for b in branches]
+    order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
+    found = {i: trace_to_program(branches[i], tree, avals) for i in order}
+    traced = [found[i] for i in range(len(branches))]
     labels = ["false_fun", "true_fun"] if name == "cond" else [
         f"branches[{i}]" for i in range(len(branches))]
     out_tree = traced[0][1]
-    order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
     if wrong := branch_error(name, [labels[i] for i in order], [traced[i][1] for i in order],
                              [traced[i][0].out_avals for i in order]):
         raise wrong

@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.api import argument_places, check_real_input, jvp, vjp
+from calque.api import (
+    argument_places,
+    check_argnums,
+    check_real_input,
+    check_real_output,
+    jvp,
+    vjp,
+)
 from calque.array import as_values
 from calque.batching import vmap
+from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import Dim, number
+from calque.core.zeros import zeros
 from calque.eager import fused
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.tracing import wrapped
+from calque.tracing import check_callable, wrapped
 
 
 def _basis(leaf: Any) -> Any:
@@ -63,9 +72,13 @@ def _split_rows(x: Any, like: Sequence[Any], axis: int) -> list[Any]:
     return pieces
 
 
+def _single(argnums: Any) -> bool:
+    return isinstance(argnums, (int, np.integer))
+
+
 def _chosen(args: Sequence[Any], argnums: Any) -> tuple[list[int], Any]:
     places = argument_places(args, argnums)
-    return places, (args[places[0]] if isinstance(argnums, int) else
+    return places, (args[places[0]] if _single(argnums) else
                     tuple(args[i] for i in places))
 
 
@@ -93,6 +106,9 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
       Array([[2., 0.],
              [0., 4.]], dtype=float32)
     """
+    check_callable(fun)
+    check_argnums(argnums)
+
     def run(*args: Any, **kwargs: Any) -> Any:
         places, chosen = _chosen(args, argnums)
         leaves, tree = tree_util.flatten(chosen)
@@ -101,14 +117,19 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
 
         def partial(x: Any) -> Any:
             full = list(args)
-            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
+            for i, v in zip(places, (x,) if _single(argnums) else x):
                 full[i] = v
             return fun(*full, **kwargs)
 
         def push(ts: Any) -> Any:
             result = jvp(partial, (tree.unflatten(leaves),), (ts,), has_aux)
             kept.append(result[2] if has_aux else None)
-            return result[1]
+            avals = [aval_of(o) for o in tree_util.tree_leaves(result[0])]
+            if holomorphic:
+                check_real_output("jacfwd", avals, holomorphic)
+            return tree_util.tree_map(
+                lambda t, o: t if aval_of(t).dtype != dtypes.float0 else zeros(aval_of(o)),
+                result[1], result[0])
 
         with fused("jacfwd"):
             leaves = as_values(leaves)
@@ -147,6 +168,9 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
       Array([[2., 0.],
              [0., 4.]], dtype=float32)
     """
+    check_callable(fun)
+    check_argnums(argnums)
+
     def run(*args: Any, **kwargs: Any) -> Any:
         places, chosen = _chosen(args, argnums)
         leaves, tree = tree_util.flatten(chosen)
@@ -154,7 +178,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
 
         def partial(x: Any) -> Any:
             full = list(args)
-            for i, v in zip(places, (x,) if isinstance(argnums, int) else x):
+            for i, v in zip(places, (x,) if _single(argnums) else x):
                 full[i] = v
             return fun(*full, **kwargs)
 
@@ -162,6 +186,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             result = vjp(partial, tree.unflatten(as_values(leaves)), has_aux=has_aux)
             out, back = result[0], result[1]
             out_leaves, out_tree = tree_util.flatten(out)
+            check_real_output("jacrev", [aval_of(o) for o in out_leaves], holomorphic)
             rows = vmap(back)(out_tree.unflatten(_unit_columns(out_leaves)))[0]
             by_input = [_split_rows(r, out_leaves, 0) for r in tree_util.tree_leaves(rows)]
             jac = out_tree.unflatten([

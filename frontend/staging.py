@@ -9,7 +9,14 @@ from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.trace import scope
 from calque.jit import JitFunction, as_ints
-from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program, wrapped
+from calque.tracing import (
+    ShapeDtypeStruct,
+    check_arguments,
+    check_callable,
+    name_of,
+    trace_to_program,
+    wrapped,
+)
 
 
 def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None,
@@ -37,6 +44,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
           c:f32[] = add b 1.0:f32[]
         in (c,) }
     """
+    check_callable(fun)
     nums = as_ints(static_argnums) or ()
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -121,8 +129,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
       >>> "double" in calque.jit(f).lower(1.0).as_text(debug_info=True)
       True
     """
-    if not callable(fun):
-        raise TypeError(explain(f"Expected a callable value, got {fun!r}."))
+    check_callable(fun)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with scope(name or name_of(fun)):

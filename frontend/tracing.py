@@ -27,6 +27,14 @@ def name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__name__", type(fun).__name__)
 
 
+def check_callable(fun: Any) -> None:
+    """TypeError when a transformation is made of what is no function."""
+    if not callable(fun):
+        raise TypeError(errors.explain(
+            f"Expected a callable value, got {fun!r} of type {type(fun).__name__}.",
+            fix="pass a function, not its result."))
+
+
 def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)

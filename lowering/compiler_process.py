@@ -131,7 +131,8 @@ class _Answer:
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.ready = threading.Event()
-        self.kind, self.value = "", None
+        self.kind = ""
+        self.value: Any = None
 
     def set(self, kind: str, value: Any) -> None:
         self.kind, self.value = kind, value

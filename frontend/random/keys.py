@@ -308,6 +308,10 @@ def fold_in(key: Any, data: Any) -> Array:
             fix="use vmap for batching."))
     if not dtypes.is_integer(a.dtype):
         raise TypeError(errors.explain(f"fold_in: data must be an integer, got {a.short()}."))
+    if isinstance(data, int) and not 0 <= data < 1 << 32:
+        raise OverflowError(errors.explain(
+            f"fold_in: Python integer {data} out of bounds for uint32.",
+            fix="fold in its low and its high 32 bits, one after the other."))
     with fused("fold_in"):
         typed = key_of("fold_in", key)
         if isinstance(data, (int, np.integer)):

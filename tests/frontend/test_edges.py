@@ -9,7 +9,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax, nn
+from calque import lax, nn, random
 
 X = jnp.ones(3)
 EMPTY = np.zeros(0, np.int32)
@@ -22,6 +22,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no device": (lambda: calque.device_put(1.0, 3), ValueError, "got 3"),
     "complex in int8": (lambda: jnp.full(3, 2j, "int8"), TypeError, "complex"),
     "complex in float32": (lambda: jnp.full_like(X, 2j), TypeError, "complex"),
+    "fold_in below 0": (lambda: random.fold_in(random.key(0), -1), OverflowError, "-1 out of"),
+    "fold_in beyond 32 bits": (lambda: random.fold_in(random.key(0), 2 ** 32), OverflowError,
+                               "out of bounds for uint32"),
     "lax.full": (lambda: lax.full((2,), 2j, "float32"), TypeError, "complex")}
 
 
@@ -45,3 +48,9 @@ ACCEPTED: dict[str, tuple[Callable[[], Any], Any]] = {
 def test_answers(name: str) -> None:
     f, want = ACCEPTED[name]
     np.testing.assert_array_equal(f(), want)
+
+
+def test_transposes_keep_weak_types() -> None:
+    for x, weak in ((1.0, True), (1, True), (np.float32(1), False)):
+        (got,) = calque.linear_transpose(lambda v: 2 * v, x)(x)
+        assert got == 2 and got.weak_type == weak

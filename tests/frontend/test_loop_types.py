@@ -94,6 +94,25 @@ def test_the_index_of_fori_loop(lower: Any, upper: Any, dtype: str | None, weak:
     assert (seen[0].dtype.name, seen[0].weak_type) == ("int32", True)
 
 
+@pytest.mark.parametrize("run", [lambda f, *args: f(*args), calque.eval_shape])
+def test_the_order_in_which_functions_are_traced(run: Any) -> None:
+    """That of the arguments, as in JAX 0.10.2: side effects of tracing come in it."""
+    seen: list[str] = []
+
+    def note(tag: str, result: Any) -> Any:
+        return lambda *xs: (seen.append(tag), result(*xs))[1]
+
+    a, b = note("a", lambda x: x * 1.0), note("b", lambda x: x * 2.0)
+    for f, args, want in (
+            (lambda p: lax.cond(p, a, b, 1.0), (True,), "ab"),
+            (lambda i: lax.switch(i, [a, b, a], 1.0), (1,), "aba"),
+            (lambda p: calque.grad(lambda y: lax.cond(p, a, b, y))(1.0), (True,), "ab"),
+            (lambda x: lax.while_loop(note("c", lambda c: c < 1), b, x), (2.0,), "cb")):
+        seen.clear()
+        run(f, *args)
+        assert "".join(seen) == want
+
+
 def test_branches_agree_on_the_weak_type_of_the_first() -> None:
     for true, false, weak in ((0., F32, False), (F32, 0., True), (F32, F32, False), (0., 1., True)):
         out = calque.eval_shape(lambda p, t=true, f=false: lax.cond(p, lambda: t, lambda: f), True)
