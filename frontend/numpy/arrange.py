@@ -8,12 +8,13 @@ import numpy as np
 from calque.core.errors import explain
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import util
-from calque.numpy.arithmetic import choose, constant
+from calque.numpy.arithmetic import choose, constant, remainder
 from calque.numpy.creation import below
 from calque.numpy.documents import named
 from calque.numpy.reductions import sum as total
 from calque.numpy.shapes import moveaxis, ravel, reshape, swapaxes
 from calque.primitives import elementwise as ew
+from calque.primitives import index as ix
 from calque.primitives import shape as sh
 
 _MOVED = "An array with the same elements."
@@ -104,7 +105,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
     Args:
       a: array.
-      shift: how far (static integers), one for each axis.
+      shift: how far, a number or one for each axis; may be traced.
       axis: the axis or axes; None rolls the flattened array.
 
     Returns:
@@ -125,6 +126,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             return reshape(line, util.shape_of(x))
     own = util.shape_of(x)
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    if hasattr(shift, "aval") and shift.concrete() is None:
+        return _roll_traced(x, shift, [canonical_axis(i, len(own)) for i in axes])
     shifts = np.asarray([as_size("roll", s) for s in np.atleast_1d(_static(shift))])
     pairs = np.broadcast(shifts, np.asarray([canonical_axis(i, len(own)) for i in axes]))
     with util.fused("roll"):
@@ -138,13 +141,30 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 
 def _static(shift: Any) -> Any:
-    """Shifts as NumPy values; a traced one is told to be static."""
-    if hasattr(shift, "aval"):
-        known = shift.concrete()
-        if known is None:
-            return [as_size("roll", shift)]
-        return known._numpy()
-    return shift
+    """Shifts as NumPy values."""
+    return shift.concrete()._numpy() if hasattr(shift, "aval") else shift
+
+
+def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
+    """Each axis twice, from a position that is computed."""
+    own = util.shape_of(x)
+    if len(util.shape_of(shift)) > 1:
+        raise ValueError(explain(
+            "'shift' and 'axis' arguments to roll must be scalars or 1D arrays"))
+    with util.fused("roll"):
+        shifts = ew.convert(ravel(shift), np.dtype("int32"))
+        count = util.shape_of(shifts)[0]
+        (count,) = np.broadcast_shapes((count,), (len(axes),))  # (ValueError where they differ)
+        shifts, axes = util.spread(shifts, (count,)), axes * (count // len(axes) or 1)
+        for k, i in enumerate(axes):
+            distance = sh.reshape(sh.slice_in_dim(shifts, k, k + 1, 0), ())
+            n = own[i]
+            if n:
+                size = np.int32(n)
+                start = ew.sub(size, remainder(distance, size))
+                starts = [start if d == i else np.int32(0) for d in range(len(own))]
+                x = ix.dynamic_slice(sh.concatenate([x, x], int(i)), starts, own)
+        return util.array(x)
 
 
 # ---- triangles and diagonals

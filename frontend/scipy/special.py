@@ -143,7 +143,7 @@ def gammasgn(x: Any) -> Any:
                       util.weak_of(x))
 
 
-@_described("Gamma(x).", "x", "5.0", _f("24."))
+@_described("Gamma(x).", "x", "5.0", "Array(24., dtype=float32)")
 @util.planned
 def gamma(x: Any) -> Any:
     (x,) = _real("gamma", x)

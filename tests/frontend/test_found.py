@@ -107,3 +107,14 @@ def test_student_t_takes_its_shape_from_df() -> None:
 def test_choose_of_numbers_is_strong() -> None:
     out = jnp.choose(jnp.array([0, 1, 1]), [1., 2.])
     assert not out.weak_type and out.tolist() == [1, 2, 2]
+
+
+def test_roll_by_a_traced_shift() -> None:
+    x = jnp.arange(12.).reshape(3, 4)
+    for shift, axis in [(1, 0), (-5, 1), (2, None), (jnp.array([1, 2]), (0, 1)), (3, (0, 1)),
+                        (jnp.array([1, 2]), 1), (jnp.array([1], "int16"), (0, 1))]:
+        out = calque.jit(lambda x, s: jnp.roll(x, s, axis=axis))(x, shift)  # noqa: B023
+        np.testing.assert_array_equal(out, np.roll(x, np.asarray(shift), axis=axis))
+    np.testing.assert_array_equal(
+        calque.vmap(jnp.roll)(x, jnp.array([1, 2, 3])),
+        np.stack([np.roll(row, k + 1) for k, row in enumerate(np.asarray(x))]))
