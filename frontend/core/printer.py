@@ -1,7 +1,8 @@
 """Programs as text, in jaxpr notation: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`.
 
-The layout is that of JAX 0.10.2: what fits stands on one line, a program, an equation, a parameter; letters go on in inner programs, but that of `jit` has the
-names of what it is called on.  Names are given first, then lines are broken.
+The layout is that of JAX 0.10.2: what fits stands on one line, a program, an equation, a parameter;
+letters go on in inner programs, but that of `jit` has the names of what it is called on.  Names are
+given first, then lines are broken.
 Start reading at `program_text`.  Imports core.program.
 """
 from __future__ import annotations

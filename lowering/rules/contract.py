@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -108,6 +109,8 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     (xc, _), _ = dims
     if math.prod(x.shape[i] for i in xc) == 0:  # IREE divides by the contracted size
         result = b.splat(0, shape, dtype)
+    elif is_static((*x.shape, *y.shape)) and math.prod(x.shape[i] for i in xc) == 1:
+        result = _outer(b, x, y, dims, shape, dtype)
     elif dtype.kind == "c":
         result = _complex_dot(b, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
     elif dtype == np.dtype(bool):
@@ -127,6 +130,36 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         else:
             result = emit_dot(b, x, y, dims, shape, dtype)
     return result
+
+
+def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
+           dtype: np.dtype[Any]) -> Value:
+    """A sum of one product each is no contraction.
+
+    Of complex numbers of one element, both from one array, IREE took the imaginary part for the
+    real one; a [1, 1] of halves it refused beside others (tests/lowering/test_refusals.py).
+    """
+    (xc, yc), (xb, yb) = dims
+    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
+    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    batch, left = list(range(len(xb))), len(xb) + len(xf)
+    wide = np.dtype(np.float32) if dtype in HALF or dtype.kind == "V" else dtype
+
+    def spread(v: Value, axes: Sequence[int], contracted: Sequence[int],
+               places: Sequence[int]) -> Value:
+        v = b.transpose(v, [*axes, *contracted])
+        v = b.reshape(v, v.shape[:len(axes)])
+        v = v.ne(0) if dtype == np.dtype(bool) else v.astype(wide)
+        return b.broadcast(v, shape, tuple(places))
+
+    p = spread(x, [*xb, *xf], xc, range(left))
+    q = spread(y, [*yb, *yf], yc, [*batch, *range(left, len(shape))])
+    if dtype == np.dtype(bool):
+        return p & q
+    if dtype.kind != "c":
+        return (p * q).astype(dtype)
+    (s, t), (u, v) = (b.real(p), b.imag(p)), (b.real(q), b.imag(q))
+    return b.complex(s * u - t * v, s * v + t * u)
 
 
 def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],

@@ -127,7 +127,7 @@ def test_the_name_of_the_output_is_the_functions(calque, folder):
 
 # ---- dump
 @pytest.mark.parametrize("stage, part", [
-    ("traced", "{ lambda ; a:f32[3]. let\n    b:f32[3] = add a a\n  in (b,) }"),
+    ("traced", "{ lambda ; a:f32[3]. let b:f32[3] = add a a in (b,) }"),
     ("stablehlo", "stablehlo.add %arg0, %arg0 : tensor<3xf32>"), ("flow", "flow.dispatch"),
     ("stream", "stream.cmd"), ("vm", "vm.module public @calque")])
 def test_dump(stage, part, calque):

@@ -1,5 +1,7 @@
-"""Programs are laid out as JAX lays them out: `data/jaxprs.txt` is what `str(jax.make_jaxpr(f)(*args))`
-gives in jax 0.10.2, made by running this file in its environment.
+"""Programs are laid out as JAX lays them out.
+
+`data/jaxprs.txt` is what `str(jax.make_jaxpr(f)(*args))` gives in jax 0.10.2, made by running this
+file in its environment.
 """
 from __future__ import annotations
 

@@ -420,3 +420,26 @@ def test_iree_still_refuses_maxima_of_vectors_of_float16() -> None:
     func.func @main(%x: tensor<8xf16>) -> tensor<8xf16> {
       %r = flow.dispatch @k::@k(%x) : (tensor<8xf16>) -> tensor<8xf16>
       return %r : tensor<8xf16> }""", "requires the same shape")
+
+
+# ---- products whose sums have one term
+def test_products_of_single_elements() -> None:
+    """contract._outer: complex numbers of one array, halves of one element beside others."""
+    v, w = np.array([1.5 + 2j], np.complex64), np.array([[2.0], [3.0], [4.0]], np.float32)
+    rows = (((1,), (0,)), ((), ()))
+
+    def f(v: Any, w: Any) -> list[Any]:
+        one, half = jnp.ones((1, 1), np.float16) / 2, w.astype(np.float16)
+        return [lax.dot_general(jnp.conj(v).reshape(1, 1), v.reshape(1, 1), rows),
+                jnp.linalg.vecdot(v, v), jnp.einsum("ij,kj->ik", w, 2 * w),
+                lax.dot_general(one, half, (((0,), (1,)), ((), ()))),
+                lax.dot_general(one, half + 1, (((1,), (1,)), ((), ()))),
+                jnp.einsum("bi,bj->bji", w, w), jnp.einsum("i,i->", v[:1], v[:1]),
+                (w > 2) @ jnp.ones((1, 2), bool),
+                w.astype(np.int8) @ jnp.full((1, 2), 100, np.int8)]
+
+    wrapped = (w @ [[100, 100]]).astype(np.int64).astype("i1")
+    wants = [[[6.25]], 6.25, 2 * w @ w.T, w.T / 2, (w.T + 1) / 2, (w * w)[:, :, None], v[0] ** 2,
+             [[False] * 2, [True] * 2, [True] * 2], wrapped]
+    for out, want in zip(calque.jit(f)(v, w), wants, strict=True):
+        np.testing.assert_allclose(np.asarray(out), want, rtol=1e-6)
