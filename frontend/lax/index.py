@@ -57,14 +57,26 @@ def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> l
         raise ValueError(explain(
             f"{name}: start_indices must have one entry per axis of the operand, got "
             f"{len(indices)} for shape {shape}.", fix="pass 0 for the axes that are kept whole."))
+    kinds = {aval_of(as_operand(name, i)).dtype for i in indices}
+    if len(kinds) > 1 and all(map(dtypes.is_integer, kinds)):
+        raise TypeError(explain(
+            f"index arguments to {name} must be integers of the same type, got "
+            + ", ".join(aval_of(as_operand(name, i)).dtype.name for i in indices),
+            fix="convert them to one integer type."))
     flags = [negative] * len(shape) if isinstance(negative, bool) else list(negative)
-    kinds = {aval_of(i).dtype for i in indices if hasattr(i, "aval")}
+    traced = {aval_of(i).dtype for i in indices if hasattr(i, "aval")}
     starts = [_start(name, i, n, f) for i, n, f in zip(indices, shape, flags)]
-    if len(kinds) == 1:  # one index dtype for all, as the primitives print
-        kind = kinds.pop()
+    if len(traced) == 1:  # one index dtype for all, as the primitives print
+        kind = traced.pop()
         starts = [kind.type(s) if isinstance(s, np.generic) and 0 <= s <= np.iinfo(kind).max else s
                   for s in starts]
     return starts
+
+
+def _along(name: str, index: Any, axis: int, rank: int) -> list[Any]:
+    """Starts that are 0 but on one axis, all of the index's dtype."""
+    zero = aval_of(as_operand(name, index)).dtype.type(0)
+    return [index if i == axis else zero for i in range(rank)]
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
@@ -122,8 +134,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     x = as_operand("dynamic_slice_in_dim", operand)
     shape = aval_of(x).shape
     axis = canonical_axis(axis, len(shape))
-    starts: list[Any] = [0] * len(shape)
-    starts[axis] = start_index
+    starts = _along("dynamic_slice_in_dim", start_index, axis, len(shape))
     sizes = [int(slice_size) if i == axis else n for i, n in enumerate(shape)]
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
@@ -217,8 +228,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
     x = as_operand("dynamic_update_slice_in_dim", operand)
     ndim = aval_of(x).ndim
     axis = canonical_axis(axis, ndim)
-    starts: list[Any] = [0] * ndim
-    starts[axis] = start_index
+    starts = _along("dynamic_update_slice_in_dim", start_index, axis, ndim)
     return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 

@@ -362,6 +362,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         y = util.array(y)
         axis = canonical_axis(axis, len(util.shape_of(y)))
         rank, n = len(util.shape_of(y)), util.shape_of(y)[axis]
+        if not n and x is None:
+            raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0",
+                                     fix="check the size first."))
 
         def pairs(v: Any, start: int, at: int = axis) -> Any:
             size = util.shape_of(v)[at]

@@ -128,8 +128,7 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         if ord == np.inf:
             return amax(size, initial=0, **how)
         if ord == -np.inf:
-            floats = {"initial": np.inf} if util.dtype_of(size).kind not in "iu" else {}
-            return amin(size, **floats, **how)
+            return amin(size, **how)
         return power(total(power(size, ord), **how), 1.0 / ord)
 
 
@@ -178,7 +177,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         if ord in (1, np.inf):
             out = amax(sums, axis=other, keepdims=True, initial=0)
         else:
-            out = amin(sums, axis=other, keepdims=True, initial=np.inf)
+            out = amin(sums, axis=other, keepdims=True)
         return out if keepdims else sh.squeeze(out, axes)
 
 
@@ -190,7 +189,7 @@ def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
         if ord == "nuc":
             out = total(s, axis=-1)
         else:
-            out = amax(s, axis=-1, initial=0) if ord == 2 else amin(s, axis=-1, initial=np.inf)
+            out = amax(s, axis=-1, initial=0) if ord == 2 else amin(s, axis=-1)
         kept = [1 if i in axes else n for i, n in enumerate(shape)]
         return sh.reshape(out, kept) if keepdims else out
 

@@ -152,7 +152,8 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         mean, total = rd.average(x, axis=1, weights=weights, returned=True)
         total = total[0]
         if weights is None:
-            total = util.shape_of(x)[1] - ddof
+            observed = util.shape_of(x)[1]
+            total = observed - ddof if observed else np.nan
         elif ddof == 0:
             pass
         elif aweights is None:

@@ -109,7 +109,10 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
                                 "subtypes of floating.", fix="pass q as a float."))
     x = util.cast(asarray(a), dtype)
     rows, shape = _rows(x, axis, keepdims)
-    n = aval_of(rows).shape[-1]
+    n, lead = aval_of(rows).shape[-1], aval_of(rows).shape[:-1]
+    if not n and skip and not lead and not np.shape(q):
+        raise IndexError(explain("index is out of bounds for axis 0 with size 0",
+                                 fix="check the size first."))
     if not n:
         raise TypeError(explain(
             "Slice size at index 0 in gather op is out of range, must be within [0, 0 + 1), got "
@@ -118,7 +121,6 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     q = util.cast(asarray(q), working)
     many = aval_of(q).shape
     q = sh.reshape(q, (aval_of(q).size,))
-    lead = aval_of(rows).shape[:-1]
     nan = ew.ne_p.bind(rows, rows)
     if skip:
         count = rd.sum(ew.not_p.bind(nan), -1, dtype=working, keepdims=True)

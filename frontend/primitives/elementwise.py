@@ -27,6 +27,7 @@ INEXACT = "inexact"
 INTEGER = "integer"
 BITS = "bool or integer"
 ANY = "any"
+ORDERED = "number or bool"  # any but keys
 COMPLEX = "complex"
 
 _ACCEPTS: dict[str, Callable[[Any], bool]] = {
@@ -38,6 +39,7 @@ _ACCEPTS: dict[str, Callable[[Any], bool]] = {
     COMPLEX: dtypes.is_complex,
     "real": lambda d: d != dtypes.bool_ and not dtypes.is_complex(d) and not dtypes.is_key(d),
     ANY: lambda d: True,
+    ORDERED: lambda d: not dtypes.is_key(d),
 }
 
 
@@ -181,9 +183,9 @@ add_any_p = _elementwise("add_any", ANY, (lambda t, x, y, o: t, lambda t, x, y, 
 rem_p = _elementwise("rem", "real", (
     lambda t, x, y, o: t,
     lambda t, x, y, o: mul(neg(t), mul(sign(div(x, y)), floor(abs_(div(x, y)))))))
-max_p = _elementwise("max", ANY, (
+max_p = _elementwise("max", ORDERED, (
     lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))))
-min_p = _elementwise("min", ANY, (
+min_p = _elementwise("min", ORDERED, (
     lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))))
 
 
@@ -391,7 +393,7 @@ def _comparison(name: str, accepts: str = ANY) -> Primitive:
 
 
 eq_p, ne_p = _comparison("eq"), _comparison("ne")
-lt_p, le_p, gt_p, ge_p = map(_comparison, ("lt", "le", "gt", "ge"))
+lt_p, le_p, gt_p, ge_p = (_comparison(name, ORDERED) for name in ("lt", "le", "gt", "ge"))
 
 
 def eq(x: Any, y: Any) -> Any:

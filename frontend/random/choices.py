@@ -239,8 +239,9 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
                 f"{tuple(cov.shape)}."))
         size, _ = parameters(name, shape, np.empty(mean.shape[:-1], bool),
                              np.empty(cov.shape[:-2], bool))
-        mean, cov = ew.convert(mean, d), ew.convert(cov, d)
-        z = draw_normal(typed, (*size, n), d)
+        wide = jnp.promote_types(jnp.result_type(mean, cov), np.float32)
+        z = ew.convert(draw_normal(typed, (*size, n), d), wide)
+        mean, cov = ew.convert(mean, wide), ew.convert(cov, wide)
         return mean + jnp.einsum("...ij,...j->...i", _factor(cov, method), z)
 
 

@@ -125,7 +125,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
     with util.fused("cholesky"):
         (a,) = _arrays("cholesky", a)
         _square("cholesky", a)
-        factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)))
+        factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
         return factor if lower else conj(swapaxes(factor, -1, -2))
 
 
