@@ -103,7 +103,7 @@ def _lines(name: str, value: str | _Lambda | list[_Lambda], indent: int) -> list
 def _letters() -> Iterator[str]:
     """a .. z, ba, bb, .. as JAX counts."""
     for n in itertools.count():
-        digits = []
+        digits: list[str] = []
         while n or not digits:
             n, k = divmod(n, 26)
             digits.append("abcdefghijklmnopqrstuvwxyz"[k])
