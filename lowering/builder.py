@@ -8,6 +8,7 @@ Start reading at `Builder.op`.  Imports lowering.mlir, lowering.sizes and core.d
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,10 @@ Scalar = bool | int | float | complex | np.generic
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
+_MEMORY = ("iree_tensor_ext.compute_barrier.start", "flow.dispatch")
+_BRANCHES = ("stablehlo.case", "stablehlo.if")
+_LOOKED_AT = 100  # values
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
-_VIEWS = tuple(f"stablehlo.{n}" for n in ("reshape", "transpose", "bitcast_convert", "convert"))
 _SEEN = ("stablehlo.reshape", "stablehlo.bitcast_convert", "iree_tensor_ext.compute_barrier.start")
 
 
@@ -474,10 +477,10 @@ class Builder:
         return self.barrier(*xs) if self.relaxed else list(xs)
 
     def settled(self, x: Value) -> Value:
-        """x, to be read at computed positions: written to memory if it is a part of something (IREE
-        does not compile steps between such elements: tests/lowering/test_refusals.py)."""
-        op = _origin(x, _VIEWS)
-        return x if op is None or op.name not in _SLICES else self._cut(x)
+        """x, to be read at computed positions: written to memory if it is a part of something, or
+        folding may find that it is (IREE does not compile steps between such elements:
+        tests/lowering/test_refusals.py)."""
+        return self._cut(x) if _may_be_slice(x) else x
 
     def optimization_barrier(self, *xs: Value) -> list[Value]:
         """Keeps IREE from merging across, too; the call waits for the work before it."""
@@ -496,6 +499,28 @@ def _origin(x: Value, through: Sequence[str]) -> Any:
     while (name := getattr(owner, "name", None)) in through:  # a block has no name
         owner = owner.operands[0].owner
     return None if name is None else owner
+
+
+def _count(v: Any) -> int:
+    """The number of elements; negative where it is known at the call only."""
+    spec = mlir.spec(v)
+    return 0 if spec is None else math.prod(spec[0])
+
+
+def _may_be_slice(x: Value) -> bool:
+    """Whether x is a slice, seen again or computed by what may fold: x * 1, min(x, x)."""
+    seen: set[Any] = set()
+    waiting = [x.ir]
+    while waiting and len(seen) < _LOOKED_AT:
+        v = waiting.pop()
+        name = getattr(v.owner, "name", None)  # a block has none
+        if v in seen or name is None or name in _MEMORY or _count(v) != _count(x.ir):
+            continue
+        if name in _SLICES or name in _BRANCHES:
+            return True
+        seen.add(v)
+        waiting += v.owner.operands
+    return bool(waiting)
 
 
 def signed(dtype: Dtype) -> Dtype:

@@ -48,6 +48,23 @@ def test_elements_of_views_with_steps() -> None:
                            a.T[::3][::-1, ::-1], a[::2][i, i]], A, I)
 
 
+@pytest.mark.usefixtures("host_loops")
+def test_elements_of_what_folds_to_a_step() -> None:
+    """fuzz.py, seed 300475 at x86-64-v2: IREE folds min(x, x), x * 1 and their like to x."""
+    folds = [lambda z: z, lambda z: lax.min(z, z), lambda z: z & z, lambda z: z + 0,
+             lambda z: z * 1, lambda z: z << 0, lambda z: z // 1, lambda z: 0 - (0 - z),
+             lambda z: lax.clamp(-2**31, z, 2**31 - 1), lambda z: z[:, None].sum(1),
+             lambda z: lax.cond(True, lambda q: q, lambda q: q + 1, z)]
+
+    def f(a: Any, i: Any) -> Any:
+        return [fold(a[::2])[i][:, None] + np.arange(6, dtype=np.int32) for fold in folds]
+
+    a, i = np.arange(5, dtype=np.int32), np.array([2, 0, 1], np.int32)
+    want = a[::2][i][:, None] + np.arange(6, dtype=np.int32)
+    for out in calque.jit(f)(a, i):
+        np.testing.assert_array_equal(np.asarray(out), want)
+
+
 def test_elements_of_a_dynamic_slice() -> None:
     def f(a: Any, i: Any) -> Any:
         return lax.sort(lax.dynamic_slice(a, (i[0], i[1]), (4, 1)), dimension=0)
