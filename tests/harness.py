@@ -86,6 +86,17 @@ def run(cases: Sequence[Case], size: int = GROUP) -> None:
     assert not wrong, f"{len(wrong)} of {len(cases)} cases fail:\n" + "\n".join(wrong)
 
 
+def drawn(items: Sequence[Any], share: float, seed: int = 0) -> tuple[list[Any], list[Any]]:
+    """A part of a grid for the default suite, the same in every run, and the rest for the slow one;
+    both in order."""
+    count = min(len(items), int(np.ceil(share * len(items))))
+    chosen = set(np.random.default_rng(seed).permutation(len(items))[:count].tolist())
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for i, item in enumerate(items):
+        parts[i not in chosen].append(item)
+    return parts
+
+
 # ---- primitives of a row
 def physical(x: Any) -> Any:
     """A key array of the oracle (uint64) as words."""

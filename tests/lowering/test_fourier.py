@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from calque.lowering import fourier
 from calque.lowering.compile import CompileError, compile_module, compile_to
 from calque.lowering.kernels import native
 from calque.lowering.targets import cpu_target
-
-SEEN_IN_SECONDS = 5.0  # 2^18 compiles in 0.8 s on a quiet machine; the tests share theirs
 
 
 @pytest.fixture
@@ -107,15 +104,15 @@ def test_both_forms_are_accurate(dtype: str, x64: None, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("portable_form", [False, True])
 def test_long_lines(portable_form: bool, request: pytest.FixtureRequest) -> None:
-    """Compiled within seconds, straight code, and right."""
+    """Passes, however long a line is (some hundred lines of module), and right."""
     if portable_form:
         request.getfixturevalue("portable")
     n = 1 << 18
     rng = np.random.default_rng(3)
     x = (rng.standard_normal(n) + 1j * rng.standard_normal(n)).astype(np.complex64)
-    start = time.perf_counter()
-    y = np.asarray(calque.jit(jnp.fft.fft)(x))
-    assert time.perf_counter() - start < SEEN_IN_SECONDS
+    f = calque.jit(jnp.fft.fft)
+    assert f.lower(x).as_text().count("\n") < 500
+    y = np.asarray(f(x))
     want = np.fft.fft(x.astype(np.complex128))
     assert rms(y - want) < BOUND * 6e-8 * rms(want)
 

@@ -4,11 +4,12 @@ and the same loops in their portable form.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, expected, function, run
+from harness import Case, compare, drawn, expected, function, run
 from oracle import interpret
 from samples import KEY, ROWS, Row, Sample
 
@@ -78,28 +79,39 @@ def cases(name: str, memory: bool, narrow: bool = False, few: bool = False) -> l
     return [c for c in found if c is not None]
 
 
-@pytest.mark.parametrize("start", range(0, len(KNOWN), 6))
+ELEMENTWISE = [n for n in KNOWN if n in loops.ELEMENTWISE]
+
+
+def parts(names: Sequence[str], memory: bool) -> tuple[list[Case], list[Case]]:
+    """What is run by default, and the rest.  Over memory, elementwise ones in their main dtype."""
+    found = [drawn(cases(n, memory, few=memory and n in ELEMENTWISE), 0.5, len(n)) for n in names]
+    return [c for f, _ in found for c in f], [c for _, r in found for c in r]
+
+
+@pytest.mark.parametrize("start", range(0, len(KNOWN), 10))
 def test_primitives_over_memory(start: int) -> None:
-    """Elementwise ones in their main dtype: their other dtypes are in registers below."""
-    found = [c for n in KNOWN[start:start + 6] for c in cases(n, True, few=n in ELEMENTWISE)]
+    run(parts(KNOWN[start:start + 10], True)[0])
+
+
+@pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 16))
+def test_primitives_in_registers(start: int) -> None:
+    run(parts(ELEMENTWISE[start:start + 16], False)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [True, False], ids=["memory", "registers"])
+@pytest.mark.parametrize("start", range(0, len(KNOWN), 8))
+def test_more_over_memory_and_in_registers(start: int, memory: bool) -> None:
+    names = [n for n in KNOWN[start:start + 8] if memory or n in ELEMENTWISE]
+    found = parts(names, memory)[1]
     if found:
         run(found)
-
-
-ELEMENTWISE = [n for n in KNOWN if n in loops.ELEMENTWISE]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
 def test_every_dtype_over_memory(start: int) -> None:
     run([c for n in ELEMENTWISE[start:start + 8] for c in cases(n, True)])
-
-
-@pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
-def test_primitives_in_registers(start: int) -> None:
-    found = [c for n in ELEMENTWISE[start:start + 8] for c in cases(n, False)]
-    assert found
-    run(found)
 
 
 @pytest.mark.parametrize("names", [

@@ -57,10 +57,11 @@ def test_all_samples_without_a_c_compiler(name: str) -> None:
 
 
 @pytest.mark.usefixtures("without_objects", "host_loops")
+@pytest.mark.parametrize("dtype", [F32, pytest.param(C64, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "eigh", "svd", "tridiagonal_solve"])
-def test_on_other_targets(name: str) -> None:
+def test_on_other_targets(name: str, dtype: Any) -> None:
     """Loops of StableHLO, which every target takes."""
-    run(_cases(name, (F32, C64), False), 1)
+    run(_cases(name, (dtype,), False), 1)
 
 
 @pytest.mark.usefixtures("without_objects", "host_loops")

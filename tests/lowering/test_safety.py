@@ -340,7 +340,8 @@ def test_eager_updates_leave_the_array_alone() -> None:
 
 
 # ---- random programs
-@pytest.mark.parametrize("start", range(0, 150, 50))
+@pytest.mark.parametrize("start", [0, *[
+    pytest.param(n, marks=pytest.mark.slow) for n in (50, 100)]])
 def test_random_programs(start: int) -> None:
     found = fuzz.failures(range(start, start + 50))
     assert not found, "\n".join(found)
