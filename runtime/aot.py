@@ -498,7 +498,8 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
     wanted = [*[(len(record.args[i].shape), "") for i in record.passed],
               *[(given[k], str(k)) for k in record.storage]]
     taken = [(sizes.count("x"), stored) for sizes, stored in re.findall(
-        r"%input\d+: tensor<((?:[?\d]+x)*)[^>]*>+(?: \{iree\.abi\.output = (\d+))?", declaration)]
+        r"%input\d+: tensor<((?:[?\d]+x)*)[^>]*>+(?: \{[^{}]*?iree\.abi\.output = (\d+))?",
+        declaration)]
     made = [sizes.count("x") for sizes in re.findall(
         r"%output\d+: tensor<((?:[?\d]+x)*)", declaration)]
     if taken != wanted or made != [given[i] for i in sorted(given)]:

@@ -150,6 +150,19 @@ def test_memory_comes_back(what: str) -> None:
     assert int(found.stdout) < 100  # MB over four rounds: one slab is 64
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32"])
+def test_large_unsigned_results_of_artifacts(dtype: str) -> None:
+    """IREE declares such a result with its encoding beside its number: the file was refused."""
+    from calque import aot
+    made = aot.compile(lambda a, x: (a @ a, (x[:, None] * x[None, :3]).sum(1).astype(dtype)),
+                       "f32[200,200]", calque.ShapeDtypeStruct((5000,), np.dtype(dtype)), name="f")
+    (record,) = runtime.load(made.vmfb).functions.values()
+    assert len(record.storage) == 2
+    x = np.arange(5000).astype(dtype)
+    _, out = (b.numpy() for b in runtime.load(made.vmfb).f(np.ones((200, 200), np.float32), x))
+    np.testing.assert_array_equal(out, (x[:, None] * x[None, :3]).sum(1).astype(dtype))
+
+
 def test_results_of_artifacts_are_written_into_memory_of_ours() -> None:
     from calque import aot
     made = aot.compile(lambda x, y: (jnp.sin(x) @ x, x.sum(), y, (x @ x)[:30].astype("bfloat16")),
