@@ -32,7 +32,7 @@ from calque.runtime.aot import read_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
 ROOT = Path("/usr/aarch64-linux-gnu")  # Debian's libc6-arm64-cross
-WORDS = {"bool": "i8", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2"}
+WORDS = {"bool": "i8", "bfloat16": "bf16"}
 C_KERNELS = ("cholesky", "triangular_solve", "lu", "geqrf", "geqp3", "householder_product", "eigh",
              "svd", "tridiagonal", "tridiagonal_solve", "hessenberg", "eig", "schur", "fft", "top_k")
 NAMES = [n for n in ROWS if n not in C_KERNELS]
@@ -64,7 +64,9 @@ def described(x: Any) -> str:
     """Shape and type as IREE's tools take them: 2x3xf32."""
     x = np.asarray(x)
     kind = WORDS.get(x.dtype.name, "")
-    if not kind:
+    if x.dtype.name.startswith("float8"):
+        kind = f"f8{x.dtype.name[7:].upper()}"
+    elif not kind:
         kind = f"{'f' if x.dtype.kind == 'f' else 'i'}{8 * x.dtype.itemsize}"
     return "x".join([*map(str, x.shape), kind])
 
