@@ -121,26 +121,18 @@ def _cholesky_abstract(a: ShapedArray) -> ShapedArray:
 def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """dL = L phi(L^-1 dA L^-H), phi: the lower triangle with half the diagonal.
 
-    Only the lower triangle of a is read, so only that of dA counts (a's diagonal is real).
+    dA is taken as it is, as if it were Hermitian, like JAX: the gradient lies in both triangles,
+    although one of them is read.
     """
     factor = cholesky(primals[0])
     (t,) = tangents
     if is_zero(t):
         return factor, Zero(aval_of(factor).tangent())
-    t = hermitian(t)
     t = triangular_solve(factor, t, left_side=False, lower=True, transpose_a=True,
                          conjugate_a=True)
     t = triangular_solve(factor, t, left_side=True, lower=True)
     scale = ew.sub(filled(t, 1), ew.mul(filled(t, 0.5), identity_like(t)))
     return factor, product(factor, ew.mul(lower_part(t), scale))
-
-
-def hermitian(t: Any) -> Any:
-    """The Hermitian matrix with t's lower triangle."""
-    if aval_of(t).dtype.kind == "c":
-        real = ew.complex_(ew.real(t), filled(ew.real(t), 0))
-        t = ew.select_n(below(t, 1), real, t)
-    return ew.select_n(below(t), conj(flip(t)), t)
 
 
 def batch_first(p: Primitive) -> Any:

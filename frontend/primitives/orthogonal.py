@@ -30,7 +30,6 @@ from calque.primitives.linalg import (
     cut,
     filled,
     flip,
-    hermitian,
     identity_like,
     lower_part,
     padded,
@@ -218,13 +217,15 @@ def _eigh_abstract(a: ShapedArray, *, lower: bool, sort_eigenvalues: bool,
 
 def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vectors: bool,
               **params: Any) -> Any:
-    """dw = diag(P), dV = V (F o P) with P = V^H dA V, F[i, j] = 1 / (w[j] - w[i])."""
+    """dw = diag(P), dV = V (F o P) with P = V^H dA V, F[i, j] = 1 / (w[j] - w[i]).
+
+    dA is taken as it is, as if it were Hermitian, whichever triangle is read (as in JAX).
+    """
     (t,) = tangents
     if is_zero(t):
         outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
         return outs, [Zero(aval_of(x).tangent()) for x in outs]
     v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
-    t = hermitian(t if params["lower"] else conj(flip(t)))  # what is read of it
     inner = product(conj(flip(v)), product(t, v))
     if not compute_vectors:
         return [w], [real_diagonal(inner)]
