@@ -135,6 +135,15 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return factor, product(factor, ew.mul(lower_part(t), scale))
 
 
+def no_derivative(p: Primitive) -> Any:
+    """The jvp of a primitive of floats whose derivative nobody wrote: a zero would be wrong."""
+    def refuse(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise NotImplementedError(explain(
+            f"Differentiation rule for '{p.name}' not implemented.",
+            fix="keep its operand constant with lax.stop_gradient, or give a rule by custom_jvp."))
+    return refuse
+
+
 def batch_first(p: Primitive) -> Any:
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -> Any:
         out = p.bind(to_front(args[0], dims[0], size), **params)
@@ -244,6 +253,16 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     t = triangular_solve(upper, t, left_side=False, lower=False)
     out = ew.add(product(lower, lower_part(t, 1)), product(upper_part(t, 1), upper))
     return [factors, pivots, order], [out, *none]
+
+
+def solved(v: Any, b: Any) -> Any:
+    """v^-1 b."""
+    factors, _, order = lu(v)
+    shape = aval_of(b).shape
+    rows = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
+    b = take_along(b, rows, len(shape) - 2)
+    b = triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
+    return triangular_solve(factors, b, left_side=True, lower=False)
 
 
 def cut(x: Any, m: int, n: int) -> Any:
