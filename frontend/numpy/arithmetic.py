@@ -12,6 +12,7 @@ from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.elementwise import RoundingMethod
+from calque.lax.operands import check_fits
 from calque.numpy import util
 from calque.numpy.documents import f32, i32, named
 from calque.numpy.ufuncs import binary
@@ -436,6 +437,8 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
         raise ValueError(explain("At most one of arr and min or max may be None: no input was "
                                  "provided to the clip function."))
     bounds = [b for b in (min, max) if b is not None]
+    for bound in bounds:
+        check_fits(bound)
     values = util.check_arrays("clip", arr, *bounds)
     if any(util.dtype_of(v).kind == "c" for v in values):
         raise ValueError(explain(
