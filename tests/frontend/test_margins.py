@@ -108,3 +108,30 @@ def test_bool_start_indices() -> None:
         f(True)
     with pytest.raises(ValueError, match="indices must have an integer type"):
         calque.vmap(f)(np.array([True, False]))
+
+
+def test_reciprocals_and_logarithms_of_infinities() -> None:
+    x = np.array([complex(np.inf, 0), complex(0, np.inf), complex(-np.inf, 1)], np.complex64)
+    inverse, two, ten, power = calque.jit(
+        lambda x: (jnp.reciprocal(x), jnp.log2(x), jnp.log10(x), x ** -2))(x)
+    assert not np.any(inverse) and not np.any(power)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(two, np.log2(x), rtol=1e-6)
+        np.testing.assert_allclose(ten, np.log10(x), rtol=1e-6)
+
+
+def test_table_of_complex_functions_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming_from_jax.md").read_text()
+    rows = [row.replace("`", "").split(" | ") for row in page.splitlines() if "| `complex(" in row]
+    assert len(rows) == 7
+    numbers: dict[str, Any] = {"complex": complex, "inf": np.inf, "nan": np.nan}
+
+    def number(text: str) -> np.ndarray:
+        return np.asarray(eval(text, numbers), np.complex64)
+
+    names = [name.strip("| ") for name, *_ in rows]
+    got = calque.jit(lambda *xs: [getattr(jnp, n)(x) for n, x in zip(names, xs)])(
+        *[number(of) for _, of, *_ in rows])
+    for (_, _, here, _), value in zip(rows, got):
+        want, value = number(here), np.asarray(value, np.complex64)
+        np.testing.assert_array_equal([value.real, value.imag], [want.real, want.imag])
