@@ -135,3 +135,8 @@ def test_table_of_complex_functions_in_the_docs() -> None:
     for (_, _, here, _), value in zip(rows, got):
         want, value = number(here), np.asarray(value, np.complex64)
         np.testing.assert_array_equal([value.real, value.imag], [want.real, want.imag])
+
+
+def test_keys_are_no_truths() -> None:
+    with pytest.raises(TypeError, match="key array cannot be converted to boolean"):
+        bool(calque.random.key(0))
