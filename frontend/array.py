@@ -321,6 +321,9 @@ class Array(metaclass=_ArrayMeta):
         return self._numpy().tolist()
 
     def __bool__(self) -> bool:
+        if dtypes.is_key(self.dtype):
+            raise TypeError(errors.explain("key array cannot be converted to boolean.",
+                                           fix="compare what random.key_data gives."))
         return bool(self._scalar("bool"))
 
     def __int__(self) -> int:

@@ -81,6 +81,7 @@ class Row:
     specials: tuple[Sample, ...] = ()
     normwise: bool = False  # errors are measured against the largest result
     fixed: tuple[int, ...] = ()  # operands by which there is no derivative
+    hermitian: bool = False  # derivatives hold along Hermitian directions only
     factor: float = 1.0  # on the tolerance of oracle.TOLERANCES
     view: Any = None  # (numpy module, results) -> what is compared of them: signs are free, say
 

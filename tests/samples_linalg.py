@@ -34,7 +34,7 @@ row("cholesky", FACTORED, (
     sample("many", op(values=_positive(70, 3, 3))),
     sample("one", op(values=_positive(1, 1))), sample("empty", op(0, 0)),
     sample("empty batch", op(0, 3, 3)), sample("empty matrices", op(2, 0, 0))),
-    normwise=True, specials=(sample("special", op(values=_marked)),
+    normwise=True, hermitian=True, specials=(sample("special", op(values=_marked)),
                              sample("normal", op(values=_positive(4, 4)))))
 
 

@@ -101,7 +101,8 @@ row("eigh", FACTORED, (
     _eigh("two", op(values=_apart(2, 2))), _eigh("batch", op(values=_apart(3, 3, 2, 2))),
     _eigh("large", op(values=_apart(45, 45))), _eigh("empty", op(0, 0)),
     _eigh("empty, values", op(0, 0), True, False), _eigh("empty batch", op(0, 3, 3))),
-    normwise=True, view=_seen_eigh, factor=20.0,  # exp of eigenvalues, whose errors grow with n
+    normwise=True, hermitian=True, view=_seen_eigh,
+    factor=20.0,  # exp of eigenvalues, whose errors grow with n
     specials=(_eigh("strange", op(values=_strange)), _eigh("normal", op(values=_apart(4, 4)))))
 
 

@@ -1,6 +1,7 @@
 """lax functions that join, cut, pad, reverse and repeat arrays at static positions."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
         raise ValueError(explain("concatenate requires a non-empty sequences of arrays"))
     if len(values) == 1 and aval_of(values[0]).ndim:
         return unchanged(values[0])
-    return sh.concatenate_p.bind(*values, dimension=int(dimension))
+    return sh.concatenate_p.bind(*values, dimension=operator.index(dimension))
 
 
 def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
@@ -242,7 +243,7 @@ def rev(operand: Any, dimensions: Any) -> Any:
       Array([2, 1], dtype=int32)
     """
     x = as_operand("rev", operand)
-    axes = tuple(int(d) for d in dimensions)
+    axes = tuple(operator.index(d) for d in dimensions)
     return sh.rev_p.bind(x, dimensions=axes) if axes else unchanged(x)
 
 

@@ -181,7 +181,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True,
     x = _hermitian("eigh", x, symmetrize_input)
     _whole("eigh", subset_by_index, aval_of(x).shape[-1])
     with fused("eigh"):
-        v, w = og.eigh_p.bind(_symmetrized(x) if symmetrize_input else x, lower=bool(lower),
+        v, w = og.eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=bool(lower),
                               sort_eigenvalues=bool(sort_eigenvalues), compute_vectors=True,
                               subset_by_index=subset_by_index, algorithm=implementation)
         return v, w
@@ -191,13 +191,14 @@ def eigenvalues(x: Any, *, lower: bool, symmetrize_input: bool) -> Any:
     """The ascending eigenvalues alone, for numpy.linalg."""
     x = _hermitian("eigh", x, symmetrize_input)
     with fused("eigh"):
-        (w,) = og.eigh_p.bind(_symmetrized(x) if symmetrize_input else x, lower=lower,
+        (w,) = og.eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower,
                               sort_eigenvalues=True, compute_vectors=False,
                               subset_by_index=None, algorithm=None)
         return w
 
 
-def _symmetrized(x: Any) -> Any:
+def symmetrized(x: Any) -> Any:
+    """(x + x^H) / 2."""
     total = ew.add(x, la.conj(la.flip(x)))
     return ew.div(total, ew.const(total, 2))
 

@@ -16,16 +16,20 @@ from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
-from calque.lax.operands import as_operand, as_sizes, canonical_axis
+from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_fits
 from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
+from calque.transforms.vmap import BatchTracer
 
 
 def _start(name: str, index: Any, size: int, negative: bool) -> Any:
     """One start index; concrete ones are Python-side int32 (or wider) scalars."""
     x = as_operand(name, index)
     a = aval_of(x)
+    if isinstance(x, BatchTracer) and not dtypes.is_integer(a.dtype):
+        raise ValueError(explain("indices must have an integer type",
+                                 fix=f"convert the indices of {name} with .astype(int)."))
     if a.shape or not dtypes.is_integer(a.dtype):
         raise TypeError(explain(
             f"{name}: index arguments must be integers of shape (), got {a.short()}.",
@@ -33,6 +37,8 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
     if isinstance(x, Tracer) or hasattr(x, "aval"):
         return wrap_negative(x, size) if negative and a.dtype.kind != "u" else x
     value = int(x)
+    if value.bit_length() > 31 and a.dtype == np.int32:
+        value = int(np.int64(value).astype(np.int32))  # wraps, as any conversion does
     if negative and value < 0:
         value += size
     kind = np.int32 if -2**31 <= size < 2**31 else np.int64
@@ -162,6 +168,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
       >>> lax.dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
       Array(3, dtype=int32)
     """
+    check_fits(index)
     with fused("dynamic_index_in_dim"):
         part = dynamic_slice_in_dim(operand, index, 1, axis,
                                     allow_negative_indices=allow_negative_indices)
@@ -255,6 +262,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
       >>> lax.dynamic_update_index_in_dim(np.zeros(3, "int32"), np.int32(7), 1, 0)
       Array([0, 7, 0], dtype=int32)
     """
+    check_fits(index)
     x = as_operand("dynamic_update_index_in_dim", operand)
     new = as_operand("dynamic_update_index_in_dim", update, 1)
     axis = canonical_axis(axis, aval_of(x).ndim)

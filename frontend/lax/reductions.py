@@ -1,6 +1,7 @@
 """lax reductions over axes, a row each, and the index of an extremum."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
 
     def reduce(operand: Any, axes: Any) -> Any:
         x = as_operand(name, operand)
-        axes = tuple(int(a) for a in axes)
+        axes = tuple(operator.index(a) for a in axes)
         if not axes:
             rd_abstract(x, axes=(), **with_sharding)
             return unchanged(x)

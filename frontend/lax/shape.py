@@ -5,6 +5,7 @@ They validate, canonicalize and bind one primitive; a result that equals the ope
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Any = None, *,
     sizes = as_sizes("reshape", new_sizes)
     a = aval_of(x)
     if dimensions is not None:
-        order = tuple(int(d) for d in dimensions)
+        order = tuple(operator.index(d) for d in dimensions)
         if order != tuple(range(a.ndim)):
             with fused("reshape"):
                 return reshape(transpose(x, order), sizes)
@@ -85,7 +86,7 @@ def transpose(operand: Any, permutation: Any) -> Any:
              [2, 4]], dtype=int32)
     """
     x = as_operand("transpose", operand)
-    order = tuple(int(d) for d in permutation)
+    order = tuple(operator.index(d) for d in permutation)
     if order == tuple(range(aval_of(x).ndim)):
         return unchanged(x)
     return sh.transpose_p.bind(x, permutation=order)
@@ -143,7 +144,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
     check_no_sharding("broadcast_in_dim", out_sharding)
     x = as_operand("broadcast_in_dim", operand)
     sizes = as_sizes("broadcast_in_dim", shape)
-    dims = tuple(int(d) for d in broadcast_dimensions)
+    dims = tuple(operator.index(d) for d in broadcast_dimensions)
     if sizes == aval_of(x).shape and dims == tuple(range(len(sizes))):
         return unchanged(x)
     order = sorted(range(len(dims)), key=dims.__getitem__)
@@ -200,7 +201,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
       (1, 3, 1)
     """
     x = as_operand("expand_dims", array)
-    given = [int(d) for d in dimensions]
+    given = [operator.index(d) for d in dimensions]
     rank = aval_of(x).ndim + len(given)
     axes = {canonical_axis(d, rank) for d in given}
     if len(axes) != len(given):

@@ -1,6 +1,7 @@
 """lax functions that order elements: sort, sort_key_val, top_k, approx_max_k, approx_min_k."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     x = as_operand("top_k", operand)
     if k < 0:
         raise ValueError(explain(f"k argument to top_k must be nonnegative, got {k}"))
-    return so.top_k(x, int(k), canonical_axis(axis, aval_of(x).ndim))
+    return so.top_k(x, operator.index(k), canonical_axis(axis, aval_of(x).ndim))
 
 
 def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> list[Any]:
@@ -131,7 +132,7 @@ def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> li
             f"{aval.shape[axis]}"))
     with fused(name):
         if not negate:
-            return so.top_k(x, int(k), axis)
+            return so.top_k(x, operator.index(k), axis)
         values, positions = so.top_k(ew.neg(x), int(k), axis)
         return [ew.neg(values), positions]
 

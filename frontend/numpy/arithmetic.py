@@ -12,6 +12,7 @@ from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.elementwise import RoundingMethod
+from calque.lax.operands import check_fits
 from calque.numpy import util
 from calque.numpy.documents import f32, i32, named
 from calque.numpy.ufuncs import binary
@@ -436,6 +437,8 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
         raise ValueError(explain("At most one of arr and min or max may be None: no input was "
                                  "provided to the clip function."))
     bounds = [b for b in (min, max) if b is not None]
+    for bound in bounds:
+        check_fits(bound)
     values = util.check_arrays("clip", arr, *bounds)
     if any(util.dtype_of(v).kind == "c" for v in values):
         raise ValueError(explain(
@@ -472,14 +475,22 @@ def _into_range(bound: Any, dtype: Any) -> Any:
 @util.planned
 def log2(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log2", x)
-    return ew.div_p.bind(ew.log_p.bind(x), constant(x, math.log(2.0)))
+    return _each_part(ew.div_p, ew.log_p.bind(x), math.log(2.0))
 
 
 @named("Logarithm to base 10.", ["x"], _SHAPE, "jnp.log10(100)", f32("2."))
 @util.planned
 def log10(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log10", x)
-    return ew.mul_p.bind(ew.log_p.bind(x), constant(x, 1.0 / math.log(10.0)))
+    return _each_part(ew.mul_p, ew.log_p.bind(x), 1.0 / math.log(10.0))
+
+
+def _each_part(op: Any, x: Any, by: float) -> Any:
+    """x by a real number; complex x part by part, since infinity times 0i would be NaN."""
+    if util.dtype_of(x).kind != "c":
+        return op.bind(x, constant(x, by))
+    re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
+    return ew.complex_(op.bind(re, constant(re, by)), op.bind(im, constant(im, by)))
 
 
 @named("Radians as degrees.", ["x"], _SHAPE, "jnp.degrees(0)", f32("0."))

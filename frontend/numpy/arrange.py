@@ -1,12 +1,13 @@
 """Elements in another order: flip, rot90, roll; triangles and diagonals of matrices."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from calque.core.errors import explain
-from calque.lax.operands import as_size, canonical_axis
+from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, remainder
 from calque.numpy.creation import below
@@ -128,7 +129,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     if hasattr(shift, "aval") and shift.concrete() is None:
         return _roll_traced(x, shift, [canonical_axis(i, len(own)) for i in axes])
-    shifts = np.asarray([as_size("roll", s) for s in np.atleast_1d(_static(shift))])
+    shifts = np.atleast_1d(_static(shift)).astype(np.int64)  # floats, too: towards 0
     pairs = np.broadcast(shifts, np.asarray([canonical_axis(i, len(own)) for i in axes]))
     with util.fused("roll"):
         for distance, i in pairs:
@@ -175,7 +176,8 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
         raise ValueError(explain(f"Argument to jax.numpy.{name} must be at least 2D"))
     with util.fused(name):
         x = util.array(x)
-        mask = below(own[-2], own[-1], int(k) if lower else int(k) - 1)
+        k = operator.index(k)
+        mask = below(own[-2], own[-1], k if lower else k - 1)
         mask = util.spread(mask, own)
         zero = constant(x, 0) if util.dtype_of(x) != np.bool_ else np.False_
         return choose(mask, x, zero) if lower else choose(mask, zero, x)
@@ -257,7 +259,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if rows == columns:
         raise ValueError(explain("axis1 and axis2 cannot be the same"))
     with util.fused("diagonal"):
-        return _diagonal(moveaxis(x, (rows, columns), (-2, -1)), int(offset))
+        return _diagonal(moveaxis(x, (rows, columns), (-2, -1)), operator.index(offset))
 
 
 def _diagonal(x: Any, k: int) -> Any:
@@ -298,7 +300,7 @@ def diag(v: Any, k: int = 0) -> Any:
     if rank != 1:
         raise ValueError(explain("diag input must be 1d or 2d"))
     with util.fused("diag"):
-        (n,), k = util.shape_of(x), int(k)
+        (n,), k = util.shape_of(x), operator.index(k)
         size = n + abs(k)
         full = sh.broadcast_in_dim(x, (n, n), (0,))
         row, column = (sh.iota(np.dtype("int32"), (n, n), i) for i in (0, 1))

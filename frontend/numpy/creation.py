@@ -18,7 +18,7 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.eager import fused
 from calque.lax.make import spread_scalar
-from calque.lax.operands import as_size, as_sizes, numpy_operand
+from calque.lax.operands import as_size, as_sizes, check_fits, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -176,7 +176,7 @@ def _scalar(x: Any, dtype: Any) -> Array:
             x = kind(x)
             break
     if dtype is None:
-        util.fits(x)
+        check_fits(x)
         return from_scalar(x)
     return from_numpy(_host(x, dtype))
 

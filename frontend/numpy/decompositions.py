@@ -395,6 +395,8 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     rtol = rcond if rtol is None else rtol
     with util.fused("pinv"):
         (a,) = _inexact("jnp.linalg.pinv", a)
+        if hermitian:
+            a = lax.symmetrized(a)
         shape = util.shape_of(a)
         if len(shape) < 2:
             raise ValueError(explain(

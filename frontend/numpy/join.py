@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -595,7 +596,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
             (part,) = util.check_arrays("diff", part)
             parts.append(part if util.shape_of(part) else util.spread(part, edge))
         x = _join("diff", parts, axis)
-        for _ in range(int(n)):
+        for _ in range(operator.index(n)):
             size = util.shape_of(x)[axis]
             last = sh.slice_in_dim(x, min(1, size), size, axis)
             first = sh.slice_in_dim(x, 0, max(size - 1, 0), axis)

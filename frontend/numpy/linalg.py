@@ -14,6 +14,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.zeros import zeros
 from calque.lax.operands import canonical_axis
+from calque.lax.shape import stop_gradient
 from calque.numpy import arrange, contract, util
 from calque.numpy.contract import matmul, tensordot, vecdot
 from calque.numpy.decompositions import (
@@ -95,8 +96,6 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     from calque.lax import linalg
     with util.fused("cholesky"):
         (a,) = _inexact("jnp.linalg.cholesky", a)
-        if upper and not symmetrize_input:
-            a = la.conj(la.flip(a))
         factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
         return la.conj(la.flip(factor)) if upper else factor
 
@@ -293,7 +292,9 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
                 raise NotImplementedError(explain(
                     "slogdet method='qr' not implemented for complex inputs",
                     fix="leave method out."))
-            factors, taus = og.geqrf_p.bind(a)
+            # the sign from the reflections, which have no derivative, the size from R, which has
+            _, taus = og.geqrf_p.bind(stop_gradient(a))
+            _, factors = og.qr_p.bind(a, full_matrices=False, pivoting=False, use_magma=None)
             turns = ew.select_n(ew.eq(taus, la.filled(taus, 0)), la.filled(taus, -1),
                                 la.filled(taus, 1))  # each reflection turns the sign
             turned = rd.reduce_prod_p.bind(turns, axes=(last,), out_sharding=None)

@@ -12,6 +12,7 @@ from calque.array import Array
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
+from calque.lax.operands import check_fits
 from calque.numpy import arithmetic as ar
 from calque.numpy import (
     arrange,
@@ -75,6 +76,8 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 
 
 def _getitem(self: Any, index: Any) -> Any:
+    if type(index) is int and index.bit_length() > 31:
+        check_fits(index)
     return take(self, index)
 
 

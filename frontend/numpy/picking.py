@@ -16,7 +16,7 @@ from calque.core.trace import Tracer, concretization_error
 from calque.eager import fused
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
-from calque.lax.operands import canonical_axis
+from calque.lax.operands import canonical_axis, check_fits
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
 from calque.numpy.at import At
@@ -103,7 +103,10 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
       Array([30, 10], dtype=int32)
     """
     util.refuse_out("take", out)
+    check_fits(indices)
     x, i = util.check_arrays("take", a, indices)
+    if not aval_of(i).size:  # none may be of any type
+        i = asarray(np.zeros(util.shape_of(i), np.int32))
     check_integer(i)
     with fused("take"):
         x = asarray(x)

@@ -276,7 +276,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
             left = right = "extrapolate"  # never needed: the points reach beyond
         n = util.shape_of(xp)[0]
         if n == 0:
-            raise ValueError(explain("array of sample points is empty"))
+            if not util.shape_of(x):
+                raise IndexError(explain("index is out of bounds for axis 0 with size 0: "
+                                         "array of sample points is empty"))
+            raise TypeError(explain("Slice size at index 0 in gather op is out of range, must be "
+                                    "within [0, 0 + 1), got 1: array of sample points is empty"))
         above = ar.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1))
         last = ar.clip(above, 0, n - 1)
         x0, y0 = (picking.take(v, above - 1) for v in (xp, fp))

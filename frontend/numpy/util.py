@@ -22,7 +22,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
 from calque.eager import fused
-from calque.lax.operands import as_operand, numpy_operand
+from calque.lax.operands import as_operand, check_fits, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.plans import planned as planned
 from calque.plans import refuse
@@ -134,26 +134,15 @@ def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
     """A Python or NumPy scalar as a scalar of a dtype: a Python one when weak."""
     if type(x) in _SCALARS:
         if weak and dtypes.scalar_info(x) == (dtype, True):
-            fits(x)
+            check_fits(x)
             return x
-        fits(x)
+        check_fits(x)
         x = np.asarray(x, dtypes.default_dtype(type(x)))
     if dtype.kind != "c" and x.dtype.kind == "c":
         x = x.real
     with np.errstate(all="ignore"):
         made = np.asarray(x).astype(dtype)[()]
     return made.item() if weak else made
-
-
-def fits(x: Any) -> None:
-    """OverflowError for a Python int that no default integer can hold."""
-    if type(x) is int:
-        kind = dtypes.default_dtype(int)
-        limits = np.iinfo(kind)
-        if not limits.min <= x <= limits.max:
-            raise OverflowError(explain(
-                f"Python int {x} too large to convert to {kind.name}.",
-                fix="use a float, an array of a wider dtype, or enable x64."))
 
 
 def cast(x: Any, dtype: Any, weak: bool = False) -> Any:

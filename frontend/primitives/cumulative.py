@@ -21,6 +21,7 @@ Combine = Callable[[list[Any], list[Any]], Sequence[Any]]
 
 
 def _cumulative(name: str, accepts: str, combine: Callable[[Any, Any], Any]) -> Primitive:
+    """combine: of two elements, with derivatives of all orders."""
     p = Primitive(name)
 
     def abstract(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
@@ -68,11 +69,23 @@ def logaddexp(x: Any, y: Any) -> Any:
     return ew.add(largest, part)
 
 
+def _smooth_logaddexp(x: Any, y: Any) -> Any:
+    """logaddexp without the corner of |x - y|: ties have second derivatives, too."""
+    if aval_of(x).dtype.kind == "c":
+        return logaddexp(x, y)
+    largest = ew.max_p.bind(x, y)
+    fine = ew.is_finite_p.bind(largest)
+    zero = ew.match_shape(ew.const(largest, 0), aval_of(largest).shape)
+    shift = ew.stop_gradient_p.bind(ew.select_n(fine, zero, largest))
+    x, y = (ew.exp(ew.select_n(fine, zero, ew.sub(v, shift))) for v in (x, y))
+    return ew.select_n(fine, largest, ew.add(shift, ew.log(ew.add(x, y))))
+
+
 cumsum_p = _cumulative("cumsum", ew.NUMBER, ew.add)
 cumprod_p = _cumulative("cumprod", ew.NUMBER, ew.mul)
 cummax_p = _cumulative("cummax", ew.NUMBER, lambda x, y: ew.max_p.bind(x, y))
 cummin_p = _cumulative("cummin", ew.NUMBER, lambda x, y: ew.min_p.bind(x, y))
-cumlogsumexp_p = _cumulative("cumlogsumexp", ew.INEXACT, logaddexp)
+cumlogsumexp_p = _cumulative("cumlogsumexp", ew.INEXACT, _smooth_logaddexp)
 
 
 def _cumsum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

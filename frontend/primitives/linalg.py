@@ -121,13 +121,13 @@ def _cholesky_abstract(a: ShapedArray) -> ShapedArray:
 def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """dL = L phi(L^-1 dA L^-H), phi: the lower triangle with half the diagonal.
 
-    Only the lower triangle of a is read, so only that of dA counts (a's diagonal is real).
+    dA is taken as it is, as if it were Hermitian, like JAX: the gradient lies in both triangles,
+    although one of them is read.
     """
     factor = cholesky(primals[0])
     (t,) = tangents
     if is_zero(t):
         return factor, Zero(aval_of(factor).tangent())
-    t = hermitian(t)
     t = triangular_solve(factor, t, left_side=False, lower=True, transpose_a=True,
                          conjugate_a=True)
     t = triangular_solve(factor, t, left_side=True, lower=True)
@@ -135,12 +135,13 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return factor, product(factor, ew.mul(lower_part(t), scale))
 
 
-def hermitian(t: Any) -> Any:
-    """The Hermitian matrix with t's lower triangle."""
-    if aval_of(t).dtype.kind == "c":
-        real = ew.complex_(ew.real(t), filled(ew.real(t), 0))
-        t = ew.select_n(below(t, 1), real, t)
-    return ew.select_n(below(t), conj(flip(t)), t)
+def no_derivative(p: Primitive) -> Any:
+    """The jvp of a primitive of floats whose derivative nobody wrote: a zero would be wrong."""
+    def refuse(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise NotImplementedError(explain(
+            f"Differentiation rule for '{p.name}' not implemented.",
+            fix="keep its operand constant with lax.stop_gradient, or give a rule by custom_jvp."))
+    return refuse
 
 
 def batch_first(p: Primitive) -> Any:
@@ -252,6 +253,16 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     t = triangular_solve(upper, t, left_side=False, lower=False)
     out = ew.add(product(lower, lower_part(t, 1)), product(upper_part(t, 1), upper))
     return [factors, pivots, order], [out, *none]
+
+
+def solved(v: Any, b: Any) -> Any:
+    """v^-1 b."""
+    factors, _, order = lu(v)
+    shape = aval_of(b).shape
+    rows = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
+    b = take_along(b, rows, len(shape) - 2)
+    b = triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
+    return triangular_solve(factors, b, left_side=True, lower=False)
 
 
 def cut(x: Any, m: int, n: int) -> Any:

@@ -30,11 +30,12 @@ from calque.primitives.linalg import (
     cut,
     filled,
     flip,
-    hermitian,
     identity_like,
     lower_part,
+    no_derivative,
     padded,
     product,
+    solved,
     triangular_solve,
     upper_part,
 )
@@ -108,6 +109,8 @@ geqrf_p.program = lambda a: _alone("geqrf", (2,), a)
 geqp3_p.abstract, geqp3_p.batch = _geqp3_abstract, batch_first(geqp3_p)
 geqp3_p.program = lambda a: _alone("geqp3", (2,), a)
 householder_product_p.abstract = _product_abstract
+for _p in (geqrf_p, geqp3_p, householder_product_p):
+    _p.jvp = no_derivative(_p)
 householder_product_p.program = lambda a, taus: _alone(
     "householder_product", (2, 1), a, taus)
 householder_product_p.batch = lambda size, args, dims: (householder_product_p.bind(
@@ -151,7 +154,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
             pivoting: bool, use_magma: Any = None) -> Any:
     """dQ = Q W and dR = Q^H dA - W R with W skew-Hermitian, W's lower part from dA R1^-1.
 
-    R1 is the square part of R.  Where Q has more columns than A, those move only in A's range.
+    R1 is the square part of R.
     """
     (a,), (t,) = primals, tangents
     outs = qr_p.bind(a, full_matrices=full_matrices, pivoting=pivoting, use_magma=use_magma)
@@ -165,8 +168,8 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
                                    (*range(aval_of(a).ndim - 2), aval_of(a).ndim - 1))
         t = take_along(t, rows, aval_of(a).ndim - 1)
     head = cut(t, m, k)
-    solved = triangular_solve(cut(r, k, k), head, left_side=False, lower=False)  # dA R1^-1
-    inside = product(conj(flip(q)), solved)
+    moved = triangular_solve(cut(r, k, k), head, left_side=False, lower=False)  # dA R1^-1
+    inside = product(conj(flip(q)), moved)
     skew = lower_part(inside, 1)  # rows of Q's columns, k columns
     corner = cut(skew, k, k)
     if aval_of(a).dtype.kind == "c":  # R's diagonal stays real
@@ -180,13 +183,41 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
     if more:
         below = _lowest(skew, more)
         top = sh.concatenate([whole, ew.neg(conj(flip(below)))], aval_of(a).ndim - 1)
-        low = sh.concatenate([below, filled(_blank(below, more), 0)], aval_of(a).ndim - 1)
+        first = product(q, sh.concatenate([whole, below], aval_of(a).ndim - 2))
+        low = sh.concatenate([below, _turn(q, first, k, more)], aval_of(a).ndim - 1)
         whole = sh.concatenate([top, low], aval_of(a).ndim - 2)
     dq = product(q, whole)
     if m != aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
-        dq = add(dq, sub(solved, product(q, inside)))
+        dq = add(dq, sub(moved, product(q, inside)))
     dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
     return outs, [dq, dr, *[Zero(aval_of(o).tangent()) for o in order]]
+
+
+def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
+    """Q2^H dQ2 of the further columns Q2, which reflections make, from t = dQ1.
+
+    I - Q = V T V^H with V unit lower trapezoidal, hence Q2 = E2 + (E1 - Q1) H with the identity's
+    columns E and (I - Q11)^H H = Q21^H.  A reflection that is none makes I - Q11 singular: 0 then.
+    """
+    m = aval_of(q).shape[-2]
+    first = cut(q, m, k)
+    corner = cut(q, k, k)
+    inner = conj(flip(sub(identity_like(corner), corner)))
+    h = solved(inner, conj(flip(_lowest(first, more))))
+    rank = aval_of(h).ndim
+    fine = ew.is_finite_p.bind(reduce_max_p.bind(
+        ew.abs_(h), axes=(rank - 2, rank - 1), out_sharding=None))
+    inner, h = (ew.select_n(_spread(fine, x), other, x)
+                for x, other in ((inner, identity_like(inner)), (h, filled(h, 0))))
+    dh = solved(inner, add(conj(flip(_lowest(t, more))), product(conj(flip(cut(t, k, k))), h)))
+    dq = sub(product(sub(identity_like(first), first), dh), product(t, h))
+    turn = product(conj(_lowest(flip(q), more)), dq)
+    return ew.select_n(_spread(fine, turn), filled(turn, 0), turn)
+
+
+def _spread(mask: Any, x: Any) -> Any:
+    """One truth for each matrix of x."""
+    return sh.broadcast_in_dim(mask, aval_of(x).shape, tuple(range(aval_of(x).ndim - 2)))
 
 
 def _lowest(x: Any, rows: int) -> Any:
@@ -194,12 +225,6 @@ def _lowest(x: Any, rows: int) -> Any:
     shape = aval_of(x).shape
     start = (*[0] * (len(shape) - 2), shape[-2] - rows, 0)
     return sh.slice_(x, start, shape)
-
-
-def _blank(x: Any, n: int) -> Any:
-    """Something of x's dtype and leading axes with n rows and columns."""
-    lead = aval_of(x).shape[:-2]
-    return zeros(ShapedArray((*lead, n, n), aval_of(x).dtype))
 
 
 qr_p.abstract, qr_p.jvp, qr_p.batch = _qr_abstract, _qr_jvp, batch_first(qr_p)
@@ -218,13 +243,15 @@ def _eigh_abstract(a: ShapedArray, *, lower: bool, sort_eigenvalues: bool,
 
 def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vectors: bool,
               **params: Any) -> Any:
-    """dw = diag(P), dV = V (F o P) with P = V^H dA V, F[i, j] = 1 / (w[j] - w[i])."""
+    """dw = diag(P), dV = V (F o P) with P = V^H dA V, F[i, j] = 1 / (w[j] - w[i]).
+
+    dA is taken as it is, as if it were Hermitian, whichever triangle is read (as in JAX).
+    """
     (t,) = tangents
     if is_zero(t):
         outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
         return outs, [Zero(aval_of(x).tangent()) for x in outs]
     v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
-    t = hermitian(t if params["lower"] else conj(flip(t)))  # what is read of it
     inner = product(conj(flip(v)), product(t, v))
     if not compute_vectors:
         return [w], [real_diagonal(inner)]

@@ -18,14 +18,23 @@ from calque.core.zeros import Zero, is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.elementwise import add, div, mul, sub
-from calque.primitives.linalg import batch_first, conj, filled, flip, identity_like, lu, product
-from calque.primitives.linalg import triangular_solve as solve_triangle
+from calque.primitives.linalg import (
+    batch_first,
+    conj,
+    filled,
+    flip,
+    identity_like,
+    no_derivative,
+    product,
+    solved,
+)
 from calque.primitives.orthogonal import square
 from calque.primitives.reduce import argmax_p, reduce_sum
 from calque.primitives.sort import take_along
 
 eig_p = Primitive("eig", multiple_results=True)
 schur_p = Primitive("schur", multiple_results=True, differentiable=False)
+schur_p.jvp = no_derivative(schur_p)
 
 
 # ---- eig: (values, left vectors, right vectors)
@@ -60,26 +69,16 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
                                 compute_right_eigenvectors=True, **params)
     if aval_of(a).dtype.kind != "c":
         t = ew.complex_(t, filled(t, 0))
-    inner = _solved(right, product(t, right))
+    inner = solved(right, product(t, right))
     outs, dots = [w], [_diagonal(inner)]
     if compute_left_eigenvectors:
-        mirrored = _solved(left, product(conj(flip(t)), left))
+        mirrored = solved(left, product(conj(flip(t)), left))
         outs.append(left)
         dots.append(_turned(left, mirrored, conj(w)))
     if compute_right_eigenvectors:
         outs.append(right)
         dots.append(_turned(right, inner, w))
     return outs, dots
-
-
-def _solved(v: Any, b: Any) -> Any:
-    """v^-1 b."""
-    factors, _, order = lu(v)
-    shape = aval_of(b).shape
-    rows = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
-    b = take_along(b, rows, len(shape) - 2)
-    b = solve_triangle(factors, b, left_side=True, lower=True, unit_diagonal=True)
-    return solve_triangle(factors, b, left_side=True, lower=False)
 
 
 def _diagonal(a: Any) -> Any:

@@ -17,7 +17,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import tridiagonal_programs as programs
 from calque.primitives.elementwise import mul
-from calque.primitives.linalg import batch_first, check_float, check_rank
+from calque.primitives.linalg import batch_first, check_float, check_rank, no_derivative
 from calque.primitives.linalg_programs import program
 from calque.primitives.orthogonal import square
 from calque.transforms.vmap import to_front
@@ -26,6 +26,8 @@ tridiagonal_p = Primitive("tridiagonal", multiple_results=True, differentiable=F
 hessenberg_p = Primitive("hessenberg", multiple_results=True, differentiable=False)
 tridiagonal_solve_p = Primitive("tridiagonal_solve")
 cholesky_update_p = Primitive("cholesky_update", differentiable=False)
+for _p in (tridiagonal_p, hessenberg_p, cholesky_update_p):
+    _p.jvp = no_derivative(_p)
 
 
 # ---- reductions of square matrices

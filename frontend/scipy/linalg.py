@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from calque.control import cond
 from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.lax import linalg as la
+from calque.lax.implicit import custom_linear_solve
 from calque.loops import fori_loop
 from calque.numpy import arrange, creation, join, picking, util
 from calque.numpy import decompositions as dc
@@ -350,11 +352,14 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
     with util.fused("solve"):
         a, b = _arrays("solve", a, b)
         _square("solve", a)
+        a, b, vector = _columns("solve", a, b)
         if assume_a != "pos":
-            a, b, vector = _columns("solve", a, b)
             return _dropped(nl.solve(a, b), vector)
-        half = arrange.tril(a) if lower else conj(swapaxes(arrange.triu(a), -1, -2))
-        return cho_solve((la.cholesky(half, symmetrize_input=False), True), b)
+        # by the whole of a, so that the derivative does not depend on the triangle that is read
+        factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
+        x = custom_linear_solve(
+            lambda x: matmul(a, x), b, lambda _, b: cho_solve((factor, True), b), symmetric=True)
+        return _dropped(x, vector)
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
@@ -520,8 +525,12 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         def square(i: Any, r: Any) -> Any:
             return where((i < times)[..., None, None], matmul(r, r), r)
 
-        last = ew.convert(rd.max(times), np.dtype("int32"))
-        r = fori_loop(0, last, square, r)
+        def step(i: Any, r: Any) -> Any:
+            return cond(i < last, square, lambda i, r: r, i, r)
+
+        # a known number of steps, so that there is a gradient; most of them do nothing
+        last = rd.max(times)
+        r = fori_loop(0, max_squarings, step, r)
         return where((needed > max_squarings)[..., None, None], np.nan, r)
 
 

@@ -304,6 +304,16 @@ def entr(x: Any) -> Any:
     return _entr(*_real("entr", x))
 
 
+@custom_jvp
+def _relative(p: Any, q: Any) -> Any:
+    return p * (ew.log_p.bind(p) - ew.log_p.bind(q))
+
+
+_relative.defjvps(  # not p/p + ...: infinite p have an infinite slope
+    lambda t, out, p, q: t * (ew.log_p.bind(p) - ew.log_p.bind(q) + 1),
+    lambda t, out, p, q: -t * (p / q))
+
+
 @_described("x log(x / y): a term of the relative entropy; inf where it has no value.", "p q",
             "2.0, 1.0", _f("1.3862944"))
 @util.planned
@@ -312,8 +322,7 @@ def rel_entr(p: Any, q: Any) -> Any:
     p, q = util.broadcast_all("rel_entr", p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe_p, safe_q = where(both, p, 1), where(both, q, 1)
-    terms = safe_p * (ew.log_p.bind(safe_p) - ew.log_p.bind(safe_q))
-    return util.settled(where(both, terms, where(none, 0, np.inf)), *given)
+    return util.settled(where(both, _relative(safe_p, safe_q), where(none, 0, np.inf)), *given)
 
 
 @_described("x log(x / y) - x + y: a term of the Kullback-Leibler divergence.", "p q",

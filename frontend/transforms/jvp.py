@@ -55,7 +55,7 @@ class JVPTrace(Trace):
         if not any(type(a) is JVPTracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)
         primals, tangents = zip(*[self.split(a) for a in args])
-        if not prim.differentiable:
+        if not prim.differentiable and prim.jvp is None:
             return self.parent.process(prim, primals, params)
         rule = prim.rule("jvp")
         with under(self.parent):

@@ -77,7 +77,7 @@ class LinearizeTrace(Trace):
         if not any(type(a) is LinearizeTracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)
         primals, tangents = zip(*[self.split(a) for a in args])
-        if not prim.differentiable:
+        if not prim.differentiable and prim.jvp is None:
             return self.parent.process(prim, primals, params)
         if prim.linearize is not None:
             nonzero = [not is_zero(t) for t in tangents]

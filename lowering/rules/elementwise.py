@@ -46,7 +46,9 @@ pointwise("sub")(lambda b, x, y: x - y)
 pointwise("mul")(lambda b, x, y: x * y)
 pointwise("neg")(lambda b, x: -x)
 pointwise("square")(lambda b, x: x * x)
-pointwise("integer_pow")(lambda b, x, *, y: math.integer_pow(b, x, y))
+pointwise("integer_pow")(lambda b, x, *, y: math.TABLE["div"](  # of infinite complex numbers, too
+    b, b.like(x, 1), math.integer_pow(b, x, -y)) if x.dtype.kind == "c" and y < 0
+    else math.integer_pow(b, x, y))
 pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
 
 

@@ -58,6 +58,8 @@ class Setting:
         rng = np.random.default_rng(7)
         self.x = [self.arrays[i] for i in self.places]
         self.u = [random_like(rng, x) for x in self.x]
+        if row.hermitian:
+            self.u = [(u + np.swapaxes(u.conj(), -1, -2)) / 2 for u in self.u]
         self.wants = [o for o in expected(row, self.params, self.arrays)]
         self.kept = [i for i, o in enumerate(self.wants) if o.dtype.kind in "fc"]
         self.v = [random_like(rng, self.wants[i]) for i in self.kept]
