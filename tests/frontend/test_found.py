@@ -216,6 +216,13 @@ def test_what_jax_refuses(call: Callable[[], object], error: type[Exception]) ->
     assert type(found.value) is error and "Fix:" in str(found.value)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_exponentials_of_half_matrices(dtype: str) -> None:
+    from calque.scipy import linalg
+    with pytest.raises(TypeError, match=f"A.dtype={dtype} is not supported."):
+        linalg.expm(jnp.ones((2, 2), dtype))
+
+
 # ---- and what it does not refuse
 def test_derivatives_of_zeta_by_its_order() -> None:
     from calque.scipy import special
