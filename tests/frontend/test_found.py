@@ -364,3 +364,12 @@ def test_linear_maps_refuse_other_types() -> None:
             calque.linearize(jnp.sin, double)[1](single)
         with pytest.raises(TypeError, match="cotangent type does not match function output"):
             calque.linear_transpose(lambda x: x * 2, double)(single)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_mantissas_are_differentiated(dtype: str) -> None:
+    x = jnp.array([3., .3, -5, 1, 2, 0, np.inf, np.nan], dtype)
+    for wrap in (lambda f: f, calque.jit):
+        out = wrap(calque.vmap(calque.grad(lambda v: jnp.frexp(v)[0])))(x)
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(out, [.25, 2, .125, .5, .25, 1, 1, 1])
