@@ -94,6 +94,7 @@ def test_weak_types_of_special_functions() -> None:
             False, False, True]
     assert not special.logit(weak).weak_type and special.logit(.5).weak_type
     assert not special.gamma(weak).weak_type and not special.gamma(.5).weak_type
+    assert not special.gammasgn(weak).weak_type and not special.gammasgn(4).weak_type
 
 
 @pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
