@@ -36,7 +36,7 @@ KNOWN: list[tuple[str, str, str]] = [
     ("jax-refuses",
      "lognormal.*bfloat16|lognormal.*float16|expm.*bfloat16 is not "
      "supported|unpackbits.*modulo by zero|vander.*out of bounds for uint|TypeError: "
-     "A.dtype=b?float16",
+     "A.dtype=b?float16|jnp.put.*out of bounds for int8",
      "JAX 0.10.2 fails for this dtype or size"),
     ("error-class",
      "JAX: AssertionError",
@@ -63,7 +63,7 @@ KNOWN: list[tuple[str, str, str]] = [
      r"zeta\(.*inf|inf.*zeta\(",
      "JAX: zeta of infinity is NaN"),
     ("jax-value|mode-value",
-     "(gammainc|gammaincc|igamma).*",
+     "(gammainc|gammaincc|igamma).*|e[+]308.*betainc",
      "JAX gives NaN where an argument is near the largest float"),
     ("mode-error",
      "lax.reduce.*calque: NoneType.*JAX: NotImplementedError: $",
