@@ -526,7 +526,7 @@ conjugate = conj
 
 
 @named("Angle of complex numbers in radians, or degrees with deg=True.", ["z"],
-       "A float array of z's shape.", "jnp.angle(1j)", "Array(1.5707964, dtype=float32)")
+       "A float array of z's shape.", "jnp.angle(1j)", f32("1.5707964"))
 @util.planned
 def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)

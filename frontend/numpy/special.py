@@ -311,7 +311,7 @@ def sinc(x: Any, /) -> Any:
 
 
 @named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
-       "Array(0.5, dtype=float32)")
+       f32("0.5"))
 @util.planned
 def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))

@@ -140,7 +140,8 @@ def _sign(x: Any) -> Any:
                       util.weak_of(x))
 
 
-@_described("Sign of Gamma(x); NaN at negative integers.", "x", "-0.5", _f("-1."))
+@_described("Sign of Gamma(x); NaN at negative integers.", "x", "-0.5",
+            "Array(-1., dtype=float32)")
 @util.planned
 def gammasgn(x: Any) -> Any:
     (x,) = _real("gammasgn", x)
