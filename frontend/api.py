@@ -159,7 +159,7 @@ class _Pullback:
                 fix="pass cotangents with the structure of the function's output."))
         with fused("vjp"):
             cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
-            outs = [_like_primal(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
+            outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
             return self.in_tree.unflatten(outs)
 
 
@@ -169,6 +169,10 @@ def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
     if want.dtype == dtypes.float0:
         return Zero(want)
     if have.shape != want.shape or have.dtype != want.dtype:
+        if linear:
+            raise TypeError(errors.explain(
+                f"cotangent type does not match function output, expected {want.short()} but got "
+                f"{have.short()}.", fix="pass a cotangent of the output's shape and dtype."))
         raise ValueError(errors.explain(
             f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
             f"{have.short()}, but expected {want.short()} because the corresponding output of the "
@@ -313,6 +317,11 @@ def _like_primal(t: Any, primal: ShapedArray) -> Any:
                                           weak_type=primal.weak_type, sharding=None)
 
 
+def _shown(t: Any, primal: ShapedArray) -> Any:
+    """A result of a linear map for the user: weak as the map's arguments leave it."""
+    return _like_primal(t, primal if is_zero(t) else aval_of(t))
+
+
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
     if not tree_util.treedef_is_leaf(flat.out_tree):
         shown = flat.out_tree.unflatten(list(outs[:flat.out_tree.num_leaves]))
@@ -431,6 +440,16 @@ def _check_tangent(t: Any, aval: ShapedArray) -> Any:
     return t if isinstance(t, (Array, Tracer)) else to_array(t)
 
 
+def _check_linearized(t: Any, aval: ShapedArray) -> Any:
+    want, have = aval.tangent(), aval_of(t)
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        raise ValueError(errors.explain(
+            "linearized function called on tangent values inconsistent with the original primal "
+            f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
+            f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
+    return _check_tangent(t, aval)
+
+
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(fun(*primals), the linear map of tangents at primals).
 
@@ -470,11 +489,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                     f"linearized function called with tangents of structure {tree}, but the "
                     f"primals had {in_tree}."))
             with fused("linearized"):
-                ts = [_check_tangent(t, aval_of(x)) for t, x in zip(given, values)]
+                ts = [_check_linearized(t, aval_of(x)) for t, x in zip(given, values)]
                 found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
                 full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
                 return flat.out_tree.unflatten([
-                    _like_primal(t, a) for t, a in zip(full[:count], out_avals)])
+                    _shown(t, a) for t, a in zip(full[:count], out_avals)])
 
         out = flat.out_tree.unflatten(as_values(outs[:count]))
         return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
@@ -512,6 +531,6 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         with fused("linear_transpose"):
             cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
             found = backward(program, [Linear(a) for a in avals], cts)
-            return in_tree.unflatten([_like_primal(c, a) for c, a in zip(found, avals)])
+            return in_tree.unflatten([_shown(c, a) for c, a in zip(found, avals)])
 
     return transposed

@@ -164,6 +164,10 @@ class Builder:
         attributes: dict[str, str] | None = None,
     ) -> Value:
         """One StableHLO op (`name` without the dialect) with one result."""
+        if name in ("compare", "subtract") and not is_static(shape):
+            from calque.lowering.folding import unequal
+
+            operands = [operands[0], unequal(*operands)]
         op = self.op(f"stablehlo.{name}", operands, [(shape, dtype)], attributes)
         return Value(self, op.results[0], shape, dtype)
 

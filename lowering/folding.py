@@ -5,7 +5,8 @@ Where the element that a loop adds up has become a constant of the loop's body, 
 Values that are constant when compiled come to that, and so do arguments whose values folding drops:
 `(u >= 0).sum()` of unsigned u, `(x == x).sum()`.  What has no argument in it is written to memory
 first.  What may be folded is combined with a zero, `(x << 1) & 1` of an argument's bits, that MLIR
-does not see through and LLVM does, behind the vectorizer, so that it costs nothing.
+does not see through and LLVM does, behind the vectorizer, so that it costs nothing.  The same hides
+from StableHLO that operands of unknown size are equal (`unequal`).
 tests/lowering/test_folding.py tells when IREE no longer needs it.  Start reading at `guarded`.
 """
 from __future__ import annotations
@@ -63,6 +64,13 @@ def guarded_pair(x: Value, y: Value) -> tuple[Value, Value]:
     return guarded(x), y
 
 
+def unequal(x: Value, y: Value) -> Value:
+    """y for a comparison with x, or a difference, of integers whose number is known at the call
+    only: the same bits, not known to be x's.  Of equal ones StableHLO's folder makes a constant of
+    that shape, and constants have known shapes."""
+    return y if x.dtype.kind not in "biu" else with_zero(y, _hidden_zero(y))
+
+
 def with_zero(x: Value, zero: Value) -> Value:
     """x combined with a zero of an unsigned dtype: the same bits."""
     b = x.b
@@ -95,8 +103,10 @@ def _look(b: Builder, v: Any) -> _Origin:
     full = getattr(op, "name", None)
     if full is None:
         return _argument(b, v)
+    if full == "tensor.empty":  # what nobody wrote has no bits to hide a zero in
+        return _CONSTANT
     dialect, _, name = full.partition(".")
-    operands = list(op.operands)
+    operands = [o for o in op.operands if str(o.type) != "index"]  # (sizes)
     found = [_origin(b, o) for o in operands]
     if all(o is _CONSTANT for o in found):  # (flow: kernels of ours, util: parameters of a file)
         return _DATA if dialect in ("flow", "util") else _CONSTANT
@@ -106,9 +116,17 @@ def _look(b: Builder, v: Any) -> _Origin:
         return _DATA if all(o is _DATA for o in found) else _CONSTANT
     if name in _BRANCHES:
         return _CONSTANT
+    if full == "linalg.generic" and _only_moves(op):  # (an axis more, of arrays of unknown size)
+        return _DATA if found[0] is _DATA else _CONSTANT
     if name in _MOVES:
         return _moved(b, v, op, found[0])
     return _computed(b, v, name, [o for o in operands if mlir.is_tensor(o)], found)
+
+
+def _only_moves(op: Any) -> bool:
+    """Whether a linalg.generic yields an element that it reads."""
+    body = list(op.regions[0].blocks[0].operations)
+    return len(body) == 1 and getattr(body[0].operands[0].owner, "name", None) is None
 
 
 def _argument(b: Builder, v: Any) -> _Origin:

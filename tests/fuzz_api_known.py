@@ -36,7 +36,7 @@ KNOWN: list[tuple[str, str, str]] = [
     ("jax-refuses",
      "lognormal.*bfloat16|lognormal.*float16|expm.*bfloat16 is not "
      "supported|unpackbits.*modulo by zero|vander.*out of bounds for uint|TypeError: "
-     "A.dtype=b?float16",
+     "A.dtype=b?float16|jnp.put.*out of bounds for int8",
      "JAX 0.10.2 fails for this dtype or size"),
     ("error-class",
      "JAX: AssertionError",
@@ -63,8 +63,23 @@ KNOWN: list[tuple[str, str, str]] = [
      r"zeta\(.*inf|inf.*zeta\(",
      "JAX: zeta of infinity is NaN"),
     ("jax-value|mode-value",
-     "(gammainc|gammaincc|igamma).*",
+     "(gammainc|gammaincc|igamma).*|e[+]308.*betainc",
      "JAX gives NaN where an argument is near the largest float"),
+    ("mode-error",
+     "lax.reduce.*calque: NoneType.*JAX: NotImplementedError: $",
+     "JAX 0.10.2 has not written the rule (vmap over a reduction's initial value)"),
+    ("jax-value|mode-value",
+     "(nonzero|argwhere).*fill_value.*instead of",
+     "JAX: where there are no elements at all, fill_value is not looked at"),
+    ("jax-value|mode-value",
+     r"(inf|nan|e\+38|e\+308).*(solve|inv|det)\(",
+     "systems with infinities: NaN or infinity, by the order of the operations"),
+    ("jax-value|mode-value",
+     r"(inf|e\+38|e\+308).*boxcox\(",
+     "XLA divides by a number near the largest as a product with 0, its flushed reciprocal"),
+    ("jax-value|mode-value",
+     "True.*jnp.take.*'wrap'",
+     "JAX: bool positions modulo a size are all 0"),
 ]
 
 

@@ -254,7 +254,25 @@ def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
 
 ORACLES["reduce_sum"] = _reduction(lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype))
 ORACLES["reduce_prod"] = _reduction(lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype))
-ORACLES["reduce_max"], ORACLES["reduce_min"] = _reduction(np.max), _reduction(np.min)
+
+
+def _extremum(f: Callable[..., Any], infinity: float) -> Callable[..., Any]:
+    """f, and of nothing the dtype's end (of complex numbers a real infinity)."""
+    def run(params: Any, x: Array) -> Any:
+        axes = tuple(params["axes"])
+        if all(x.shape[a] for a in axes):
+            return f(wide(x), axis=axes)
+        if x.dtype.kind in "biu":
+            end = infinity > 0 if x.dtype == bool else getattr(
+                np.iinfo(x.dtype), "max" if infinity > 0 else "min")
+        else:
+            end = infinity
+        return np.full([n for i, n in enumerate(x.shape) if i not in axes], end, wide(x).dtype)
+    return run
+
+
+ORACLES["reduce_max"] = _extremum(np.max, -np.inf)
+ORACLES["reduce_min"] = _extremum(np.min, np.inf)
 
 
 def _bitwise(f: np.ufunc) -> Callable[..., Any]:
@@ -343,7 +361,8 @@ def _dot_general(params: Any, x: Array, y: Array) -> Any:
     if x.dtype == bool:
         x, y, final = x.astype(np.int64), y.astype(np.int64), lambda v: v != 0
     else:
-        if preferred is not None and np.dtype(preferred).kind in "iu":
+        whole = {x.dtype.kind, y.dtype.kind} <= set("iu")  # (int8 in float16 does not wrap)
+        if preferred is not None and (whole or np.dtype(preferred).kind in "iu"):
             x, y = x.astype(preferred), y.astype(preferred)
         x, y, final = wide(x), wide(y), lambda v: v
     names = iter("abcdefghijklmnopqrstuvwxyz")

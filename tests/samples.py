@@ -198,7 +198,7 @@ row("integer_pow", NUMBER, (*_with(UNARY, y=3), *_with(UNARY[:1], " **2", y=2),
     low=0.5)
 row("pow", INEXACT, (*BINARY, sample("integer exponent", op(3, 4), op(3, 4, dtype="i4", low=-3,
                                                                       high=4))), low=0.5)
-row("nextafter", FLOATS, BINARY)
+row("nextafter", FLOATS, BINARY, fixed=(0, 1))
 row("square", NUMBER, UNARY)
 
 # ---- elementwise: functions of one variable, with the domain of their derivatives
@@ -305,7 +305,7 @@ row("reduce_sum", NUMBER, _reduces(out_sharding=None) + _EMPTY, linear=(0,), nor
 row("reduce_prod", NUMBER, _reduces(out_sharding=None) + _EMPTY, low=0.9, high=1.1,
     factor=10.0)  # 5000 factors, each rounded
 for _name in ("reduce_max", "reduce_min"):
-    row(_name, ANY, _reduces(out_sharding=None) + _EMPTY[1:],
+    row(_name, ANY, _reduces(out_sharding=None) + _EMPTY,
         specials=[Sample("special", (op(values=special),), _ALL),
                   Sample("without NaN", (op(values=lambda d: np.sort(special(d))[:-8 if (
                       d.kind == "c") else -1]),), _ALL)])

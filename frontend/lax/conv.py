@@ -196,6 +196,10 @@ def _preferred(dtype: Any, preferred: Any) -> Any:
             "of (input_type, preferred_element_type) are (integral, integral), (integral, "
             f"floating), (floating, floating), (complex, complex), got ({dtype.name}, "
             f"{wanted.name})."))
+    if wanted.itemsize < dtype.itemsize:
+        raise TypeError(explain(
+            "`preferred_element_type` must not be narrower than the original type.",
+            fix="convert the result with .astype."))
     return wanted
 
 

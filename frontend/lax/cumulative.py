@@ -71,13 +71,14 @@ def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
         tree of the same structure and shapes; fn(fn(a, b), c) must equal fn(a, fn(b, c)).
       elems: array or tree of arrays, of one size along the axis.
       reverse: scan from the end.
-      axis: the axis; negative ones count from the last.
+      axis: the axis; negative ones count from the last (without reverse).
 
     Returns:
       A tree like elems: element i combines elements 0 to i.
 
     Raises:
-      TypeError: fn is not callable, or returns another structure.
+      TypeError: fn is not callable, or returns another structure, or axis is negative and
+        reverse given.
       ValueError: the axis is out of bounds, or sizes along it differ.
 
     Example:
@@ -93,6 +94,10 @@ def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
     xs = [as_operand("associative_scan", x, i) for i, x in enumerate(leaves)]
     if not xs:
         return elems
+    if reverse and axis < 0:
+        raise TypeError(explain(
+            f"rev dimensions must have every element be nonnegative, got ({axis},).",
+            fix="associative_scan(reverse=True) takes the axis counted from the first."))
     axis = canonical_axis(axis, aval_of(xs[0]).ndim)
     shapes = [aval_of(x).shape for x in xs]
     if any(len(s) <= axis or s[axis] != shapes[0][axis] for s in shapes):

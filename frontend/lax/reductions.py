@@ -23,7 +23,7 @@ _DOC = """{sentence} over axes.
       An array of operand's dtype without those axes.
 
     Raises:
-      ValueError: an axis is out of bounds or repeated{empty}.
+      ValueError: an axis is out of bounds or repeated.
 
     Example:
       >>> import numpy as np
@@ -56,8 +56,7 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
     f.__name__ = f.__qualname__ = name
     f.__module__ = "calque.lax"
     f.__doc__ = _DOC.format(
-        sentence=sentence, accepts=accepts, example=example, result=result,
-        empty=", or a reduced axis is empty" if name in ("reduce_max", "reduce_min") else "")
+        sentence=sentence, accepts=accepts, example=example, result=result)
     return f
 
 

@@ -25,6 +25,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
+from calque.primitives.custom import without_derivative
 from calque.primitives.gather import GatherScatterMode
 from calque.primitives.scatter import ScatterDimensionNumbers
 from calque.transforms.vmap import vmap_flat
@@ -200,8 +201,7 @@ def scatter_apply(
       dimension_numbers: ScatterDimensionNumbers, which says what axis is what.
       update_shape: the shape that updates would have (static).
       indices_are_sorted: a promise that the index vectors are in ascending order.
-      unique_indices: a promise that no element is named twice (then it can be differentiated in
-        reverse).
+      unique_indices: a promise that no element is named twice.
       mode: as in scatter.
 
     Returns:
@@ -209,6 +209,7 @@ def scatter_apply(
 
     Raises:
       TypeError: func changes the dtype or the shape, or the dimension numbers do not fit.
+      NotImplementedError: (by derivatives) there is no rule.
 
     Example:
       >>> import numpy as np
@@ -220,6 +221,8 @@ def scatter_apply(
       Array([ 10,   2, 300], dtype=int32)
     """
     x = as_operand("scatter_apply", operand)
+    if isinstance(x, Tracer):
+        (x,) = without_derivative(x, _no_jvp)
     shape = aval_of(x).shape
     ones = np.ones(as_sizes("scatter_apply", update_shape), np.int32)
     with fused("scatter_apply"):
@@ -253,6 +256,15 @@ def scatter_apply(
             lambda c: (ew.add_p.bind(c[0], np.int32(1)), step(c[1], c[0])),
             (np.int32(0), x),
         )[1]
+
+
+def _no_jvp(*_: Any) -> Any:
+    raise NotImplementedError(
+        explain(
+            "scatter_apply JVP not implemented",
+            fix="gather the elements, apply the function and scatter the results.",
+        )
+    )
 
 
 def _rounds_are_one(x: Any, indices: Any, unique: bool, size: int) -> bool:

@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque import devices, tree_util
-from calque.core.errors import explain
+from calque.core.avals import aval_of
+from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.trace import Tracer
+from calque.eager import fused
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
+from calque.primitives.custom import Rule, custom_vmap_p, without_derivative
 from calque.primitives.generator import optimization_barrier_p
+from calque.transforms.stage import replay
+from calque.transforms.stage import stage as stage_program
 
 
 def optimization_barrier(operand: Any, /) -> Any:
@@ -49,10 +55,11 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0
       version: of its meaning.
 
     Returns:
-      A function of the same arguments.
+      A function of the same arguments, which has no derivatives and no batching rule.
 
     Raises:
       TypeError: name is no string.
+      UnexpectedTracerError: (by the function) the decomposition closes over a traced value.
 
     Example:
       >>> from calque import lax
@@ -64,9 +71,52 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0
 
     @functools.wraps(decomposition)
     def named(*args: Any, **attributes: Any) -> Any:
-        return decomposition(*args, **attributes)
+        leaves, tree = tree_util.tree_flatten(args)
+        values = [unchanged(as_operand("composite", x, i)) for i, x in enumerate(leaves)]
+        if any(isinstance(x, Tracer) for x in tree_util.tree_leaves(attributes)):
+            raise _closes_over(name, "an attribute")
+        out_trees: list[Any] = []
+
+        def flat(*xs: Any) -> list[Any]:
+            outs, out_tree = tree_util.tree_flatten(
+                decomposition(*tree.unflatten(xs), **attributes))
+            out_trees.append(out_tree)
+            return [as_operand("composite", o) for o in outs]
+
+        program = stage_program(flat, [aval_of(x) for x in values], "composite")
+        if any(isinstance(c, Tracer) for c in program.consts):
+            raise _closes_over(name, "a constant")
+        with fused("composite"):
+            outs = replay(program, *[_opaque(x) for x in values])
+            return out_trees[0].unflatten([unchanged(o) for o in outs])
 
     return named
+
+
+def _closes_over(name: str, what: str) -> Exception:
+    return UnexpectedTracerError(explain(
+        f"Found a JAX Tracer as {what} in the decomposition for the composite op '{name}'. This "
+        "means that the decomposition function closes over a value that is involved in a JAX "
+        "transformation.", fix="pass it as an argument of the composite."))
+
+
+def _refuse_jvp(*_: Any) -> Any:
+    raise ValueError(explain("JVP rule for composite not implemented.",
+                             fix="give the function a rule with jax.custom_jvp."))
+
+
+def _refuse_vmap(*_: Any) -> Any:
+    raise NotImplementedError(explain("Batching rule for 'composite' not implemented",
+                                      fix="vmap inside of the decomposition."))
+
+
+def _opaque(x: Any) -> Any:
+    """x, which neither derivatives nor vmap pass."""
+    if not isinstance(x, Tracer):
+        return x
+    (x,) = custom_vmap_p.bind(*without_derivative(x, _refuse_jvp), fun=Rule(lambda v: [v]),
+                              rule=Rule(_refuse_vmap), num_consts=0)
+    return x
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,

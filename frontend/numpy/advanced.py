@@ -263,7 +263,7 @@ def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sor
         from calque.core.zeros import zeros
         if dtypes.is_key(aval.dtype):
             return sh.reshape(sh.slice_(sh.reshape(x, (aval.size,)), (0,), (0,)), fancy.shape)
-        return zeros(aval.update(shape=fancy.shape))
+        return ew.convert(zeros(aval.update(shape=fancy.shape)), aval.dtype, aval.weak_type)
     fills = parsed is GatherScatterMode.FILL_OR_DROP
     picked = None if fills else _picked(x, fancy)
     if picked is not None:

@@ -537,21 +537,19 @@ conjugate = conj
 
 
 @named("Angle of complex numbers in radians, or degrees with deg=True.", ["z"],
-       "A float array of z's shape.", "jnp.angle(1j)", "Array(1.5707964, dtype=float32)")
+       "A float array of z's shape.", "jnp.angle(1j)", f32("1.5707964"))
 @util.planned
 def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)
-    dtype = util.dtype_of(z)
-    if not dtypes.is_inexact(dtype):
-        dtype = dtypes.default_dtype(float)
+    dtype, weak, scalar = util.dtype_of(z), util.weak_of(z), not util.shape_of(z)
     if dtype.kind == "c":
-        z = util.cast(util.array(z), dtype)
+        z = util.cast(util.array(z), dtype, weak)
         re, im = ew.real_p.bind(z), ew.imag_p.bind(z)
     else:
-        re = util.cast(z, dtype)
+        if scalar or not dtypes.is_inexact(dtype):  # (JAX: those of any dtype)
+            dtype, weak = dtypes.default_dtype(float), False
+        re = util.cast(z, dtype, weak)
         im = full_constant(re, 0)
-    if deg and dtype.itemsize < 4 and not util.shape_of(z):  # (JAX: a scalar's degrees are f32)
-        re, im = (util.cast(v, np.dtype("float32")) for v in (re, im))
     made = ew.atan2_p.bind(im, re)
     return degrees(made) if deg else made
 

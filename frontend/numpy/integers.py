@@ -7,6 +7,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.custom_derivatives import custom_jvp
 from calque.lax.operands import canonical_axis
 from calque.loops import while_loop
 from calque.numpy import reductions as rd
@@ -102,7 +103,21 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     half = ew.or_p.bind(ew.or_p.bind(sign, mantissa), kind.type((bias - 1) << info.nmant))
     plain = (field != (1 << info.nexp) - 1) & ((field != 0) | small)
     out = ew.bitcast_convert_type_p.bind(half, new_dtype=util.dtype_of(x))
-    return where(plain, out, x), where(plain, exponent, 0)
+    power = where(plain, exponent, 0)
+    return _mantissa(x, where(plain, out, x), power), power
+
+
+@custom_jvp
+def _mantissa(x: Any, mantissa: Any, power: Any) -> Any:
+    """The mantissa, which is x * 2**-power: its bits do not say so to derivatives."""
+    return mantissa
+
+
+@_mantissa.defjvp
+def _mantissa_jvp(primals: Any, tangents: Any) -> Any:
+    x, mantissa, power = primals
+    scale = ew.exp2_p.bind(ew.neg_p.bind(ew.convert(power, util.dtype_of(x))))
+    return mantissa, ew.mul_p.bind(tangents[0], scale)
 
 
 @named("Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for "

@@ -17,12 +17,14 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 
 
-def as_truth(x: Any) -> Any:
-    """x as bool: whether it differs from 0."""
+def as_truth(x: Any, dtype: Any = None) -> Any:
+    """x as bool: whether it differs from 0 (a number as one of dtype)."""
     if util.dtype_of(x) == dtypes.bool_:
         return x
-    if not hasattr(x, "aval") and not np.ndim(x):
-        return np.bool_(x != 0)
+    if not hasattr(x, "aval") and not np.ndim(x):  # (1e-300 is 0 in float32)
+        with np.errstate(over="ignore"):
+            own = np.asarray(x, util.dtype_of(x))
+            return np.bool_(own.astype(dtype or own.dtype) != 0)
     return ew.ne_p.bind(x, constant(x, 0))
 
 
@@ -32,10 +34,11 @@ def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
             return util.apply(name, prim, (x, y), dtypes.bool_, False)
-        weak = util.weak_of(x) and util.weak_of(y)
         with util.fused(name):
-            made = util.apply(name, prim, (as_truth(x), as_truth(y)), dtypes.bool_, False)
-            return ew.convert(made, dtypes.bool_, True) if weak else made
+            both, _ = util.joined((x, y))
+            made = util.apply(name, prim, (as_truth(x, both), as_truth(y, both)), dtypes.bool_,
+                              False)
+            return util.of_scalars(made, x, y)
 
     return document(f, name, sentence, ["x", "y"], "A bool array of the broadcast shape.",
                     f"jnp.{name}(1, 0)", weak_truth(result))
@@ -53,7 +56,8 @@ def logical_not(x: Any, /) -> Any:
     x = util.one_array("logical_not", x)
     if util.dtype_of(x) == dtypes.bool_:
         return ew.not_p.bind(x)
-    return ew.eq_p.bind(x, constant(x, 0))
+    with util.fused("logical_not"):
+        return util.of_scalars(ew.eq_p.bind(x, constant(x, 0)), x)
 
 
 # ---- choosing

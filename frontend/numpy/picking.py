@@ -107,9 +107,12 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
     x, i = util.check_arrays("take", a, indices)
     if not aval_of(i).size:  # none may be of any type
         i = asarray(np.zeros(util.shape_of(i), np.int32))
-    check_integer(i)
+    if util.dtype_of(i) != dtypes.bool_ or mode not in (None, "fill", "wrap"):
+        check_integer(i)
     with fused("take"):
         x = asarray(x)
+        if util.dtype_of(i) == dtypes.bool_:  # True is position 1
+            i = util.cast(i, np.dtype("int32"))
         x, axis = (ravel(x), 0) if axis is None else (x, axis)
         shape = util.shape_of(x)
         axis = canonical_axis(axis, len(shape)) if shape else 0

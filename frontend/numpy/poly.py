@@ -33,9 +33,13 @@ def _arrays(name: str, *values: Any, inexact: bool = False) -> list[Any]:
 
 
 def _vector(name: str, x: Any) -> Any:
-    if len(util.shape_of(x)) != 1:
-        raise ValueError(explain(
-            f"{name}: input must be a rank-1 array, got shape {util.shape_of(x)}."))
+    shape = util.shape_of(x)
+    if len(shape) != 1:  # (the classes are JAX's)
+        kind: type[Exception] = ValueError
+        if not shape:
+            kind = IndexError if name in ("polyadd", "polysub") else TypeError
+        raise kind(explain(f"{name}: input must be a rank-1 array, got shape {shape}.",
+                           fix="" if shape else "pass a vector of one coefficient."))
     return x
 
 
@@ -98,6 +102,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
     Raises:
       TypeError: an argument is not an array.
+      IndexError: an argument is a scalar.
 
     Example:
       >>> import calque.numpy as jnp
@@ -120,6 +125,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
     Raises:
       TypeError: an argument is not an array.
+      IndexError: an argument is a scalar.
 
     Example:
       >>> import calque.numpy as jnp
@@ -132,7 +138,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
     util.check_arrays(name, a1, a2)
     with util.fused(name):
-        x, y = (_vector(name, atleast_1d(v)) for v in _arrays(name, a1, a2))
+        x, y = (_vector(name, v) for v in _arrays(name, a1, a2))
         n = max(util.shape_of(x)[0], util.shape_of(y)[0])
         return prim.bind(*[_front(v, n - util.shape_of(v)[0]) for v in (x, y)])
 
@@ -150,7 +156,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
       A vector of inexact dtype.
 
     Raises:
-      TypeError: an argument is not an array.
+      TypeError: an argument is not an array, or a scalar.
       ConcretizationTypeError: trim_leading_zeros of traced arrays.
 
     Example:
@@ -159,7 +165,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
       Array([1., 3., 2.], dtype=float32)
     """
     util.check_arrays("polymul", a1, a2)
-    x, y = (_vector("polymul", atleast_1d(v)) for v in _arrays("polymul", a1, a2, inexact=True))
+    x, y = (_vector("polymul", v) for v in _arrays("polymul", a1, a2, inexact=True))
     if trim_leading_zeros:
         x, y = (_trimmed("polymul", v) for v in (x, y))
     x, y = (creation.zeros(1, util.dtype_of(v)) if not util.shape_of(v)[0] else v
@@ -179,7 +185,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
       Two vectors of inexact dtype: the quotient, and the remainder with u's length.
 
     Raises:
-      TypeError: an argument is not an array.
+      TypeError: an argument is not an array, or a scalar.
       ConcretizationTypeError: trim_leading_zeros of traced arrays.
 
     Example:
@@ -189,7 +195,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     """
     util.check_arrays("polydiv", u, v)
     with util.fused("polydiv"):
-        x, y = (_vector("polydiv", atleast_1d(a)) for a in _arrays("polydiv", u, v, inexact=True))
+        x, y = (_vector("polydiv", a) for a in _arrays("polydiv", u, v, inexact=True))
         m, n = util.shape_of(x)[0], util.shape_of(y)[0]
         steps = m - n + 1
 
@@ -232,7 +238,7 @@ def polyder(p: Any, m: int = 1) -> Any:
       A vector of inexact dtype, m shorter than p.
 
     Raises:
-      TypeError: p is not an array, or m no integer.
+      TypeError: p is not an array, or a scalar, or m no integer.
       ValueError: m is negative.
 
     Example:
@@ -266,7 +272,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
       A vector of inexact dtype, m longer than p.
 
     Raises:
-      TypeError: p or k is not an array, or m no integer.
+      TypeError: p or k is not an array, or p is a scalar, or m no integer.
       ValueError: m is negative, or k has another length.
 
     Example:

@@ -345,7 +345,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """Coordinate arrays of a grid from coordinate vectors.
 
     Args:
-      *xi: vectors (or scalars) of coordinates.
+      *xi: vectors of coordinates.
       copy: must be True.
       sparse: leave the axes that do not vary at size 1.
       indexing: 'xy' (the first two axes exchanged) or 'ij'.
@@ -354,7 +354,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
       A list with one Array for each vector.
 
     Raises:
-      ValueError: an argument has more than one axis, or indexing is unknown.
+      ValueError: an argument is no vector, or indexing is unknown.
 
     Example:
       >>> import calque.numpy as jnp
@@ -367,10 +367,11 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError(explain(
             f"Valid values for indexing are 'xy' and 'ij', got {indexing}"))
     values = util.check_arrays("meshgrid", *xi)
-    if any(len(util.shape_of(v)) > 1 for v in values):
+    if any(len(util.shape_of(v)) != 1 for v in values):
         raise ValueError(explain(
             "Arguments to jax.numpy.meshgrid must be 1D, got shapes "
-            f"{[util.shape_of(v) for v in values]}"))
+            f"{[util.shape_of(v) for v in values]}",
+            fix="reshape them to vectors, for example with jnp.atleast_1d."))
     rank = len(values)
     axes = list(range(rank))
     if indexing == "xy" and rank >= 2:
@@ -382,7 +383,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     with fused("meshgrid"):
         made = []
         for axis, v in zip(axes, values):
-            line = util.array(v) if util.shape_of(v) else sh.reshape(util.array(v), (1,))
+            line = util.array(v)
             own = [util.shape_of(line)[0] if sparse and i == axis else (1 if sparse else shape[i])
                    for i in range(rank)]
             made.append(sh.broadcast_in_dim(line, own, (axis,)))

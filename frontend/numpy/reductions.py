@@ -108,6 +108,12 @@ def where_mask(name: str, where: Any) -> Any:
     return mask
 
 
+def _no_identity(name: str) -> Exception:
+    return ValueError(explain(
+        f"zero-size array to reduction operation {name} which has no identity",
+        fix="check the size first, or pass initial=."))
+
+
 def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
             keepdims: Any, initial: Any, where: Any, identity: Any, working: Any = None) -> Any:
     """Convert, mask, reduce, join with initial, convert back."""
@@ -126,9 +132,7 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
     if prim in (rd.reduce_max_p, rd.reduce_min_p) and builtins.any(
             shape[a] == 0 if initial is not None else shape[a] < 1 for a in axes):
         if initial is None:
-            raise ValueError(explain(
-                f"zero-size array to reduction operation {name} which has no identity",
-                fix="check the size first, or pass initial=."))
+            raise _no_identity(name)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         out = util.spread(initial, kept)
     else:
@@ -216,6 +220,8 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
             kept = tuple(n for i, n in enumerate(shape) if i not in axes)
             only = util.spread(util.cast(first, dtype), kept)
             return with_axes(only, shape, axes) if keepdims else util.array(only)
+        if initial is None and builtins.any(shape[i] < 1 for i in axes):
+            raise _no_identity(name)
         re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
         top = prim.bind(re, axes=axes)
         full = sh.broadcast_in_dim(with_axes(top, shape, axes), shape, range(len(shape)))

@@ -403,6 +403,11 @@ def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> l
     return [_filled(v, number, f) for v, (_, f) in zip(found, pairs)]
 
 
+def _strong_if_sized(values: Any, size: Any) -> Any:
+    """values; those that are filled up to a size are not weak."""
+    return values if size is None else util.cast(values, aval_of(values).dtype)
+
+
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The different elements of two arrays together, in order.
 
@@ -456,7 +461,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
     outside = isin(x, ar2, invert=True)
     if valid is not None:
         outside = ew.and_p.bind(outside, valid)
-    return _chosen(x, outside, count, 0 if fill_value is None else fill_value)[0]
+    made = _chosen(x, outside, count, 0 if fill_value is None else fill_value)[0]
+    return util.cast(made, aval_of(x).dtype, aval_of(x).weak_type)
 
 
 def _distinct(x: Any, size: Any) -> tuple[Any, Any]:
@@ -509,6 +515,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     if assume_unique and size is None:
         first, second = ew.convert(first, _I32), ew.convert(second, _I32)
     found = _chosen(values, mask, count, fill_value, (first, n), (second, m))
+    found[0] = _strong_if_sized(found[0], count)
     return tuple(found) if return_indices else found[0]
 
 
@@ -522,7 +529,7 @@ def _lonely(x: Any, size: Any, fill_value: Any) -> Any:
                               sh.slice_in_dim(ordered, 0, max(n - 1, 0), 0))
         lonely = ew.and_p.bind(sh.concatenate([end, differ], 0), sh.concatenate([differ, end], 0))
         ordered, lonely = util.array(ordered), util.array(lonely)
-    return _chosen(ordered, lonely, size, fill_value)[0]
+    return _strong_if_sized(_chosen(ordered, lonely, size, fill_value)[0], size)
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
@@ -560,7 +567,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
         keep = ew.and_p.bind(valid, ew.not_p.bind(both))
         dropped, every = so.sort([ew.not_p.bind(keep), every], 0, num_keys=2)
         keep, every = util.array(ew.not_p.bind(dropped)), util.array(every)
-    return _chosen(every, keep, count, fill_value)[0]
+    return _strong_if_sized(_chosen(every, keep, count, fill_value)[0], count)
 
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",

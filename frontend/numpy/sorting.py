@@ -180,6 +180,9 @@ def sort_complex(a: Any) -> Any:
 
 def _split(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int, Any]:
     """(array, axis, kth counted from the front, the array with its order reversed)."""
+    if axis is None:
+        raise TypeError(explain(f"{name}: 'NoneType' object cannot be interpreted as an integer",
+                                fix=f"jnp.{name}(jnp.ravel(a), kth)"))
     x, at = _on_axis(name, a, axis)
     dtype = aval_of(x).dtype
     if dtype.kind == "c":
@@ -200,7 +203,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     Args:
       a: array of real dtype.
       kth: the position (static); negative ones count from the end.
-      axis: the axis; None partitions the raveled array.
+      axis: the axis.
 
     Returns:
       An array of a's shape and dtype.
@@ -228,7 +231,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     Args:
       a: array of real dtype.
       kth: the position (static); negative ones count from the end.
-      axis: the axis; None partitions the raveled array.
+      axis: the axis.
 
     Returns:
       An int32 array of a's shape; the positions behind kth ascend.

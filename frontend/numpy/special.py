@@ -98,9 +98,9 @@ def isneginf(x: Any, /, out: None = None) -> Any:
 def isreal(x: Any) -> Any:
     x = util.one_array("isreal", x)
     if util.dtype_of(x).kind != "c":
-        return ew.not_p.bind(_all_false(x))
+        return util.of_scalars(ew.not_p.bind(_all_false(x)), x)
     im = ew.imag_p.bind(x)
-    return ew.eq_p.bind(im, _zero(im))
+    return util.of_scalars(ew.eq_p.bind(im, _zero(im)), x)
 
 
 @named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
@@ -109,9 +109,9 @@ def isreal(x: Any) -> Any:
 def iscomplex(x: Any) -> Any:
     x = util.one_array("iscomplex", x)
     if util.dtype_of(x).kind != "c":
-        return _all_false(x)
+        return util.of_scalars(_all_false(x), x)
     im = ew.imag_p.bind(x)
-    return ew.ne_p.bind(im, _zero(im))
+    return util.of_scalars(ew.ne_p.bind(im, _zero(im)), x)
 
 
 @named("Whether the sign bit is set (x < 0, or -0.0, or a negative NaN).", ["x"], _TRUTH,
@@ -311,7 +311,7 @@ def sinc(x: Any, /) -> Any:
 
 
 @named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
-       "Array(0.5, dtype=float32)")
+       f32("0.5"))
 @util.planned
 def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
@@ -320,7 +320,8 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = (util.cast(v, util.dtype_of(x)) for v in (x, y))
     middle = choose(ew.ne_p.bind(x, x), x, y)
     upper = choose(ew.gt_p.bind(x, _zero(x)), full_constant(x, 1), middle)
-    return choose(ew.lt_p.bind(x, _zero(x)), full_constant(x, 0), upper)
+    made = choose(ew.lt_p.bind(x, _zero(x)), full_constant(x, 0), upper)
+    return util.of_scalars(made, x1, x2)
 
 
 @named("x1 * 2**x2.", ["x1", "x2"], _BROADCAST, "jnp.ldexp(3.0, 2)", f32("12."))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.control import scan
+from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import creation, cumulative, logic, picking, special, ufuncs, util
@@ -169,8 +170,11 @@ class _Methods:
         self.binary("reduceat")
         util.refuse_out(f"{self.name}.reduceat", out)
         x, indices = util.check_arrays(f"{self.name}.reduceat", a, indices)
-        dtype = self._kind(x) if dtype is None else dtype
+        if axis is None or isinstance(axis, tuple):
+            raise ValueError(explain("reduceat requires a single integer axis."))
         axis = canonical_axis(axis, len(util.shape_of(x)))
+        if util.dtype_of(indices) == dtypes.bool_:
+            indices = util.cast(indices, np.dtype("int32"))
         if len(util.shape_of(indices)) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
         with util.fused(f"{self.name}.reduceat"):
@@ -181,6 +185,11 @@ class _Methods:
             ends = sh.concatenate_p.bind(
                 first[1:], creation.full((1,), count, util.dtype_of(first)), dimension=0)
             start = picking.take(rows, first, axis=0)
+            made = util.dtype_of(self.f(start, start))
+            if made.kind in "fc" and not dtypes.is_inexact(util.dtype_of(start)):
+                raise TypeError(explain(
+                    f"{self.name}.reduceat: of {util.dtype_of(start).name} elements it makes "
+                    f"{made.name}.", fix="convert them to a float dtype first."))
             lead = (slice(None), *[None] * (len(util.shape_of(rows)) - 1))
 
             def step(have: Any, place: Any) -> Any:
@@ -189,7 +198,8 @@ class _Methods:
                 return choose(((first < k) & (k < ends))[lead], made, have), None
 
             places = np.arange(count).astype(util.dtype_of(first))
-            return moveaxis(scan(step, start, (rows, places))[0], 0, axis)
+            out = moveaxis(scan(step, start, (rows, places))[0], 0, axis)
+            return util.cast(out, util.dtype_of(out), util.weak_of(x) and dtype is None)
 
     # ---- others
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
@@ -217,6 +227,9 @@ class _Methods:
                 "second operand provided when ufunc is not binary"))
         (x,) = util.check_arrays(f"{self.name}.at", a)
         x = util.array(x)
+        if self.own_at in ("max", "min"):  # of the dtype that both promote to
+            (b,) = util.check_arrays(f"{self.name}.at", b)
+            x = util.cast(x, util.joined((x, b))[0])
         if self.own_at is not None:
             return getattr(x.at[indices], self.own_at)(b)
         with util.fused(f"{self.name}.at"):
@@ -231,6 +244,8 @@ class _Methods:
         if b is not None:
             (b,) = util.check_arrays(f"{self.name}.at", b)
             values = ravel(broadcast_to(util.array(b), util.shape_of(util.array(x)[indices])))
+        made = self.f(ravel(x)[:0]) if b is None else self.f(ravel(x)[:0], values[:0])
+        x = util.cast(x, util.dtype_of(made))
 
         def step(flat: Any, row: Any) -> Any:
             place, value = row

@@ -186,8 +186,8 @@ def promote_numeric(name: str, *values: Any) -> list[Any]:
 
 
 def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
-    """bool becomes the default integer."""
-    return (dtypes.default_dtype(int), False) if dtype == dtypes.bool_ else (dtype, weak)
+    """bool becomes int32 (in x64, too, as JAX has it)."""
+    return (np.dtype("int32"), False) if dtype == dtypes.bool_ else (dtype, weak)
 
 
 # ---- shapes
@@ -270,6 +270,12 @@ def weak_of(x: Any) -> bool:
 def settled(out: Any, *xs: Any) -> Any:
     """out, weak where all operands are weak scalars only: what constants of their dtype leave."""
     weak = all(weak_of(x) and not shape_of(x) for x in xs)
+    return cast(out, dtype_of(out), weak) if weak != weak_of(out) else out
+
+
+def of_scalars(out: Any, *xs: Any) -> Any:
+    """out, weak where the operands are scalars and promote to a weak dtype."""
+    weak = joined(xs)[1] and not any(shape_of(x) for x in xs)
     return cast(out, dtype_of(out), weak) if weak != weak_of(out) else out
 
 

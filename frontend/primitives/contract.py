@@ -51,8 +51,15 @@ def _dot_abstract(x: ShapedArray, y: ShapedArray, *, dimension_numbers: Dims, pr
                     "transpose or slice one operand so that the contracted sizes agree.")
     shape = ([x.shape[i] for i in xb] + [x.shape[i] for i in kept(x.ndim, xc, xb)]
              + [y.shape[i] for i in kept(y.ndim, yc, yb)])
-    dtype = (_common(x.dtype, y.dtype) if preferred_element_type is None
-             else np.dtype(preferred_element_type))
+    dtype = _common(x.dtype, y.dtype)
+    if preferred_element_type is not None:
+        wanted = np.dtype(preferred_element_type)
+        if dtype.kind in "iu" and wanted.itemsize < dtype.itemsize:  # (floats may be rounded)
+            raise TypeError(explain(
+                "`preferred_element_type` must not be narrower than the original type, got "
+                f"preferred_element_type of {wanted.name} for result type of {dtype.name}.",
+                fix="convert the result with .astype."))
+        dtype = wanted
     weak = x.weak_type and y.weak_type and preferred_element_type is None
     return ShapedArray(shape, dtype, weak)
 

@@ -202,6 +202,12 @@ custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
 custom_jvp_p.transpose = _transpose_of_jvp
 
 
+def without_derivative(x: Any, refuse: Callable[..., Any]) -> list[Any]:
+    """[x]; whoever differentiates by it is refused: refuse(primals, tangents) raises."""
+    return custom_jvp_p.bind(x, fun=Rule(lambda v: [v]), jvp=Rule(refuse),  # type: ignore[no-any-return]
+                             num_consts=0, symbolic_zeros=False)
+
+
 # ---- custom_vjp: fwd(*primals) -> (outputs, residuals); bwd(residuals, cotangents)
 def _no_forward_mode(*_: Any, **__: Any) -> Any:
     raise TypeError(explain(

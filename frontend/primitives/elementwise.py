@@ -349,7 +349,15 @@ erf_inv_p = _elementwise("erf_inv", FLOAT, (
 atan2_p = _elementwise("atan2", FLOAT, (
     lambda t, x, y, o: mul(t, div(y, add(square(x), square(y)))),
     lambda t, x, y, o: mul(t, div(neg(x), add(square(x), square(y))))))
-nextafter_p = _elementwise("nextafter", FLOAT, arity=2)
+
+
+def _no_rule(*_: Any) -> Any:
+    raise NotImplementedError(explain(
+        "Differentiation rule for 'nextafter' not implemented",
+        fix="keep its operands constant, for example with lax.stop_gradient."))
+
+
+nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule))
 
 
 def _unary(p: Primitive) -> Callable[[Any], Any]:

@@ -21,7 +21,7 @@ from calque.transforms.jvp import jvp_flat
 
 
 def _reduction(name: str, accepts: str, *, differentiable: bool = True,
-               nonempty: bool = False) -> Primitive:
+               keeps_weak: bool = True) -> Primitive:
     p = Primitive(name, differentiable=differentiable)
 
     def abstract(x: ShapedArray, *, axes: tuple[int, ...], out_sharding: Any = None) -> ShapedArray:
@@ -32,12 +32,8 @@ def _reduction(name: str, accepts: str, *, differentiable: bool = True,
             raise ValueError(explain(
                 f"{name}: reduction axes {axes} contains out-of-bounds indices for {x}.",
                 fix=f"use axes from 0 to {x.ndim - 1}."))
-        if nonempty and any(x.shape[a] == 0 for a in axes):
-            raise ValueError(explain(
-                f"zero-size array to reduction operation {name} which has no identity",
-                fix="check the size first, or pass initial=."))
         shape = tuple(d for i, d in enumerate(x.shape) if i not in axes)
-        return ShapedArray(shape, x.dtype, x.weak_type)
+        return ShapedArray(shape, x.dtype, x.weak_type and keeps_weak)
 
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: tuple[int, ...],
               out_sharding: Any = None) -> Any:
@@ -119,8 +115,8 @@ def _product_of_others(x: Any, axis: int) -> Any:
 reduce_prod_p.jvp = _prod_jvp
 
 # ---- max, min: the tangent of the chosen element, the mean over ties
-reduce_max_p = _reduction("reduce_max", ew.ANY, nonempty=True)
-reduce_min_p = _reduction("reduce_min", ew.ANY, nonempty=True)
+reduce_max_p = _reduction("reduce_max", ew.ANY)
+reduce_min_p = _reduction("reduce_min", ew.ANY)
 
 
 def _chooser_jvp(p: Primitive) -> Any:
@@ -140,9 +136,9 @@ def _chooser_jvp(p: Primitive) -> Any:
 reduce_max_p.jvp, reduce_min_p.jvp = _chooser_jvp(reduce_max_p), _chooser_jvp(reduce_min_p)
 
 # ---- logical
-reduce_and_p = _reduction("reduce_and", ew.BITS, differentiable=False)
-reduce_or_p = _reduction("reduce_or", ew.BITS, differentiable=False)
-reduce_xor_p = _reduction("reduce_xor", ew.BITS, differentiable=False)
+reduce_and_p = _reduction("reduce_and", ew.BITS, differentiable=False, keeps_weak=False)
+reduce_or_p = _reduction("reduce_or", ew.BITS, differentiable=False, keeps_weak=False)
+reduce_xor_p = _reduction("reduce_xor", ew.BITS, differentiable=False, keeps_weak=False)
 
 
 # ---- argmax, argmin: NaN counts as the extremum, the first of equals wins

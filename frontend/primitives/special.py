@@ -1,7 +1,7 @@
 """Special functions, a row each (see elementwise.py): gamma and beta functions and their incomplete
 forms, zeta, Bessel functions, and the high half of integer products.
 
-Derivatives by an order (polygamma's m, zeta's x, betainc's a and b, a second one by igamma's a) are
+Derivatives by an order (polygamma's m, betainc's a and b, a second one by igamma's a) are
 not functions of this list and raise, as in JAX.
 """
 from __future__ import annotations
@@ -32,8 +32,42 @@ def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Cal
 polygamma_p = _elementwise("polygamma", FLOAT, (
     _refused("polygamma", "m"),
     lambda t, m, x, o: ew.mul(t, polygamma_p.bind(ew.add(m, ew.const(m, 1)), x))))
+
+
+# B_2j / (2j)!
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+              1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000)
+
+
+def _zeta_by_order(t: Any, x: Any, q: Any, o: Any) -> Any:
+    """Euler and Maclaurin's sum, each term differentiated by x (DLMF 25.11.5)."""
+    def logs_of(v: Any) -> tuple[Any, Any]:
+        log = ew.log(v)
+        return log, ew.exp(ew.neg(ew.mul(x, log)))
+
+    total = None
+    for k in range(10):
+        log, power = logs_of(ew.add(q, ew.const(q, k)))
+        term = ew.mul(log, power)
+        total = term if total is None else ew.add(total, term)
+    w = ew.add(q, ew.const(q, 10))
+    log, power = logs_of(w)
+    above = ew.sub(x, ew.const(x, 1))
+    tail = ew.add(
+        ew.mul(log, ew.const(x, 0.5)),
+        ew.mul(w, ew.div(ew.add(ew.mul(log, above), ew.const(x, 1)), ew.square(above))))
+    factor, rate = ew.div(x, w), ew.div(ew.const(x, 1), x)
+    for j, c in enumerate(_BERNOULLI):
+        tail = ew.add(tail, ew.mul(ew.mul(factor, ew.const(x, c)), ew.sub(log, rate)))
+        for i in (2 * j + 1, 2 * j + 2):
+            above = ew.add(x, ew.const(x, i))
+            factor, rate = ew.mul(factor, ew.div(above, w)), ew.add(
+                rate, ew.div(ew.const(x, 1), above))
+    return ew.mul(t, ew.neg(ew.add(total, ew.mul(power, tail))))
+
+
 zeta_p = _elementwise("zeta", FLOAT, (
-    _refused("zeta", "x", NotImplementedError),
+    _zeta_by_order,
     lambda t, x, q, o: ew.mul(t, ew.mul(ew.neg(x), zeta_p.bind(ew.add(x, ew.const(x, 1)), q)))))
 
 

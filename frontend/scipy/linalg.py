@@ -495,7 +495,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
       An array of A's shape.
 
     Raises:
-      TypeError: A is not an array.
+      TypeError: A is not an array, or one of halves.
       ValueError: A is not square.
 
     Example:
@@ -509,6 +509,9 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     with util.fused("expm"):
         (a,) = _arrays("expm", A)
         _square("expm", a)
+        if util.dtype_of(a).itemsize < 4:
+            raise TypeError(explain(f"expm: A.dtype={util.dtype_of(a).name} is not supported.",
+                                    fix="convert A to float32."))
         n = util.shape_of(a)[-1]
         if not n:
             return a

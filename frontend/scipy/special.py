@@ -131,10 +131,7 @@ def i1(x: Any) -> Any:
     return ew.exp_p.bind(absolute(x)) * sp.bessel_i1e_p.bind(x)
 
 
-@_described("Sign of Gamma(x); NaN at negative integers.", "x", "-0.5", _f("-1."))
-@util.planned
-def gammasgn(x: Any) -> Any:
-    (x,) = _real("gammasgn", x)
+def _sign(x: Any) -> Any:
     below = ew.floor_p.bind(x)
     odd = ew.ne_p.bind(ew.rem_p.bind(below, util.dtype_of(x).type(2)), util.dtype_of(x).type(0))
     signed = where(odd, -1.0, 1.0)
@@ -143,11 +140,19 @@ def gammasgn(x: Any) -> Any:
                       util.weak_of(x))
 
 
+@_described("Sign of Gamma(x); NaN at negative integers.", "x", "-0.5",
+            "Array(-1., dtype=float32)")
+@util.planned
+def gammasgn(x: Any) -> Any:
+    (x,) = _real("gammasgn", x)
+    return util.cast(_sign(x), util.dtype_of(x))
+
+
 @_described("Gamma(x).", "x", "5.0", "Array(24., dtype=float32)")
 @util.planned
 def gamma(x: Any) -> Any:
     (x,) = _real("gamma", x)
-    out = gammasgn(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
+    out = _sign(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
     return util.cast(out, util.dtype_of(out))
 
 
@@ -168,7 +173,7 @@ def betaln(a: Any, b: Any) -> Any:
 @util.planned
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b)
-    out = gammasgn(a) * gammasgn(b) * gammasgn(a + b) * ew.exp_p.bind(_betaln(a, b))
+    out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp_p.bind(_betaln(a, b))
     return ew.convert(out, util.dtype_of(out))
 
 
@@ -205,7 +210,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 def poch(z: Any, m: Any) -> Any:
     z, m = util.broadcast_all("poch", *_real("poch", z, m))
     ratio = ew.exp_p.bind(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
-    out = where(m == 0, 1, gammasgn(z + m) * gammasgn(z) * ratio)
+    out = where(m == 0, 1, _sign(z + m) * _sign(z) * ratio)
     return ew.convert(out, util.dtype_of(out))
 
 

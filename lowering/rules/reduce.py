@@ -298,7 +298,8 @@ def _complex_extremum(ctx: Context, x: Value, axes: Sequence[int], direction: st
         take = nan0 | (take & ~nan1)
         return [b.select(take, r0, r1), b.select(take, i0, i1)]
 
-    re, im = emit_reduce(b, [b.real(x), b.imag(x)], [bound, bound], axes, body)
+    below = 0.0 if any(x.shape[a] == 0 for a in axes) else bound  # of nothing: -inf + 0j
+    re, im = emit_reduce(b, [b.real(x), b.imag(x)], [bound, below], axes, body)
     return b.complex(re, im)
 
 

@@ -23,7 +23,6 @@ def test_the_derivative_of_igamma_by_a_is_right() -> None:
 @pytest.mark.parametrize(("f", "args", "error", "text"), [
     (lambda a: lax.betainc(a, 1.0, 0.5), (2.0,), ValueError, "Betainc gradient"),
     (lambda m: lax.polygamma(m, 1.0), (2.0,), ValueError, "polygamma gradient"),
-    (lambda x: lax.zeta(x, 1.0), (2.0,), NotImplementedError, "zeta gradient"),
     (lambda a: lax.igamma_grad_a(a, 1.0), (2.0,), NotImplementedError, "igamma_grad_a gradient")])
 def test_derivatives_by_an_order_are_refused(f, args, error, text) -> None:  # type: ignore
     with pytest.raises(error, match=text):
