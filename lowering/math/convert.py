@@ -62,13 +62,27 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
         return _encode(b, _to_f32_for_rounding(b, x), dtype)
     if dtype == BOOL:
         return x.ne(0)
+    bit = _converted_bool(x)
+    if bit is not None and is_float(dtype):
+        # of products with a converted bool IREE makes selections: infinity times 0 would be 0
+        return b.select(bit, b.splat(1, x.shape, dtype), b.splat(0, x.shape, dtype))
     if is_float(source) and dtype.kind in "iu":
         return _to_integer(b, x, dtype)
-    if dtype == BF16 and source.kind in "biu":
+    if dtype == BF16 and source.kind in "iu":
         return _upper_half(_few_bits(x).astype(F32))
     if source == F64 and dtype in (F16, BF16):
         return elementwise(b, lambda _, v: _round_to_odd(v).astype(dtype), [x], [dtype])[0]
     return x.astype(dtype)
+
+
+def _converted_bool(x: Value) -> Value | None:
+    """The bools whose numbers x is; None where it is something else."""
+    v = x.ir
+    while str(v.type.element_type) != "i1":
+        if getattr(v.owner, "name", None) != "stablehlo.convert":
+            return None
+        v = v.owner.operands[0]
+    return Value(x.b, v, x.shape, BOOL)
 
 
 def _from_complex(b: Builder, x: Value, dtype: Dtype) -> Value:

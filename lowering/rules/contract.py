@@ -13,7 +13,6 @@ from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.folding import guarded_pair
-from calque.lowering.kernels import gemm
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import Context, rule
 from calque.lowering.rules.window import fill
@@ -27,13 +26,6 @@ def _dims_attribute(dims: Any) -> str:
              ("lhs_contracting_dimensions", xc), ("rhs_contracting_dimensions", yc)]
     body = ", ".join(f"{k} = [{', '.join(map(str, v))}]" for k, v in parts)
     return f"#stablehlo.dot<{body}>"
-
-
-def dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-        dtype: np.dtype[Any]) -> Value:
-    """A dot of floats with accumulation in `dtype`, in the form that is fastest."""
-    out = gemm.product(ctx, x, y, dims, shape, dtype)
-    return emit_dot(ctx.b, x, y, dims, shape, dtype) if out is None else out
 
 
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
@@ -120,7 +112,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     elif is_static((*x.shape, *y.shape)) and math.prod(x.shape[i] for i in xc) == 1:
         result = _outer(b, x, y, dims, shape, dtype)
     elif dtype.kind == "c":
-        result = _complex_dot(ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
+        result = _complex_dot(b, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
     elif dtype == np.dtype(bool):
         counts = _barred(b, x.astype(np.int32), y.astype(np.int32), dims, shape, np.dtype("int32"))
         result = counts > 0
@@ -128,7 +120,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         result = _integer_dot(b, x, y, dims, shape, dtype)
     elif dtype in HALF or dtype.kind == "V":
         wide = x.dtype if x.dtype in HALF and x.dtype == y.dtype else np.dtype("float32")
-        acc = dot(ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
+        acc = emit_dot(b, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
         result = acc.astype(dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALF):
@@ -136,7 +128,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         if _is_vecmat(ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = dot(ctx, x, y, dims, shape, dtype)
+            result = emit_dot(b, x, y, dims, shape, dtype)
     return result
 
 
@@ -185,13 +177,13 @@ def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ..
     return acc.astype(dtype)  # the low bits are right whatever the sign
 
 
-def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
+def _complex_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
                  dtype: np.dtype[Any]) -> Value:
-    b, part = ctx.b, np.dtype(f"f{dtype.itemsize // 2}")
+    part = np.dtype(f"f{dtype.itemsize // 2}")
     xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
-    def product(p: Value, q: Value) -> Value:
-        return dot(ctx, p, q, dims, shape, part)
+    def dot(p: Value, q: Value) -> Value:
+        return emit_dot(b, p, q, dims, shape, part)
 
-    re, im = b.barrier(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
+    re, im = b.barrier(dot(xr, yr) - dot(xi, yi), dot(xr, yi) + dot(xi, yr))
     return b.complex(re, im)

@@ -34,7 +34,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
 ROOT = Path("/usr/aarch64-linux-gnu")  # Debian's libc6-arm64-cross
 WORDS = {"bool": "i8", "bfloat16": "bf16"}
 C_KERNELS = ("cholesky", "triangular_solve", "lu", "geqrf", "geqp3", "householder_product", "eigh",
-             "svd", "tridiagonal", "tridiagonal_solve", "hessenberg", "eig", "schur", "fft", "top_k")
+             "svd", "tridiagonal", "tridiagonal_solve", "hessenberg", "eig", "schur", "fft",
+             "top_k")
 NAMES = [n for n in ROWS if n not in C_KERNELS]
 
 
@@ -71,8 +72,9 @@ def described(x: Any) -> str:
     return "x".join([*map(str, x.shape), kind])
 
 
-def on_aarch64(command: Sequence[str], folder: Path, vmfb: bytes, args: Sequence[Any]) -> list[Any]:
-    """The results of an artifact's function; files hold the arrays' bytes, for .npy lacks dtypes."""
+def on_aarch64(command: Sequence[str], folder: Path, vmfb: bytes,
+               args: Sequence[Any]) -> list[Any]:
+    """The results of an artifact's function; files hold bytes, for .npy lacks dtypes."""
     (folder / "a.vmfb").write_bytes(vmfb)
     (record,) = read_records(vmfb)
     line = [*command, f"--module={folder / 'a.vmfb'}", f"--function={record.entry or 'main'}"]

@@ -9,6 +9,7 @@ import pytest
 from math_harness import BF16, F16, F32, F64, FLOATS, LONG, SIZE, Functions, info, samples, specials
 
 import calque
+import calque.numpy as jnp
 from calque import aot
 from calque.core.config import config
 from calque.lowering.math import TABLE, convert, integer_pow
@@ -284,3 +285,24 @@ def test_eager_mixtures_of_bfloat16_and_integers() -> None:
         vander = calque.numpy.vander(calque.numpy.array([4.0], BF16), 3)
     assert out.dtype == BF16 and np.asarray(out, float).tolist() == [1, 2, 3]
     assert np.asarray(vander, float).tolist() == [[16, 4, 1]]
+
+
+def test_products_with_converted_bools_keep_nan_and_infinity():
+    """IREE makes selections of them: NaN times 0 was 0, and a gradient through a maximum of NaN."""
+    x = np.arange(5000, dtype=np.float32) - 3
+    c = np.resize(np.array([np.nan, np.inf, -np.inf, -2.0], np.float32), x.shape)
+
+    def products(x, c):
+        b = x > 0
+        return [b.astype(np.float32) * c, c * b.astype(np.float32), b * c,
+                b.astype(np.int32).astype(np.float32) * c, b.astype(np.float16) * c,
+                b.astype(ml_dtypes.bfloat16).astype(np.float32) * c]
+
+    with np.errstate(invalid="ignore"):
+        wants = products(x, c)
+    for out, want in zip(calque.jit(products)(x, c), wants, strict=True):
+        np.testing.assert_array_equal(np.asarray(out), want)
+        numbers = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(out)[numbers], np.signbit(want)[numbers])
+    x[1] = np.nan
+    assert np.isnan(calque.jit(calque.grad(jnp.max))(x)).all()  # as eagerly: 0 of 0 elements
