@@ -19,8 +19,9 @@ from calque.scipy import special
 RECORDED = np.load(sampler_calls.DATA)
 KEY = random.key(7)
 Z = np.array([1 + 1j, 2 - 0.5j, -1.5 + 2j], np.complex64)
-# of max(1, |value|): log, exp and erf_inv round otherwise than XLA's
-ULP = {"float16": 1, "bfloat16": 0, "float32": 16, "float64": 64}
+# of max(1, |value|): log, exp and erf_inv round otherwise than XLA's, and logarithms of numbers
+# near 1 (`gumbel` in mode 'high', `f`) enlarge what is left of that
+ULP = {"float16": 1, "bfloat16": 0, "float32": 16, "float64": 256}
 DEFAULT = {"chisquare/float16", "f/float16", "binomial/float16", "beta/float16",
            "normal complex64/float32"}
 # halves that IREE keeps as float32 between operations
@@ -46,9 +47,11 @@ def test_draws(name: str) -> None:
     if want.dtype.kind not in "fc":
         np.testing.assert_array_equal(got, want)
         return
-    unit = float(np.finfo(dtype if want.dtype.kind == "f" else np.float32).eps)
-    error = np.abs(got - want) / np.maximum(np.abs(want), 1) / unit
-    assert np.nanmax(error) <= ULP[dtype], name
+    if want.dtype.kind == "c" and dtype != "float64":
+        dtype = "float32"  # drawn as complex64
+    differ = (got != want) & ~(np.isnan(got) & np.isnan(want))  # (halves overflow in both)
+    error = np.abs(got - want, where=differ, out=np.zeros(want.shape)) / np.maximum(np.abs(want), 1)
+    assert np.max(error) <= ULP[dtype] * float(jnp.finfo(dtype).eps), name
 
 
 def test_complex_normals_to_the_bit() -> None:
