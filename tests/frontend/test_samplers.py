@@ -50,8 +50,9 @@ def test_draws(name: str) -> None:
     if want.dtype.kind == "c" and dtype != "float64":
         dtype = "float32"  # drawn as complex64
     differ = (got != want) & ~(np.isnan(got) & np.isnan(want))  # (halves overflow in both)
-    error = np.abs(got - want, where=differ, out=np.zeros(want.shape)) / np.maximum(np.abs(want), 1)
-    assert np.max(error) <= ULP[dtype] * float(jnp.finfo(dtype).eps), name
+    got, want = got[differ], want[differ]
+    error = np.abs(got - want) / np.maximum(np.abs(want), 1)
+    assert np.max(error, initial=0) <= ULP[dtype] * float(jnp.finfo(dtype).eps), name
 
 
 def test_complex_normals_to_the_bit() -> None:
