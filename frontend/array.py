@@ -318,6 +318,8 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.asarray([[1, 2], [3, 4]]).tolist()
           [[1, 2], [3, 4]]
         """
+        if dtypes.is_key(self.dtype):
+            raise AttributeError("a key array has no attribute 'tolist'; random.key_data(key) has.")
         return self._numpy().tolist()
 
     def __bool__(self) -> bool:

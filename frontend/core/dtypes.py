@@ -141,6 +141,10 @@ def canonical(dtype: Any) -> Dtype:
         return dtype  # type: ignore[no-any-return]
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(dtype)
+    if hasattr(dtype, "aval") or isinstance(dtype, np.ndarray):
+        raise ValueError(
+            "Passing an array as a dtype argument is not supported; instead of dtype=arr use "
+            "dtype=arr.dtype.")
     d: Dtype = np.dtype(dtype)
     if not config.jax_enable_x64:
         d = _NARROW.get(d, d)

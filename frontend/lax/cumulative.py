@@ -1,6 +1,7 @@
 """lax functions along an axis whose results are all prefixes: cumsum ... associative_scan."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ def _cumulative(prim: Primitive, sentence: str, accepts: str, example: str,
 
     def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         x = as_operand(name, operand)
-        return prim.bind(x, axis=int(axis.__index__()), reverse=bool(reverse))
+        return prim.bind(x, axis=operator.index(axis), reverse=bool(reverse))
 
     f.__name__ = f.__qualname__ = name
     f.__module__ = "calque.lax"

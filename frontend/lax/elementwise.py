@@ -56,12 +56,16 @@ def spread_ones(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: str, result: str,
-            names: tuple[str, str] = ("x", "y")) -> Function:
-    """A function of two arrays."""
+            names: tuple[str, str] = ("x", "y"), ordered: bool = False) -> Function:
+    """A function of two arrays, of complex ones only if not `ordered`."""
     first, second = names
 
     def call(x: Any, y: Any) -> Any:
         x, y = as_operand(name, x), as_operand(name, y, 1)
+        if ordered and dtypes.is_complex(aval_of(x).dtype):
+            raise TypeError(explain(
+                f"{name} does not accept dtype {aval_of(x).dtype} at position 0: complex numbers "
+                "have no order.", fix="compare their absolute values."))
         a, b = aval_of(x).shape, aval_of(y).shape
         if a == b or not a or not b:
             return prim.bind(x, y)
@@ -319,10 +323,14 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 # ---- comparison
 eq = _binary("eq", ew.eq_p, "x == y, elementwise.", "any", "lax.eq(1, 1)", _b("True"))
 ne = _binary("ne", ew.ne_p, "x != y, elementwise.", "any", "lax.ne(1, 1)", _b("False"))
-lt = _binary("lt", ew.lt_p, "x < y, elementwise.", "any", "lax.lt(1, 2)", _b("True"))
-le = _binary("le", ew.le_p, "x <= y, elementwise.", "any", "lax.le(1, 2)", _b("True"))
-gt = _binary("gt", ew.gt_p, "x > y, elementwise.", "any", "lax.gt(1, 2)", _b("False"))
-ge = _binary("ge", ew.ge_p, "x >= y, elementwise.", "any", "lax.ge(1, 2)", _b("False"))
+lt = _binary("lt", ew.lt_p, "x < y, elementwise.", "real", "lax.lt(1, 2)",
+             _b("True"), ordered=True)
+le = _binary("le", ew.le_p, "x <= y, elementwise.", "real", "lax.le(1, 2)",
+             _b("True"), ordered=True)
+gt = _binary("gt", ew.gt_p, "x > y, elementwise.", "real", "lax.gt(1, 2)",
+             _b("False"), ordered=True)
+ge = _binary("ge", ew.ge_p, "x >= y, elementwise.", "real", "lax.ge(1, 2)",
+             _b("False"), ordered=True)
 
 # ---- bits
 bitwise_and = _binary("bitwise_and", ew.and_p, "Bitwise (logical for bool) and.", "bits",
@@ -400,7 +408,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
     Raises:
       TypeError: a complex or bool dtype is involved.
-      ValueError: the last axis does not hold one element's parts.
+      ValueError: the last axis does not hold one element's parts, or keys are involved.
 
     Example:
       >>> import numpy as np
@@ -409,6 +417,11 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
       Array(1065353216, dtype=int32)
     """
     x = as_operand("bitcast_convert_type", operand)
+    for kind in (aval_of(x).dtype, new_dtype):
+        if dtypes.is_key(kind):
+            raise ValueError(explain(
+                f"bitcast_convert_type: unexpected input: dtype={kind}.",
+                fix="use random.key_data and random.wrap_key_data."))
     dtype = dtypes.canonical(new_dtype)
     if aval_of(x).dtype == dtype:
         return convert(x, dtype, aval_of(x).weak_type)

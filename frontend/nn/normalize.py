@@ -201,6 +201,9 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
             f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'."))
     (x,) = util.promote_inexact("standardize", x)
     x = util.array(x)
+    if util.dtype_of(x).kind == "c" and variance is None and algorithm == "fast":
+        raise ValueError(explain("standardize: Complex values have no ordering: no variance is 0 "
+                                 "or more.", fix="use algorithm='stable'."))
     if mean is None:
         mean = rd.mean(x, axis, None, None, True, where=where)
     if variance is None:

@@ -94,7 +94,10 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
 
 
 def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    x = ew.convert(x, dtype) if hasattr(x, "aval") or np.ndim(x) else np.asarray(x, dtype)[()]
+    if hasattr(x, "aval") or np.ndim(x):
+        x = ew.convert(x, dtype)
+    else:
+        x = np.asarray(np.real(x), dtype)[()]  # (JAX's bounds may be complex, too)
     have = aval_of(x).shape
     if have == shape or not have:
         return x
@@ -152,18 +155,26 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 def draw_normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
     """Standard normal numbers of a typed key."""
     if dtypes.is_complex(d):
-        re, im = (draw_normal(k, shape, dtypes.real_dtype(d)) for k in subkeys(key))
-        return ew.div(ew.complex_(re, im), ew.const(np.zeros((), d), math.sqrt(2)))
+        real = dtypes.real_dtype(d)
+        root = np.asarray(1, real)[()] / np.asarray(math.sqrt(2), real)[()]  # as XLA divides
+        return ew.complex_(*(ew.mul(draw_normal(k, shape, real), root) for k in subkeys(key)))
     low = np.nextafter(np.asarray(-1, d), np.asarray(0, d), dtype=d)
     u = draw_uniform(key, shape, d, low, np.asarray(1, d)[()])
     return ew.mul(np.asarray(math.sqrt(2), d)[()], ew.erf_inv_p.bind(u))
 
 
-def parameters(name: str, shape: Any, *values: Any, dtype: Any = None
+def parameters(name: str, shape: Any, *values: Any, dtype: Any = None, safe: bool = False
                ) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape of the draws and the parameters of a distribution as arrays of `dtype`."""
-    arrays = [given(name, v) if dtype is None else ew.convert(given(name, v), dtype)
-              for v in values]
+    """The shape of the draws and the parameters of a distribution as arrays of `dtype`, which
+    holds all of their values if `safe`."""
+    arrays = [given(name, v) for v in values]
+    for a in arrays if safe else ():
+        if jnp.result_type(a, dtype) != dtype:
+            raise errors.TypePromotionError(errors.explain(
+                f"In arguments to {name}, cannot safely cast argument of type {a.dtype} to "
+                f"{dtype}.", fix="convert it, or give a wider dtype."))
+    if dtype is not None:
+        arrays = [ew.convert(a, dtype) for a in arrays]
     shapes = [tuple(a.shape) for a in arrays]
     size = None if shape is None else shape_of(name, shape)
     every = shapes if size is None else [size, *shapes]

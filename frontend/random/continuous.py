@@ -15,6 +15,7 @@ from calque import numpy as jnp
 from calque.array import Array
 from calque.core import dtypes, errors
 from calque.eager import fused
+from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.documents import document
 from calque.random.keys import float_dtype, key_of, shape_of, subkeys
@@ -162,7 +163,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("pareto", dtype)
     with fused("pareto"):
         typed = key_of("pareto", key)
-        size, (b,) = parameters("pareto", shape, b, dtype=d)
+        size, (b,) = parameters("pareto", shape, b, dtype=d, safe=True)
         return lax.exp(draw_exponential(typed, size, d) / b)
 
 
@@ -173,7 +174,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("rayleigh", dtype)
     with fused("rayleigh"):
         typed = key_of("rayleigh", key)
-        size, (scale,) = parameters("rayleigh", shape, scale, dtype=d)
+        size, (scale,) = parameters("rayleigh", shape, scale, dtype=d, safe=True)
         return scale * lax.sqrt(lax.log(draw_uniform(typed, size, d)) * _number(d, -2))
 
 
@@ -186,7 +187,9 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     d = float_dtype("weibull_min", dtype)
     with fused("weibull_min"):
         typed = key_of("weibull_min", key)
-        _, (scale, concentration) = parameters("weibull_min", None, scale, concentration, dtype=d)
+        _, given = parameters("weibull_min", None, scale, concentration)
+        scale, concentration = (v if dtypes.is_inexact(v.dtype) else ew.convert(v, d)
+                                for v in given)
         x = -lax.log1p(-draw_uniform(typed, shape_of("weibull_min", shape), d))
         return jnp.power(x, _number(d, 1) / concentration) * scale
 
@@ -198,7 +201,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("wald", dtype)
     with fused("wald"):
         first, second = subkeys(key_of("wald", key))
-        size, (mean,) = parameters("wald", shape, mean, dtype=d)
+        size, (mean,) = parameters("wald", shape, mean, dtype=d, safe=True)
         mean = jnp.broadcast_to(mean, size)
         square = lax.integer_pow(draw_normal(first, size, d), 2)
         u = draw_uniform(second, size, d)
@@ -217,7 +220,7 @@ def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: An
     d = float_dtype("lognormal", dtype, " or complex")
     with fused("lognormal"):
         typed = key_of("lognormal", key)
-        size, (sigma,) = parameters("lognormal", shape, sigma, dtype=d)
+        size, (sigma,) = parameters("lognormal", shape, sigma, dtype=d, safe=True)
         return lax.exp(draw_normal(typed, size, d) * sigma)
 
 
@@ -230,7 +233,8 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     d = float_dtype("triangular", dtype)
     with fused("triangular"):
         typed = key_of("triangular", key)
-        size, (left, mode, right) = parameters("triangular", shape, left, mode, right, dtype=d)
+        size, (left, mode, right) = parameters("triangular", shape, left, mode, right, dtype=d,
+                                               safe=True)
         u = draw_uniform(typed, size, d)
         below = left + lax.sqrt(u * (right - left) * (mode - left))
         above = right - lax.sqrt((_number(d, 1) - u) * (right - left) * (right - mode))

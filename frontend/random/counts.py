@@ -109,7 +109,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *,
     with fused("geometric"):
         typed = key_of("geometric", key)
         p = given("geometric", p)
-        kind = np.dtype(p.dtype) if dtypes.is_float(p.dtype) else dtypes.canonical(float)
+        kind = float_dtype("uniform", _inexact(p).dtype)
         size, (p,) = parameters("geometric", shape, p, dtype=kind)
         u = draw_uniform(typed, size, kind)
         u = jnp.where(u == 0, jnp.ones_like(u), u)
@@ -189,8 +189,13 @@ def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
     return out
 
 
-def draw_binomial(key: Any, n: Any, p: Any) -> Any:
-    """Binomial numbers of a typed key; n and p: float arrays of one shape."""
+def _inexact(x: Any) -> Any:
+    """x, integers as the default float dtype: what numbers are drawn in, whatever they become."""
+    return x if dtypes.is_inexact(x.dtype) else ew.convert(x, dtypes.canonical(float))
+
+
+def draw_binomial(key: Any, n: Any, p: Any, d: Dtype) -> Any:
+    """Binomial numbers of a typed key in dtype d; n and p: float arrays of one shape and dtype."""
     less = p < 0.5
     q = jnp.where(less, p, 1 - p)
     bad_n = (n != n) | (n < 0)
@@ -202,11 +207,11 @@ def draw_binomial(key: Any, n: Any, p: Any) -> Any:
     few = _binomial_counted(key, jnp.where(counted, whole, jnp.zeros_like(n)), safe)
     many = _binomial_rejected(key, jnp.where(counted, jnp.full_like(n, 1e4), whole),
                               jnp.where(counted, jnp.full_like(q, 0.5), safe))
-    out = jnp.where(counted, few, many)
+    out = ew.convert(jnp.where(counted, few, many), d)
     wrong = bad_q | bad_n
     out = jnp.where(wrong, jnp.full_like(out, np.nan), out)
     out = jnp.where(infinite & ~wrong, jnp.full_like(out, np.inf), out)
-    return jnp.where(less | bad_n | bad_q | infinite, out, whole - out)
+    return jnp.where(less | bad_n | bad_q | infinite, out, ew.convert(whole, d) - out)
 
 
 @document("Binomial numbers: successes in n trials, as floats.",
@@ -216,8 +221,10 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     d = float_dtype("binomial", dtype)
     with fused("binomial"):
         typed = key_of("binomial", key)
-        size, (n, p) = parameters("binomial", shape, n, p, dtype=d)
-        return draw_binomial(typed, jnp.broadcast_to(n, size), jnp.broadcast_to(p, size))
+        size, (n, p) = parameters("binomial", shape, n, p)
+        p = _inexact(p)
+        n = ew.convert(n, p.dtype)
+        return draw_binomial(typed, jnp.broadcast_to(n, size), jnp.broadcast_to(p, size), d)
 
 
 # ---- multinomial
@@ -225,14 +232,17 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
           "n: number of trials, an array.\n      p: probabilities, summing to 1 along the last "
           "axis.\n      unroll: how many outcomes a step of the loop handles.",
           "multinomial(key, 5.0, np.ones(3, np.float32) / 3)", "[2. 1. 2.]",
-          shape="of the result (default that of n and p together)",
+          shape="of the result (default that of n and p together)", kind="any dtype (default "
+          "float32, float64 with x64)",
           raises="ValueError: p is a scalar, or shapes do not broadcast to shape.")
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None,
                 unroll: Any = 1) -> Array:
-    d = float_dtype("multinomial", dtype)
+    d = dtypes.canonical(float if dtype is None else dtype)
     with fused("multinomial"):
         typed = key_of("multinomial", key)
-        n, p = (ew.convert(given("multinomial", v), d) for v in (n, p))
+        n, p = given("multinomial", n), given("multinomial", p)
+        kind = np.dtype(_inexact(jnp.zeros((), jnp.result_type(n, p))).dtype)
+        n, p = ew.convert(n, kind), ew.convert(p, kind)
         if p.ndim < 1:
             raise ValueError(explain(
                 "multinomial: axis -1 is out of bounds for array of dimension 0.",
@@ -248,9 +258,9 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
 
         def body(left: Any, given: Any) -> Any:
             share, key = given
-            share = lax.clamp(jnp.zeros((), d), share, jnp.ones((), d))
-            drawn = draw_binomial(key, left, share)
+            share = lax.clamp(jnp.zeros((), kind), share, jnp.ones((), kind))
+            drawn = draw_binomial(key, left, share, kind)
             return left - drawn, drawn
 
         _, counts = scan(body, n, (jnp.moveaxis(shares, -1, 0), keys), unroll=unroll)
-        return jnp.moveaxis(counts, 0, -1)
+        return ew.convert(jnp.moveaxis(counts, 0, -1), d)

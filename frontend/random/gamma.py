@@ -44,7 +44,7 @@ def _one(key: Any, alpha: Any, log_space: bool) -> Any:
     one, third, squeeze = number(1), number(1 / 3), number(0.0331)
     large = alpha >= one
     shifted = ew.sub(jnp.where(large, alpha, alpha + one), third)
-    c = third / lax.sqrt(shifted)
+    c = third * lax.rsqrt(shifted)  # as XLA computes third / sqrt(shifted): the bits of halves
     key, boost_key = subkeys(key)
 
     def rejected(state: Any) -> Any:
@@ -149,7 +149,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("beta", dtype)
     with fused("beta"):
         first, second = subkeys(key_of("beta", key))
-        size, (a, b) = parameters("beta", shape, a, b, dtype=d)
+        size, (a, b) = parameters("beta", shape, a, b, dtype=d, safe=True)
         x = draw_gamma(first, jnp.broadcast_to(a, size), True)
         y = draw_gamma(second, jnp.broadcast_to(b, size), True)
         most = jnp.maximum(x, y)
@@ -195,7 +195,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("chisquare", dtype)
     with fused("chisquare"):
         typed = key_of("chisquare", key)
-        size, (df,) = parameters("chisquare", shape, df, dtype=d)
+        size, (df,) = parameters("chisquare", shape, df, dtype=d, safe=True)
         return _draw_chisquare(typed, df, size)
 
 
@@ -208,7 +208,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("t", dtype)
     with fused("t"):
         first, second = subkeys(key_of("t", key))
-        size, (df,) = parameters("t", shape, df, dtype=d)
+        size, (df,) = parameters("t", shape, df, dtype=d, safe=True)
         half = jnp.broadcast_to(df / np.asarray(2).astype(d)[()], size)
         z = draw_normal(first, size, d)
         return z * lax.sqrt(half / draw_gamma(second, half, False))
@@ -223,7 +223,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     d = float_dtype("f", dtype)
     with fused("f"):
         lower, upper = subkeys(key_of("f", key))
-        size, (dfnum, dfden) = parameters("f", shape, dfnum, dfden, dtype=d)
+        size, (dfnum, dfden) = parameters("f", shape, dfnum, dfden, dtype=d, safe=True)
         return (_draw_chisquare(upper, dfnum, size) / dfnum) / (
             _draw_chisquare(lower, dfden, size) / dfden)
 

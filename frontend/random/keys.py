@@ -58,7 +58,7 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
 
 
 def _seed(seed: Any) -> Any:
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+    if isinstance(seed, (int, np.integer)):
         if not -2**63 <= int(seed) < (2**64 if isinstance(seed, np.unsignedinteger) else 2**63):
             raise OverflowError(errors.explain(
                 f"Python int too large to convert to C long: PRNG key seed {seed} does not fit 64 "
@@ -286,14 +286,15 @@ def fold_in(key: Any, data: Any) -> Array:
 
     Args:
       key: a PRNG key.
-      data: integer scalar, taken modulo 2^32.
+      data: integer scalar, taken modulo 2^32; of a bool or float its integer.
 
     Returns:
       A key in the form of `key`.
 
     Raises:
-      TypeError: the first argument is no key, or data is no integer scalar.
-      ValueError: the first argument is an array of keys.
+      TypeError: the first argument is no key, or data is no real scalar.
+      ValueError: the first argument is an array of keys, or data is NaN.
+      OverflowError: a Python number is not in [0, 2^32).
 
     Example:
       >>> import calque.random as random
@@ -306,8 +307,10 @@ def fold_in(key: Any, data: Any) -> Array:
         raise TypeError(errors.explain(
             f"fold_in accepts a scalar, but was given an array of shape {a.shape} != ().",
             fix="use vmap for batching."))
-    if not dtypes.is_integer(a.dtype):
+    if dtypes.is_complex(a.dtype) or dtypes.is_key(a.dtype):
         raise TypeError(errors.explain(f"fold_in: data must be an integer, got {a.short()}."))
+    if isinstance(data, float) and not isinstance(data, np.generic):
+        data = int(data)
     if isinstance(data, int) and not 0 <= data < 1 << 32:
         raise OverflowError(errors.explain(
             f"fold_in: Python integer {data} out of bounds for uint32.",

@@ -100,20 +100,22 @@ def gammaincc(a: Any, x: Any) -> Any:
             _f("0.75"))
 @util.planned
 def betainc(a: Any, b: Any, x: Any) -> Any:
+    _real("betainc", a, b, x, error=ValueError)
     return _apply("betainc", sp.regularized_incomplete_beta_p, a, b, x)
 
 
 @_described("Derivative of order n of digamma(x).", "n x", "1, 1.0", _f("1.644934"))
 @util.planned
 def polygamma(n: Any, x: Any) -> Any:
+    _real("polygamma", n, error=ValueError)
     return _apply("polygamma", sp.polygamma_p, n, x)
 
 
-def _real(name: str, *values: Any) -> list[Any]:
-    """Promoted arrays of a float dtype."""
+def _real(name: str, *values: Any, error: type[Exception] = TypeError) -> list[Any]:
+    """Promoted arrays of a float dtype; JAX's class of error for complex ones."""
     made = [util.array(v) for v in util.promote_inexact(name, *values)]
     if util.dtype_of(made[0]).kind == "c":
-        raise TypeError(explain(f"{name} does not support complex-valued inputs."))
+        raise error(explain(f"{name} does not support complex-valued inputs."))
     return made
 
 
@@ -121,7 +123,7 @@ def _real(name: str, *values: Any) -> list[Any]:
 @_described("Modified Bessel function I0(x).", "x", "1.0", _f("1.2660658"))
 @util.planned
 def i0(x: Any) -> Any:
-    return _i0(x)
+    return _i0(_real("i0", x)[0])
 
 
 @_described("Modified Bessel function I1(x).", "x", "1.0", _f("0.5651591"))
@@ -144,7 +146,7 @@ def _sign(x: Any) -> Any:
             "Array(-1., dtype=float32)")
 @util.planned
 def gammasgn(x: Any) -> Any:
-    (x,) = _real("gammasgn", x)
+    (x,) = _real("gammasgn", x, error=ValueError)
     return util.cast(_sign(x), util.dtype_of(x))
 
 
@@ -172,7 +174,7 @@ def betaln(a: Any, b: Any) -> Any:
             "Array(0.08333333, dtype=float32)")
 @util.planned
 def beta(a: Any, b: Any) -> Any:
-    a, b = _real("beta", a, b)
+    a, b = _real("beta", a, b, error=ValueError)
     out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp_p.bind(_betaln(a, b))
     return ew.convert(out, util.dtype_of(out))
 
@@ -208,7 +210,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
             "Array(24., dtype=float32)")
 @util.planned
 def poch(z: Any, m: Any) -> Any:
-    z, m = util.broadcast_all("poch", *_real("poch", z, m))
+    z, m = util.broadcast_all("poch", *_real("poch", z, m, error=ValueError))
     ratio = ew.exp_p.bind(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
     out = where(m == 0, 1, _sign(z + m) * _sign(z) * ratio)
     return ew.convert(out, util.dtype_of(out))
@@ -306,7 +308,7 @@ def xlog1py(x: Any, y: Any) -> Any:
 @_described("-x log(x), 0 at 0, -inf below.", "x", "0.5", _f("0.3465736"))
 @util.planned
 def entr(x: Any) -> Any:
-    return _entr(*_real("entr", x))
+    return _entr(*_real("entr", x, error=ValueError))
 
 
 @custom_jvp
@@ -323,7 +325,7 @@ _relative.defjvps(  # not p/p + ...: infinite p have an infinite slope
             "2.0, 1.0", _f("1.3862944"))
 @util.planned
 def rel_entr(p: Any, q: Any) -> Any:
-    given = p, q = _real("rel_entr", p, q)
+    given = p, q = _real("rel_entr", p, q, error=ValueError)
     p, q = util.broadcast_all("rel_entr", p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe_p, safe_q = where(both, p, 1), where(both, q, 1)
@@ -334,7 +336,7 @@ def rel_entr(p: Any, q: Any) -> Any:
             "2.0, 1.0", _f("0.38629436"))
 @util.planned
 def kl_div(p: Any, q: Any) -> Any:
-    p, q = _real("kl_div", p, q)
+    p, q = _real("kl_div", p, q, error=ValueError)
     return rel_entr(p, q) - p + q
 
 
@@ -538,15 +540,20 @@ def ndtri(p: Any) -> Any:
 @_described("(x**lmbda - 1) / lmbda; log(x) for lmbda = 0.", "x lmbda", "2.0, 2.0", _f("1.5"))
 @util.planned
 def boxcox(x: Any, lmbda: Any) -> Any:
-    x, lmbda = util.broadcast_all("boxcox", *_real("boxcox", x, lmbda))
+    x, lmbda = _pair("boxcox", x, lmbda)
     return _boxcox(ew.log_p.bind(x), lmbda)
 
 
 @_described("boxcox(1 + x, lmbda), exact near 0.", "x lmbda", "1.0, 2.0", _f("1.5"))
 @util.planned
 def boxcox1p(x: Any, lmbda: Any) -> Any:
-    x, lmbda = util.broadcast_all("boxcox1p", *_real("boxcox1p", x, lmbda))
+    x, lmbda = _pair("boxcox1p", x, lmbda)
     return _boxcox(ew.log1p_p.bind(x), lmbda)
+
+
+def _pair(name: str, x: Any, lmbda: Any) -> list[Any]:
+    """Both as arrays of one shape and dtype, float or complex."""
+    return list(util.broadcast_all(name, *map(util.array, util.promote_inexact(name, x, lmbda))))
 
 
 def _boxcox(log: Any, lmbda: Any) -> Any:

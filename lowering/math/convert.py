@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.math.common import BF16, BOOL, F16, F32, F64, I32, I64, U32
 from calque.lowering.math.region import elementwise
@@ -78,6 +79,8 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
 def _converted_bool(x: Value) -> Value | None:
     """The bools whose numbers x is; None where it is something else."""
     v = x.ir
+    if not mlir.is_tensor(v):  # an element within a region: IREE's pattern is not for these
+        return None
     while str(v.type.element_type) != "i1":
         if getattr(v.owner, "name", None) != "stablehlo.convert":
             return None

@@ -195,7 +195,7 @@ def test_other_targets_compile_and_say_what_they_are_for(target):
 
 
 def test_several_targets_are_one_file(tmp_path):
-    cpu = parse_target("cpu").name
+    cpu = "cpu" if parse_target("cpu").name == "cpu" else "cpu:x86-64-v3"  # not v2 twice
     targets = ("cpu:x86-64-v2", cpu, "cuda:sm_80", "vulkan:lavapipe", "cpu:aarch64")
     made = aot.compile(lambda x: lax.neg(x), "f32[4]", targets=targets, name="f")
     path = made.save(tmp_path / "out.vmfb")
