@@ -55,7 +55,7 @@ def test_draws(name: str) -> None:
     assert np.max(error, initial=0) <= ULP[dtype] * float(jnp.finfo(dtype).eps), name
 
 
-def test_complex_normals_to_the_bit() -> None:
+def test_complex_normals() -> None:
     """Their parts are multiplied by 1 / sqrt(2), not divided by sqrt(2)."""
     parts = [random.normal(k, (9,)) for k in random.split(KEY)]
     z = np.asarray(random.normal(KEY, (9,), "complex64"))
