@@ -69,7 +69,7 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
         return b.select(bit, b.splat(1, x.shape, dtype), b.splat(0, x.shape, dtype))
     if is_float(source) and dtype.kind in "iu":
         return _to_integer(b, x, dtype)
-    if dtype == BF16 and source.kind in "iu":
+    if dtype == BF16 and source.kind in "biu":  # (bools: within regions)
         return _upper_half(_few_bits(x).astype(F32))
     if source == F64 and dtype in (F16, BF16):
         return elementwise(b, lambda _, v: _round_to_odd(v).astype(dtype), [x], [dtype])[0]
