@@ -27,12 +27,13 @@ MANDATORY = (
     "--iree-input-demote-f64-to-f32=false",
     "--iree-input-type=stablehlo",
     "--iree-execution-model=async-external",
+    # Constants are computed at load: to do it earlier, IREE compiles them once more (a third of a
+    # small program's time), with other bits than the target's, and fails on complex ones.
+    "--iree-opt-const-eval=false",
 )
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions",)
 
-STAGES = ("input", "abi", "preprocessing", "global-optimization",
-          "dispatch-creation", "flow", "stream", "executable-sources", "executable-configurations",
-          "executable-targets", "hal", "vm", "end")
+STAGES = compiler_server.STAGES
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
 _LEAST_SPACE = 1 << 20  # bytes in TMPDIR below which a crash of the compiler is its fault
@@ -64,9 +65,13 @@ def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     return (*target.flags(), *MANDATORY, *own, *options)
 
 
-def compile_module(source: bytes | str, target: Target, options: tuple[str, ...] = ()) -> bytes:
-    """The .vmfb of an MLIR module for a target; CompileError with the diagnostics on failure."""
-    return run_compiler(_as_bytes(source), all_flags(target, options))
+def compile_module(source: bytes | str, target: Target, options: tuple[str, ...] = (), *,
+                   careful: bool = False) -> bytes:
+    """The .vmfb of an MLIR module for a target; CompileError with the diagnostics on failure.
+
+    `careful` lets the compiler's verifier look at the program after every pass.
+    """
+    return run_compiler(_as_bytes(source), all_flags(target, options), careful=careful)
 
 
 def compile_to(source: bytes | str, target: Target, stage: str,
@@ -78,19 +83,31 @@ def compile_to(source: bytes | str, target: Target, stage: str,
     return text.decode("utf-8", "replace")
 
 
-def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "") -> bytes:
+def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
+                 careful: bool = False) -> bytes:
     """What IREE makes of a module with these flags, from the compiler's process."""
     if os.environ.get("CALQUE_COMPILE") == "inside" or not compiler_process.possible():
-        kind, value = compiler_server.run(_inside(), source, flags, stage)
+        kind, value = compiler_server.run(_inside(), source, flags, stage, careful)
         printed = ""
     else:
         try:
-            kind, value, printed = compiler_process.request(source, flags, stage)
+            kind, value, printed = _request(source, flags, stage, careful)
         except compiler_process.Crashed as crash:
             raise _crashed(source, flags, crash) from None
     if kind == "failed":
         raise _failure(source, flags, value, printed)
     return bytes(value)
+
+
+def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
+             ) -> tuple[str, Any, str]:
+    """A compile in the compiler's process; after a fault of it, once more with its verifier on."""
+    try:
+        return compiler_process.request(source, flags, stage, careful)
+    except compiler_process.Crashed as crash:
+        if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
+            raise
+    return compiler_process.request(source, flags, stage, careful=True)
 
 
 @functools.cache
@@ -125,7 +142,7 @@ def _crashed(source: bytes, flags: tuple[str, ...], crash: compiler_process.Cras
     """The compiler's process died: of a fault, or for want of disk or memory."""
     said = crash.said.splitlines()[-1] if crash.said else ""
     folder = tempfile.gettempdir()
-    if "No space left on device" in crash.said or _free(folder) < _LEAST_SPACE:
+    if _no_space(crash):
         return CompileError(
             [f"there is no space left in {folder}, where the compiler links what it makes", said],
             fix=f"free some space in {folder}, or name another folder in TMPDIR")
@@ -133,6 +150,10 @@ def _crashed(source: bytes, flags: tuple[str, ...], crash: compiler_process.Cras
         return CompileError(["the compiler ran out of memory", said],
                             fix="close other programs, or compile a smaller program at a time")
     return CompileError([f"the compiler crashed ({crash.signal})", said], _keep(source, flags))
+
+
+def _no_space(crash: compiler_process.Crashed) -> bool:
+    return "No space left on device" in crash.said or _free(tempfile.gettempdir()) < _LEAST_SPACE
 
 
 def _free(folder: str) -> int:

@@ -62,13 +62,13 @@ class _Server:
         for work in (self._read, self._send):
             threading.Thread(target=work, name="calque-compile", daemon=True).start()
 
-    def ask(self, answer: _Answer, source: bytes, flags: tuple[str, ...], stage: str) -> None:
+    def ask(self, answer: _Answer, *question: Any) -> None:
         with self.lock:
             self.waiting[answer.number] = answer
             if self.dead:
                 answer.set("crashed", None)
                 return
-        self.requests.put((answer.number, source, flags, stage))
+        self.requests.put((answer.number, *question))
 
     def _send(self) -> None:
         """In a thread of its own: Ctrl-C must not cut a request in two."""
@@ -139,7 +139,8 @@ class _Answer:
         self.ready.set()
 
 
-def request(source: bytes, flags: tuple[str, ...], stage: str = "") -> tuple[str, Any, str]:
+def request(source: bytes, flags: tuple[str, ...], stage: str = "",
+            careful: bool = False) -> tuple[str, Any, str]:
     """('done', bytes, '') or ('failed', diagnostics, what was printed) of a compile.
 
     This thread waits in slices, so that Ctrl-C comes through; the process then ends, unless other
@@ -152,7 +153,7 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "") -> tuple[str
     server, answer = _server(), _Answer()
     before = server.printed()
     try:
-        server.ask(answer, source, flags, stage)
+        server.ask(answer, source, flags, stage, careful)
         while not answer.ready.wait(_SLICE_S):
             pass
     except BaseException:

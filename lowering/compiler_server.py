@@ -1,8 +1,8 @@
 """IREE's compiler in a process of its own, as a script: `python compiler_server.py FOLDER...`.
 
-It reads pickled requests (number, source, flags, stage) from its standard input and writes pickled
-answers (number, kind, value) to its standard output, in the order in which they are ready; each
-request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of severity and
+It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
+pickled answers (number, kind, value) to its standard output, in the order in which they are ready;
+each request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of severity and
 text) or 'error' (an exception).  It ends when its input does.  FOLDERs hold the package
 iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's bindings.
 lowering/compiler_process.py is the other end.
@@ -19,6 +19,29 @@ import threading
 import types
 from typing import Any
 
+STAGES = ("input", "abi", "preprocessing", "global-optimization",
+          "dispatch-creation", "flow", "stream", "executable-sources", "executable-configurations",
+          "executable-targets", "hal", "vm", "end")
+
+# What IREE links into every program, for LLVM to optimise and the linker to drop: no form of ours
+# calls these (tests/lowering/test_symbols.py), so LLVM passes them by.  The others of the two
+# libraries (memset, memcpy, memmove, fmodf, fma, conversions of halves) it may call.
+_UNUSED = (
+    "__fesetround", "__math_divzero", "__math_invalid", "__math_invalidf", "__math_oflow",
+    "__math_oflowf", "__math_uflow", "__math_uflowf", "__math_xflow", "__math_xflowf", "ceilf",
+    "exp", "expf", "feclearexcept", "fegetenv", "fegetround", "feraiseexcept", "fesetenv",
+    "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
+    "roundf", "scalbnf", "specialcase")
+
+# Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
+_OPTIONS = ["--mlir-disable-threading",
+            *(f"--force-attribute={name}:{attribute}"
+              for name in _UNUSED for attribute in ("noinline", "optnone"))]
+
+
+class _Operation(ctypes.Structure):
+    _fields_ = [("ptr", ctypes.c_void_p)]  # MlirOperation
+
 
 def load(folders: list[str]) -> Any:
     """IREE's Python API of its C interface, without the rest of the package (0.2 s)."""
@@ -29,50 +52,74 @@ def load(folders: list[str]) -> Any:
         module.__path__ = [os.path.join(f, "iree", *parts) for f in folders]
         sys.modules[name] = module
     from iree.compiler import api
+    from iree.compiler.api import ctypes_dl
+    library, pointer = ctypes_dl._dylib, ctypes.c_void_p
+    for name, result, *arguments in (
+            ("ireeCompilerInvocationEnableCallbackDiagnostics", None, pointer, ctypes.c_int,
+             _RECEIVER, pointer),
+            ("ireeCompilerInvocationSetVerifyIR", None, pointer, ctypes.c_bool),
+            ("ireeCompilerInvocationSetCompileFromPhase", None, pointer, ctypes.c_char_p),
+            ("ireeCompilerInvocationSetCompileToPhase", None, pointer, ctypes.c_char_p),
+            ("ireeCompilerInvocationExportStealModule", _Operation, pointer),
+            ("ireeCompilerInvocationImportStealModule", ctypes.c_bool, pointer, _Operation),
+            ("mlirOperationVerify", ctypes.c_bool, _Operation)):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    ctypes_dl._initializeGlobalCL("calque", *_OPTIONS)
     return api
 
 
-def _collect(invocation: Any, sink: list[tuple[int, str]]) -> Any:
-    """Put an invocation's diagnostics into a list: the Python API lacks it."""
-    from iree.compiler.api import ctypes_dl
-    callback_type = ctypes.CFUNCTYPE(
-        None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    enable = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
-    enable.restype = None
-    enable.argtypes = [ctypes.c_void_p, ctypes.c_int, callback_type, ctypes.c_void_p]
+_RECEIVER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
+
+def _receiver(sink: list[tuple[int, str]]) -> Any:
+    """What puts an invocation's diagnostics into a list: the Python API lacks it."""
     def receive(severity: int, text: int, length: int, _: int) -> None:
         sink.append((severity, ctypes.string_at(text, length).decode("utf-8", "replace")))
-    callback = callback_type(receive)
-    enable(invocation._inv_p, 0, callback, None)
-    return callback
+    return _RECEIVER(receive)
 
 
-def _stop_after(invocation: Any, stage: str) -> None:
+def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str,
+        careful: bool = False) -> tuple[str, Any]:
+    """One compile: what is answered.
+
+    MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
+    time) only where that fails, or the caller wants it: to say which pass.
+    """
     from iree.compiler.api import ctypes_dl
-    set_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
-    set_phase.restype = None
-    set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    set_phase(invocation._inv_p, stage.encode())
-
-
-def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str) -> tuple[str, Any]:
-    """One compile: what is answered."""
+    library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
+    receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
     with api.Session() as session:
         session.set_flags(*flags)
         with session.invocation() as invocation:
-            callback = _collect(invocation, diagnostics)
-            parsed = invocation.parse_source(api.Source.wrap_buffer(session, source))
-            if parsed and stage:
-                _stop_after(invocation, stage)
-            if not (parsed and invocation.execute()):
-                return "failed", diagnostics
-            with api.Output.open_membuffer() as output:
-                (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
-                result = bytes(output.map_memory())
-            del callback  # it had to live as long as the invocation could call it
-    return "done", result
+            handle = invocation._inv_p
+            library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
+            library.ireeCompilerInvocationSetVerifyIR(handle, careful)
+            good = invocation.parse_source(api.Source.wrap_buffer(session, source))
+            before = b"start"
+            for name in STAGES[:STAGES.index(stage or "end") + 1]:
+                good = good and _advance(library, handle, before, name.encode())
+                before = name.encode()
+            if good:
+                with api.Output.open_membuffer() as output:
+                    (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
+                    return "done", bytes(output.map_memory())
+    if careful:
+        return "failed", diagnostics
+    del receiver
+    return run(api, source, flags, stage, careful=True)
+
+
+def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:
+    """One stage of the compiler, and the verifier; whether all is well."""
+    library.ireeCompilerInvocationSetCompileFromPhase(handle, before)
+    library.ireeCompilerInvocationSetCompileToPhase(handle, after)
+    if not library.ireeCompilerInvocationPipeline(handle, 0):
+        return False
+    module = library.ireeCompilerInvocationExportStealModule(handle)
+    valid = library.mlirOperationVerify(module)
+    return bool(library.ireeCompilerInvocationImportStealModule(handle, module) and valid)
 
 
 def main(folders: list[str]) -> None:
@@ -82,9 +129,10 @@ def main(folders: list[str]) -> None:
     os.dup2(2, 1)  # what the compiler prints is no answer
     api, lock = load(folders), threading.Lock()
 
-    def answer(number: int, source: bytes, flags: tuple[str, ...], stage: str) -> None:
+    def answer(number: int, source: bytes, flags: tuple[str, ...], stage: str,
+               careful: bool) -> None:
         try:
-            kind, value = run(api, source, flags, stage)
+            kind, value = run(api, source, flags, stage, careful)
         except Exception as error:
             kind, value = "error", error
         with lock:

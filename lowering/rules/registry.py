@@ -24,7 +24,7 @@ rules: dict[str, Rule] = {}
 
 FUSION_LIMIT = 16  # IREE refuses a dispatch with more than 32 bindings at load
 
-CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is compiled
+CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is loaded
 
 # Results of these are new memory whatever the operands: no rewrite at tensor level undoes them.
 COMPUTES = frozenset((
@@ -110,15 +110,10 @@ class Context:
 
     def note(self, name: str, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
         """Record what the results of an equation may be views of."""
-        if any(v.dtype.kind == "c" for v in (*inputs, *outs)):
-            # IREE's evaluation of constants at compile time fails on complex ones ("jit global
-            # source initialization order invalid": tests/lowering/test_refusals.py)
-            self.options.add("--iree-opt-const-eval=false")
         if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
             self.constants.update(outs)
             if any(guess(_nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
-                self.options.update(("--iree-opt-const-eval=false",
-                                     "--iree-opt-const-expr-hoisting=false"))
+                self.options.add("--iree-opt-const-expr-hoisting=false")
         for out in outs:
             data = [v for v in inputs if v not in self.constants]
             new = name in COMPUTES or (

@@ -11,7 +11,7 @@ from calque.lowering.module import lower
 from calque.lowering.rules.registry import CONSTANT_BYTES
 from calque.lowering.targets import cpu_target
 
-LATER = "--iree-opt-const-eval=false"
+LATER = "--iree-opt-const-expr-hoisting=false"
 
 
 def test_a_product_of_constants_beyond_any_memory() -> None:

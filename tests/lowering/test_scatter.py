@@ -205,7 +205,8 @@ def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
 def plain(text: str, *args: Array) -> list[Array]:
     """Run hand-written MLIR without calque's lowering: results, then arguments."""
     device = current_device()
-    program = Executable(compile_module(text, cpu_target()), device, small=True, result_specs=None)
+    program = Executable(compile_module(text, cpu_target(), careful=True), device, small=True,
+                         result_specs=None)
     buffers = [Buffer.from_numpy(a, device) for a in args]
     outs = [b.numpy() for b in program(buffers)]
     return [*outs, *[b.numpy() for b in buffers]]
