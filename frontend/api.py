@@ -297,7 +297,7 @@ def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, ha
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
     cts = pullback.flat([seed])
-    grads = in_tree.unflatten([_like_primal(c, aval_of(x)) for c, x in zip(cts, values)])
+    grads = in_tree.unflatten([_shown(c, aval_of(x)) for c, x in zip(cts, values)])
     value = as_values(outs[:1])[0]
     grad = grads[0] if single else grads
     if has_aux:

@@ -60,10 +60,12 @@ def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
     return blocks
 
 
-def _split_rows(x: Any, like: Sequence[Any], axis: int) -> list[Any]:
-    """Cut an axis into pieces shaped as each of `like`."""
+def _split_rows(x: Any, like: Sequence[Any], axis: int, weak: bool) -> list[Any]:
+    """Cut an axis into pieces shaped as each of `like`; weak where the other axes' array is."""
     pieces, start = [], 0
     shape = aval_of(x).shape
+    if aval_of(x).dtype != dtypes.float0:
+        x = ew.convert(x, aval_of(x).dtype, weak)
     for v in like:
         a = aval_of(v)
         piece = sh.slice_in_dim(x, start, start + a.size, axis)
@@ -114,6 +116,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         leaves, tree = tree_util.flatten(chosen)
         check_real_input("jacfwd", leaves, holomorphic, False)
         kept: list[Any] = []
+        avals: list[Any] = []  # of the output
 
         def partial(x: Any) -> Any:
             full = list(args)
@@ -124,7 +127,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         def push(ts: Any) -> Any:
             result = jvp(partial, (tree.unflatten(leaves),), (ts,), has_aux)
             kept.append(result[2] if has_aux else None)
-            avals = [aval_of(o) for o in tree_util.tree_leaves(result[0])]
+            avals[:] = [aval_of(o) for o in tree_util.tree_leaves(result[0])]
             if holomorphic:
                 check_real_output("jacfwd", avals, holomorphic)
             return tree_util.tree_map(
@@ -134,8 +137,10 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         with fused("jacfwd"):
             leaves = as_values(leaves)
             columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
-            jac = tree_util.tree_map(
-                lambda c: tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1)), columns)
+            by_output, out_tree = tree_util.flatten(columns)
+            jac = out_tree.unflatten([
+                tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1, a.weak_type))
+                for c, a in zip(by_output, avals)])
             if has_aux:
                 return jac, partial(tree.unflatten(leaves))[1]
             return jac
@@ -188,7 +193,8 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             out_leaves, out_tree = tree_util.flatten(out)
             check_real_output("jacrev", [aval_of(o) for o in out_leaves], holomorphic)
             rows = vmap(back)(out_tree.unflatten(_unit_columns(out_leaves)))[0]
-            by_input = [_split_rows(r, out_leaves, 0) for r in tree_util.tree_leaves(rows)]
+            by_input = [_split_rows(r, out_leaves, 0, aval_of(v).weak_type)
+                        for r, v in zip(tree_util.tree_leaves(rows), leaves)]
             jac = out_tree.unflatten([
                 tree.unflatten([blocks[i] for blocks in by_input])
                 for i in range(len(out_leaves))])

@@ -1,17 +1,12 @@
 """The eager pack: the common elementwise operations, compiled ahead for arrays of any shape.
 
 Many small functions in one module cost a tenth of what each costs alone.  `calque warmup` builds
-the pack; a process that had to compile a few eager operations starts that in the background, in a
-process of its own.  It is kept in the disk cache, one module a dtype.  CALQUE_WARMUP=0 leaves the
-background alone.  Start reading at `find` and `build`.
+the pack, and nothing else does; it is kept in the disk cache, one module a dtype.  Start reading at
+`find` and `build`.
 """
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,12 +36,9 @@ BINARY = (
     "le", "gt", "ge", "and", "or", "xor", "shift_left", "shift_right_logical",
     "shift_right_arithmetic")
 _CONVERTED = tuple(np.dtype(d) for d in ("float32", "int32", "bool", "float64", "int64"))
-_BACKGROUND_AFTER = 3  # compiles of eager operations until the pack is built behind them
-_LOCK_S = 1800.0  # a lock this old belongs to a process that was killed
 
 _lock = threading.Lock()
 _loaded: dict[Any, Module | None] = {}  # by dtype and target
-_state: dict[str, Any] = {"compiles": 0, "started": False}
 
 
 def find(name: str, dtype: Any, device: Device) -> Module | None:
@@ -58,9 +50,6 @@ def find(name: str, dtype: Any, device: Device) -> Module | None:
         found = _loaded[key]
     if found is not None and name in found.names(device.sync):
         return found
-    _state["compiles"] += 1
-    if found is None and dtype in DTYPES and _state["compiles"] >= _BACKGROUND_AFTER:
-        _start_background()
     return None
 
 
@@ -122,41 +111,3 @@ def build(done: Callable[[Any], None] = lambda dtype: None) -> int:
         _loaded.clear()
     return len(found)
 
-
-# ---- in the background
-def _start_background() -> None:
-    """Build the pack in a process of low priority that outlives this one; at most one at a time."""
-    if _state["started"]:
-        return
-    _state["started"] = True
-    if os.environ.get("CALQUE_WARMUP", "1").lower() in ("0", "off", "false", "no"):
-        return
-    if not cache.cache_info().enabled:
-        return
-    try:
-        _state["process"] = subprocess.Popen(
-            [sys.executable, "-m", "calque", "warmup", "--background"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    except OSError:
-        pass  # no more than a pack that is not there
-
-
-def claim() -> bool:
-    """Whether this process may build in the background; False while another one does."""
-    path = cache.cache_directory() / "pack.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and time.time() - path.stat().st_mtime > _LOCK_S:
-            path.unlink()
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except OSError:
-        return False
-    return True
-
-
-def release() -> None:
-    """Undo `claim`."""
-    try:
-        (cache.cache_directory() / "pack.lock").unlink()
-    except OSError:
-        pass

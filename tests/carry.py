@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-os.environ["CALQUE_WARMUP"] = "0"
 
 import numpy as np
 from carried import TIMED, pack

@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 
 os.environ["CALQUE_CHECK"] = "1"
-os.environ["CALQUE_WARMUP"] = "0"  # no builds in the background beside the tests
 from collections.abc import Iterator  # noqa: E402
 
 import pytest  # noqa: E402

@@ -27,7 +27,6 @@ from typing import Any
 
 if __name__ == "__main__":
     os.environ["CALQUE_CHECK"] = "1"
-    os.environ["CALQUE_WARMUP"] = "0"
     os.environ.setdefault("CALQUE_CACHE", "0")  # no program comes twice
 
 import fuzz_search

@@ -57,7 +57,6 @@ def _case(name: str, number: int, dtype: Any) -> Any:
 def child(platform: str) -> None:
     """Serve groups: a line [primitive, [numbers]] in, a line [[number, label, kind, text]] out."""
     os.environ["CALQUE_CHECK"] = "1"
-    os.environ["CALQUE_WARMUP"] = "0"
     import dataclasses
     import warnings
 

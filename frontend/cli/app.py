@@ -281,21 +281,18 @@ def doctor() -> None:
 
 @app.command()
 @reported
-def warmup(background: Annotated[bool, typer.Option(
-        "--background", hidden=True, help="at low priority, unless another one builds")] = False
-           ) -> None:
+def warmup() -> None:
     """Compile the common eager operations once, for arrays of every shape.
 
     Afterwards `jnp.sin(x)` and the like run in new processes without a compile.  Kept in the disk
-    cache until calque, the compiler or the CPU changes; a process that meets several such compiles
-    starts this by itself in the background (CALQUE_WARMUP=0: never).
+    cache until calque, the compiler or the CPU changes.
 
     Example:
 
     - `calque warmup`
     """
     from calque.cli.doctor import warm_up
-    warm_up(background)
+    warm_up()
 
 
 @app.command()

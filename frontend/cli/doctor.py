@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
-import os
 import platform
 import sys
 from typing import Any
@@ -123,16 +122,8 @@ def cache_report() -> None:
                f"{size_text(info.limit)}")
 
 
-def warm_up(background: bool) -> None:
+def warm_up() -> None:
     """Build what is missing of the eager pack."""
-    if background:
-        os.nice(19)
-        if pack.claim():
-            try:
-                pack.build()
-            finally:
-                pack.release()
-        return
     todo = pack.missing()
     with progress("compiling the common eager operations", len(todo) + 1) as advance:
         advance(f"compiling for {todo[0].name}" if todo else "")

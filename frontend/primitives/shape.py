@@ -246,7 +246,8 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
     for s, t, size, out in zip(start_indices, strides, x.shape, aval_of(ct).shape):
         covered = s + (t * (out - 1) + 1 if out else 0)
         padding.append((s, size - covered, t - 1) if out else (s, size - s, t - 1))
-    return [pad(ct, ew.const(ct, 0), padding)]
+    zero = np.zeros((), aval_of(ct).dtype)[()]  # not weak, as in JAX: neither is the result
+    return [pad(ct, zero, padding)]
 
 
 def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int], *, start_indices: Any,
@@ -292,7 +293,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Any) ->
         raise TypeError(explain(
             f"Dimension size after padding is not at least 0, got result dimension {shape}, for "
             f"padding_config {padding_config} operand shape {x.shape}."))
-    return ShapedArray(shape, x.dtype, x.weak_type)
+    return ShapedArray(shape, x.dtype, x.weak_type and value.weak_type)
 
 
 def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config: Any) -> Any:

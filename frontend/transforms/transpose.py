@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.primitive import Linear, is_linear
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Linear, is_linear, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
 from calque.transforms.stage import literal_value, stage
+
+# Primitives whose cotangents are weak where their operands are, as in JAX.
+_TYPED = frozenset(("dot_general", "conv_general_dilated", "scan", "scatter", "scatter_add"))
 
 
 def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -70,7 +74,17 @@ def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None
     finally:
         replaying.reset(token)
     for a, ct in zip(e.inputs, result):
+        if e.primitive.name in _TYPED and not (ct is None or is_zero(ct)):
+            ct = _weak_as(ct, a.aval)
         collect(a, ct)
+
+
+def _weak_as(ct: Any, aval: ShapedArray) -> Any:
+    a = aval_of(ct)
+    if a.weak_type or not aval.weak_type or a.dtype != aval.dtype:
+        return ct
+    return registry["convert_element_type"].bind(ct, new_dtype=a.dtype, weak_type=True,
+                                                 sharding=None)
 
 
 def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[bool],

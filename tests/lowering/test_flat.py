@@ -171,11 +171,3 @@ def test_pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         assert not difference(np.asarray(f(x)), np.asarray(calque.jit(f)(x)))
     assert cache.cache_info().misses - before.misses == 3  # jit's three
     generic.clear()
-
-
-def test_one_background_build_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path))
-    assert pack.claim() and not pack.claim()
-    pack.release()
-    assert pack.claim()
-    pack.release()

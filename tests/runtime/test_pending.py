@@ -104,7 +104,6 @@ def test_calls_from_several_threads() -> None:
 
 PROGRAM = """
 import gc, os, sys
-os.environ["CALQUE_WARMUP"] = "0"
 import numpy as np
 import calque, calque.numpy as jnp
 from calque import aot, runtime
