@@ -299,7 +299,7 @@ def stop_gradient(x: Any) -> Any:
         dtype = aval_of(leaf).dtype
         if dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
             return leaf
-        return ew.stop_gradient_p.bind(leaf) if isinstance(leaf, Tracer) else leaf
+        return ew.stop_gradient_p.bind(leaf)
 
     return tree_util.tree_map(stop, x)
 

@@ -130,7 +130,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         raise ValueError(explain(
             f"condlist must have length equal to choicelist ({len(condlist)} vs "
             f"{len(choicelist)})"))
-    if not condlist:
+    if not len(condlist):
         raise ValueError(explain("condlist must be non-empty"))
     conditions = util.check_arrays("select", *condlist)
     with util.fused("select"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import edge_calls
+import mpmath
 import numpy as np
 import oracle
 import pytest
@@ -140,3 +141,24 @@ def test_table_of_complex_functions_in_the_docs() -> None:
 def test_keys_are_no_truths() -> None:
     with pytest.raises(TypeError, match="key array cannot be converted to boolean"):
         bool(calque.random.key(0))
+
+
+def test_complex_gamma() -> None:
+    """Against mpmath, in both halves of the plane."""
+    rng = np.random.default_rng(0)
+    z = rng.uniform(-6, 8, 60) + 1j * rng.uniform(-5, 5, 60)
+    want = np.array([complex(mpmath.gamma(complex(v))) for v in z])
+    with calque.enable_x64(True):
+        got = np.asarray(special.gamma(z))
+    # 15 digits of Lanczos' sum, times the condition number of the power: |z log z| < 30
+    np.testing.assert_allclose(got, want, rtol=30 * 1e-15)
+    real = np.asarray(special.gamma(np.array([-2, -1.5, 5, 1e3], np.complex64)))
+    np.testing.assert_allclose(real.real, [np.nan, 2.3632718, 24, np.inf], rtol=1e-5)
+
+
+def test_lists_and_numbers_where_arrays_belong() -> None:
+    assert np.asarray(special.ndtr([0.0, 40.0])).tolist() == [0.5, 1.0]
+    assert float(special.multigammaln(2.0, 3.0)) == float(special.multigammaln(2.0, 3))
+    assert isinstance(lax.stop_gradient(2.0), calque.Array)
+    chosen = jnp.select(jnp.array([[True, False]]), jnp.array([[1.0, 2.0]]), -1.0)
+    assert np.asarray(chosen).tolist() == [1.0, -1.0]
