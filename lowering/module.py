@@ -32,6 +32,7 @@ from calque.lowering.targets import Target
 
 ENTRY = "main"
 PARAMETER_SCOPE = "calque"
+LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 16 sines
 STORAGE_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
 
 
@@ -246,6 +247,7 @@ class Emitter:
         self.locations = locations
         self.narrow = not f64_ok or target.lacks(np.dtype(np.int64))
         self.parameters: list[Any] = []
+        self.chains: dict[Value, int] = {}  # weight of what one loop computes up to a value
 
     def measure(self, inputs: Sequence[Var], values: Sequence[Value]) -> None:
         """Take the sizes that are known at the call only from arguments."""
@@ -350,10 +352,22 @@ class Emitter:
             if getattr(error, "located", False):
                 raise
             raise _undecided(e, error) from error
-        outs: list[Value] = out if isinstance(out, list) else [out]
+        outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
         self.ctx.note(e.primitive.name, values, outs)
         for v, a in zip(outs, avals):
             assert (v.shape, v.dtype) == (a.shape, a.dtype), (e.primitive, v, a)
+        return outs
+
+    def bounded(self, e: Equation, values: list[Value], outs: list[Value]) -> list[Value]:
+        """The results, behind a cut where a chain of operations gets long: IREE would make one loop
+        of all of it, and the time to compile that grows with the square of its length."""
+        before = max((self.chains.get(v, 0) for v in values), default=0)
+        chain = before + cost.weight(e.primitive.name)
+        if chain > LONGEST_CHAIN and before and not all(v in self.ctx.constants for v in values):
+            outs = [v if v.dtype == bool or v in values else self.ctx.b.barrier(v)[0]
+                    for v in outs]
+            chain = 0
+        self.chains.update(dict.fromkeys(outs, chain))
         return outs
 
     def _location(self, e: Equation) -> Any:
