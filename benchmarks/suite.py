@@ -1,0 +1,190 @@
+"""65 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
+
+    python benchmarks/suite.py [--only WORD] [--level x86-64-v3] [--jax PYTHON] [--write FILE]
+
+Each workload runs in two fresh processes, one a library, with empty caches, call by call in turn.
+CPU time counts all threads and the compiler's process.  --level holds both sides to AVX2
+(x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  Start reading at `measure`.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+_HELD = {"x86-64-v2": "SSE4_2", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
+SECONDS = 2.0  # of steady calls for each workload and library
+COLUMNS = ("first CPU", "first wall", "shape CPU", "shape wall", "warm wall", "steady")
+
+
+# ---- in a process of its own
+def serve(name: str) -> None:
+    """Answer requests (one JSON text a line) with JSON texts."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    import resource
+
+    import workloads
+    lib = workloads.library(name)
+    made: dict[str, Any] = {}
+
+    def call(n: int = 1) -> float:
+        start = time.perf_counter()
+        for _ in range(n):
+            out = made["jit"](*made["args"])
+        lib.top.block_until_ready(out)
+        return time.perf_counter() - start
+
+    lib.top.block_until_ready(lib.top.jit(lambda x: x - 3)(lib.np.zeros(2)))  # devices are up
+    for line in sys.stdin:
+        what, *given = json.loads(line)
+        answer: Any = None
+        if what == "make":
+            f, args = workloads.WORKLOADS[given[0]](lib, given[1])
+            made.update(jit=lib.top.jit(f), args=[lib.top.device_put(a) for a in args])
+        elif what == "first":
+            cpu, wall = processor_time(), call()
+            answer = [processor_time() - cpu, wall]
+        elif what == "run":
+            answer = call(given[0])
+        elif what == "memory":
+            answer = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def processor_time() -> float:
+    """Seconds of this process and of the compiler's, all threads."""
+    total = time.process_time()
+    module = sys.modules.get("calque.lowering.compiler_process")
+    server = getattr(module, "_current", None)
+    if server is not None:
+        fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+# ---- the other side
+class Process:
+    """One library in a fresh process."""
+
+    def __init__(self, python: str, name: str, level: str, cache: str) -> None:
+        extra = {"CALQUE_CACHE_DIR": cache, "JAX_COMPILATION_CACHE_DIR": cache + "/jax",
+                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        if level != "host":
+            extra |= {"CALQUE_CPU": level, "XLA_FLAGS": f"--xla_cpu_max_isa={_HELD[level]} "
+                      "--xla_cpu_experimental_ynn_fusion_type=",  # (YNNPACK asks the CPU)
+                      "ONEDNN_MAX_CPU_ISA": _HELD[level]}
+        self.process = subprocess.Popen(
+            [python, str(HERE / "suite.py"), "--serve", name], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, env={**os.environ, **extra})
+
+    def ask(self, *question: Any) -> Any:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{question}: the process ended")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def measure(name: str, pythons: dict[str, str], level: str) -> dict[str, Any]:
+    """The figures of a workload, a pair of seconds (calque, jax) each; memory in MiB."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        both = [Process(p, lib, level, cache) for lib, p in pythons.items()]
+        for place, more in (("first", 0), ("shape", 1)):
+            for p in both:
+                p.ask("make", name, more)
+            pairs = [p.ask("first") for p in both]
+            found[f"{place} CPU"], found[f"{place} wall"] = zip(*pairs)
+        found["memory"] = [p.ask("memory") for p in both]
+        found["steady"], found["spread"] = steady(both)
+        for p in both:
+            p.close()
+        both = [Process(p, lib, level, cache) for lib, p in pythons.items()]
+        for p in both:
+            p.ask("make", name, 0)
+        found["warm wall"] = [p.ask("first")[1] for p in both]
+        for p in both:
+            p.close()
+    return found
+
+
+def steady(both: list[Process]) -> tuple[list[float], list[float]]:
+    """Medians of a call, in turn; and the middle half of the ratios."""
+    counts = [max(1, min(1000, round(0.01 / max(p.ask("run", 3) / 3, 1e-7)))) for p in both]
+    times: list[list[float]] = [[], []]
+    stop = time.perf_counter() + 2 * SECONDS
+    while len(times[0]) < 5 or (time.perf_counter() < stop and len(times[0]) < 60):
+        for i in (0, 1) if len(times[0]) % 2 else (1, 0):
+            times[i].append(both[i].ask("run", counts[i]) / counts[i])
+    ratios = sorted(a / b for a, b in zip(*times))
+    quarter = len(ratios) // 4
+    return [statistics.median(t) for t in times], [ratios[quarter], ratios[-1 - quarter]]
+
+
+def shown(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us" if seconds < 1e-3 else (
+        f"{seconds * 1e3:.1f} ms" if seconds < 0.1 else f"{seconds:.2f} s")
+
+
+def table(found: dict[str, dict[str, Any]]) -> list[str]:
+    """A line a workload: calque's time and the ratio calque / jax of each column."""
+    lines = ["| workload | " + " | ".join(COLUMNS) + " | spread | memory MiB |",
+             "|---" * (len(COLUMNS) + 3) + "|"]
+    for name, row in found.items():
+        cells = [f"{shown(row[c][0])}: {row[c][0] / row[c][1]:.2f}" for c in COLUMNS]
+        low, high = row["spread"]
+        lines.append(f"| {name} | {' | '.join(cells)} | {low:.2f}..{high:.2f} | "
+                     f"{row['memory'][0]:.0f}, {row['memory'][1]:.0f} |")
+    means = [math.exp(statistics.fmean(math.log(r[c][0] / r[c][1]) for r in found.values()))
+             for c in COLUMNS]
+    lines.append("| **geometric mean** | " + " | ".join(f"**{m:.2f}**" for m in means) + " | | |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name contains this")
+    parser.add_argument("--level", default="host", choices=["host", *_HELD])
+    parser.add_argument("--jax", default=sys.executable, help="a Python that has jax")
+    parser.add_argument("--write", help="the table goes into this file, too")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given.serve)
+        return
+    import workloads
+    pythons, found = {"calque": sys.executable, "jax": given.jax}, {}
+    for name in workloads.WORKLOADS:
+        if given.only in name:
+            try:
+                found[name] = measure(name, pythons, given.level)
+            except RuntimeError as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                continue
+            print(table({name: found[name]})[2], flush=True)
+    lines = table(found)
+    print("\n".join(lines[-1:]))
+    if given.write:
+        Path(given.write).write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
