@@ -45,7 +45,26 @@ enum {
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
+/* Where part i of n rows begins, `count` parts that differ by one at most. */
+INLINE int64_t start_of(int64_t n, int64_t count, int64_t i) {
+  return n / count * i + smaller(n % count, i);
+}
 INLINE int64_t whole(int64_t n, int64_t unit) { return parts(n, unit) * unit; }
+
+/* Runs of memory, `apart` from each other, that come to the second level cache line by line, `ration`
+ * lines at a time. */
+typedef struct {
+  const char *at;
+  int64_t length, apart, ration, position;
+} AHEAD;
+
+INLINE void fetch(AHEAD *x) {
+  for (int64_t i = 0; i < x->ration; i++) {
+    __builtin_prefetch(x->at + x->position, 0, 2);
+    x->position += LINE;
+    if (x->position >= x->length) x->position = 0, x->at += x->apart;
+  }
+}
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define MIX(order, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)

@@ -46,13 +46,27 @@ INLINE void IN(block)(QUAD *x, VIEW v, int64_t depth, int64_t across) {
 
 /* Rows of a block of a as panels of nearly equal heights. */
 ONCE void IN(pack_a)(R *restrict to, VIEW a, int64_t depth, int64_t rows) {
-  int64_t panels = parts(rows, TILE_ROWS), steps = parts(depth, STEP);
+  int64_t panels = parts(rows, TILE_ROWS), steps = parts(depth, STEP), full = depth / STEP;
+  if (a.deep == 1) { /* row by row */
+    for (int64_t t = 0; t < panels; t++) {
+      int64_t first = start_of(rows, panels, t), high = start_of(rows, panels, t + 1) - first;
+      for (int64_t i = 0; i < high; i++) {
+        const T *from = a.at + (first + i) * a.across;
+        QUAD *put = (QUAD *)(to + first * steps * STEP) + i;
+        for (int64_t s = 0; s < full; s++) put[s * high] = IN(load_four)(from + s * STEP);
+        if (full < steps)
+          put[full * high] = IN(load_few)(from + full * STEP, 1, depth - full * STEP);
+      }
+    }
+    return;
+  }
   for (int64_t s = 0; s < steps; s++)
     for (int64_t t = 0; t < panels; t++) {
-      int64_t first = rows * t / panels, high = rows * (t + 1) / panels - first;
+      int64_t first = start_of(rows, panels, t), high = start_of(rows, panels, t + 1) - first;
       QUAD *put = (QUAD *)(to + first * steps * STEP + s * high * STEP);
       for (int64_t i = 0; i < high; i += STEP) {
         QUAD x[STEP];
+        if (i + STEP > high && high > STEP) i = high - STEP; /* some of them again */
         VIEW v = {a.at + s * STEP * a.deep + (first + i) * a.across, a.deep, a.across};
         IN(block)(x, v, depth - s * STEP, high - i);
         for (int64_t k = 0; k < smaller(high - i, STEP); k++) put[i + k] = x[k];
@@ -87,44 +101,56 @@ ONCE void IN(pack_b)(R *restrict to, VIEW b, int64_t depth, int64_t columns) {
     }
 }
 
-/* A cell of c, rows x columns, of operands that begin with it. */
+/* A cell of c, rows x columns, of operands that begin with it.  While a block is multiplied, what the
+ * next one packs of b is fetched from memory. */
 ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int64_t columns,
                    int64_t k, R *restrict work) {
   int64_t blocks = parts(k, DEPTH), strips = parts(rows, TALL);
   int64_t widest = parts(parts(k, blocks), STEP);
+  int64_t tiles = parts(rows, TILE_ROWS) * parts(columns, COLUMNS);
   R *packed_a = work, *packed_b = work + widest * STEP * parts(rows, strips);
   for (int64_t n = 0; n < blocks; n++) {
-    int64_t p = k * n / blocks, depth = k * (n + 1) / blocks - p, steps = parts(depth, STEP);
+    int64_t p = start_of(k, blocks, n), next = start_of(k, blocks, n + 1), depth = next - p;
+    int64_t steps = parts(depth, STEP);
     VIEW deep = {b.at + p * b.deep, b.deep, b.across};
     IN(pack_b)(packed_b, deep, depth, columns);
+    AHEAD ahead = {(const char *)(b.at + next * b.deep), 0, 0, 0, 0};
+    if (n + 1 < blocks && strips == 1 && (b.across == 1 || b.deep == 1)) {
+      ahead.length = (b.across == 1 ? columns : depth) * (int64_t)sizeof(T);
+      ahead.apart = (b.across == 1 ? b.deep : b.across) * (int64_t)sizeof(T);
+      ahead.ration = parts((b.across == 1 ? depth : columns) * parts(ahead.length, LINE), tiles);
+    }
     for (int64_t r = 0; r < strips; r++) {
-      int64_t i = rows * r / strips, tall = rows * (r + 1) / strips - i;
+      int64_t i = start_of(rows, strips, r), tall = start_of(rows, strips, r + 1) - i;
       int64_t panels = parts(tall, TILE_ROWS);
       VIEW high = {a.at + p * a.deep + i * a.across, a.deep, a.across};
       IN(pack_a)(packed_a, high, depth, tall);
-      for (int64_t j = 0; j < columns; j += COLUMNS)
-        for (int64_t t = 0; t < panels; t++) {
-          int64_t first = tall * t / panels, next = tall * (t + 1) / panels;
-          SUM(tiles)(next - first, steps, packed_a + first * steps * STEP,
+      for (int64_t t = 0; t < panels; t++) {
+        int64_t first = start_of(tall, panels, t), height = start_of(tall, panels, t + 1) - first;
+        for (int64_t j = 0; j < columns; j += COLUMNS) {
+          fetch(&ahead);
+          SUM(tiles)(height, steps, packed_a + first * steps * STEP,
                      packed_b + j / COLUMNS * PANEL(steps), c + (i + first) * ldc + j, ldc,
                      smaller(columns - j, COLUMNS), n);
         }
+      }
     }
   }
 }
 
-/* STEP rows of b, `there` of them within it, times the columns of a packed in one panel. */
-INLINE void IN(strip)(const int there, R *restrict c, int64_t ldc, const R *restrict a,
-                      const T *restrict b, int64_t ldb, int64_t ahead, int64_t rows,
-                      int64_t columns, int64_t add) {
+/* STEP rows of b, `there` of them within it, times the columns of a packed in one panel; sums
+ * (rows x columns) lie in workspace, for rows of c may be a power of two apart. */
+INLINE void IN(strip)(const int there, R *restrict sums, const R *restrict a, const T *restrict b,
+                      int64_t ldb, int64_t ahead, int64_t rows, int64_t columns, int64_t add) {
   for (int64_t j = 0; j < columns; j += COLUMNS) {
     V x[STEP][2];
     UNROLL for (int p = 0; p < there; p++) {
       x[p][0] = IN(load)(b + p * ldb + j), x[p][1] = IN(load)(b + p * ldb + j + VL);
       __builtin_prefetch(b + p * ldb + j + ahead);
+      if (COLUMNS * sizeof(T) > LINE) __builtin_prefetch(b + p * ldb + j + VL + ahead);
     }
     for (int64_t i = 0; i < rows; i++) {
-      V *to = (V *)(c + i * ldc + j), s = {0}, t = {0};
+      V *to = (V *)(sums + i * columns + j), s = {0}, t = {0};
       if (add) s = to[0], t = to[1];
       UNROLL for (int p = 0; p < there; p++) {
         R y = a[i * STEP + p];
@@ -138,6 +164,7 @@ INLINE void IN(strip)(const int there, R *restrict c, int64_t ldc, const R *rest
 /* A cell of few rows and whole vectors of columns, b's rows read as they lie. */
 ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int64_t columns,
                      int64_t k, R *restrict work) {
+  R *packed = work + rows * columns;
   for (int64_t p = 0; p < k; p += DEPTH) {
     int64_t depth = smaller(DEPTH, k - p);
     for (int64_t s = 0; s < parts(depth, STEP); s++)
@@ -146,19 +173,24 @@ ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, i
         VIEW v = {a.at + (p + s * STEP) * a.deep + i * a.across, a.deep, a.across};
         IN(block)(x, v, depth - s * STEP, rows - i);
         for (int64_t q = 0; q < smaller(rows - i, STEP); q++)
-          ((QUAD *)work)[s * rows + i + q] = x[q];
+          ((QUAD *)packed)[s * rows + i + q] = x[q];
       }
     for (int64_t q = 0; q < depth; q += STEP) {
       const T *from = b.at + (p + q) * b.deep;
-      const R *by = work + q * rows;
+      const R *by = packed + q * rows;
       int64_t ahead = p + q + 2 * STEP <= k ? STEP * b.deep : 0;
       switch (smaller(depth - q, STEP)) {
-        case 1: IN(strip)(1, c, ldc, by, from, b.deep, ahead, rows, columns, p + q); break;
-        case 2: IN(strip)(2, c, ldc, by, from, b.deep, ahead, rows, columns, p + q); break;
-        case 3: IN(strip)(3, c, ldc, by, from, b.deep, ahead, rows, columns, p + q); break;
-        default: IN(strip)(STEP, c, ldc, by, from, b.deep, ahead, rows, columns, p + q);
+        case 1: IN(strip)(1, work, by, from, b.deep, ahead, rows, columns, q); break;
+        case 2: IN(strip)(2, work, by, from, b.deep, ahead, rows, columns, q); break;
+        case 3: IN(strip)(3, work, by, from, b.deep, ahead, rows, columns, q); break;
+        default: IN(strip)(STEP, work, by, from, b.deep, ahead, rows, columns, q);
       }
     }
+    for (int64_t i = 0; i < rows; i++) /* sums of many are sums of sums: fewer errors of rounding */
+      for (int64_t j = 0; j < columns; j += VL) {
+        V sum = *(const V *)(work + i * columns + j), *to = (V *)(c + i * ldc + j);
+        *to = p ? *to + sum : sum;
+      }
   }
 }
 
