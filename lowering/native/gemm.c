@@ -7,6 +7,9 @@
  * functionality", ACM TOMS 41 (2015).  Few rows are not worth packing b for: they are added up in
  * strips (stream).  Conventions: README.md.
  */
+#ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
 #include <stddef.h>
 #include <stdint.h>
 

@@ -189,7 +189,8 @@ ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, i
     for (int64_t i = 0; i < rows; i++) /* sums of many are sums of sums: fewer errors of rounding */
       for (int64_t j = 0; j < columns; j += VL) {
         V sum = *(const V *)(work + i * columns + j), *to = (V *)(c + i * ldc + j);
-        *to = p ? *to + sum : sum;
+        if (p) sum += *to;
+        *to = sum;
       }
   }
 }
