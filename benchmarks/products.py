@@ -1,7 +1,7 @@
-"""Matrix products with the C kernel, by IREE alone, and by jax, side by side: `python products.py`.
+"""Matrix products with the C kernel, by IREE alone and by jax, side by side.
 
-jax runs in a process of its own (--jax names a Python that has it), held to the level's vectors; the
-three take turns, so that noise hits all of them.  Of each case: the least time of each, and the
+jax runs in a process of its own (--jax names a Python that has it), held to the level's vectors;
+the three take turns, so that noise hits all of them.  Of each case: the least time of each, and the
 medians of ratios to jax of the turns.  lowering/kernels/gemm.py has what follows from it:
 `--levels` (LEVELS, LEAST, LEAST_SIZES) times small and thin products against IREE's alone.
 
@@ -32,14 +32,19 @@ CASES: list[tuple[int, int, int, str, str, int]] = [
     (8, 4096, 4096, "float32", "y", 1), (64, 64, 64, "float32", "", 256),
     (512, 64, 512, "float32", "y", 8), (2048, 2048, 2048, "float32", "", 1)]
 SMALL: list[tuple[int, int, int, str, str, int]] = [
-    (n, n, n, d, "", 1) for d in ("float32", "float64", "bfloat16") for n in (48, 64, 96, 128, 192)
-] + [(m, k, n, "float32", "", 1) for m, k, n in (
-    (1, 1024, 1024), (2, 1024, 1024), (4, 1024, 1024), (1024, 1024, 2), (1024, 1024, 4),
-    (1024, 1024, 8), (1024, 1024, 10), (1024, 4, 1024), (1024, 8, 1024), (1024, 16, 1024),
-    (1024, 32, 1024), (16, 16384, 16))]
+    *((n, n, n, d, "", 1) for d in ("float32", "float64", "bfloat16")
+      for n in (96, 128, 160, 192, 256)),
+    *((m, 1024, 1024, "float32", "", 1) for m in (1, 2, 4, 32)),
+    *((m, 1024, 1024, "float32", "y", 1) for m in (4, 8, 16, 32, 64)),
+    *((1024, 1024, n, "float32", "", 1) for n in (8, 16, 32, 64)),
+    *((1024, k, 1024, "float32", "", 1) for k in (8, 16, 32, 64)),
+    *((n, 16384, n, "float32", "", 1) for n in (16, 64)), (64, 16384, 64, "float32", "x", 1),
+    (128, 64, 128, "float32", "y", 64), (128, 128, 64, "float32", "", 64),
+    (256, 64, 256, "float32", "y", 32), (96, 96, 96, "float32", "", 64)]
 MLP = (784, 1024, 1024, 10)
 MLP_ROWS = 128
-HELD = {  # what holds jax's products to a level: XLA's own code, oneDNN, and YNNPACK, which asks the CPU
+# what holds jax's products to a level: XLA's code and oneDNN; without YNNPACK, which asks the CPU
+HELD = {
     "x86-64-v3": {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2 --xla_cpu_experimental_ynn_fusion_type=",
                   "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "x86-64-v2": {"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2 --xla_cpu_experimental_ynn_fusion_type=",
@@ -107,12 +112,12 @@ def ours(case: tuple[Any, ...] | None, kernel: bool) -> Callable[[], Any]:
     import calque.numpy as jnp
     from calque.lowering.kernels import gemm
     takes = gemm.takes
-    assert takes(calque.lowering.targets.cpu_target(), np.dtype(np.float32)), "no C kernel here"
+    assert takes(calque.lowering.targets.cpu_target(), "float32"), "no C kernel here"
     if not kernel:
         gemm.takes = lambda target, dtype: False
     calque.clear_caches()
-    f = calque.jit(function(case, jnp))
     xs = [jnp.asarray(x) for x in operands(case)]
+    f = calque.jit(function(case, jnp)).lower(*xs).compile()
     run = lambda: f(*xs).block_until_ready()  # noqa: E731
     run(), run()
     gemm.takes = takes
@@ -128,9 +133,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name contains this")
     given = parser.parse_args()
     if given.serve:
-        return serve()
+        serve()
+        return
     import calque
-    calque.enable_x64(True).__enter__()
+    with calque.enable_x64(True):
+        compare(given)
+
+
+def compare(given: argparse.Namespace) -> None:
     level = os.environ.get("CALQUE_CPU", "host")
     theirs = None
     if given.jax:

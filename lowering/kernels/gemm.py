@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,20 +16,24 @@ from calque.core.dims import is_static
 from calque.lowering.builder import Value
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native, level_of, object_of
+from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.rules.registry import Context
 from calque.lowering.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
 DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
-LEAST = 64 ** 3  # products of a matrix product, from which on it is the kernel's
-LEAST_SIZES = (2, 8, 16)  # rows, columns, contracted size
+LEAST = 1 << 23  # products of a matrix product from which on it is the kernel's,
+LEAST_FEW = 1 << 21  # of few rows by rows as they lie,
+LEAST_OF_MANY = 1 << 20  # and of each of a batch
+LEAST_SIZES = (32, 48, 32)  # rows (of few: 2), columns, contracted size
 FEW = 64  # rows up to which a row-major right operand is not packed
 CELL = 256  # rows and columns of a cell where there are enough of them
-SMALL_CELL = 1 << 22  # products: cells are not made smaller
+SMALL_CELL = 1 << 20  # products: cells are not made smaller
 CELLS = 4  # at least, where they are large enough
 GROUPS = 64  # workgroups at most
-ROOMS = 8 << 20  # bytes of work space of all groups, from 8 groups on
+ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the matrices' bytes:
+ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
 
 Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -48,16 +51,31 @@ class Cells:
     room: int
 
 
-def takes(target: Target | None, dtype: Dtype) -> bool:
+def takes(target: Target | None, dtype: str) -> bool:
     """Whether products of a dtype have the kernel on a target."""
-    return (dtype.name in SUFFIXES and level_of(target) in LEVELS
+    return (dtype in SUFFIXES and level_of(target) in LEVELS
             and object_of(target, "gemm") is not None)
 
 
-def wins(batch: int, m: int, n: int, k: int) -> bool:
+def wins(batch: int, m: int, n: int, k: int, row_major: bool) -> bool:
     """Whether IREE's own form is behind it."""
     rows, columns, depth = LEAST_SIZES
-    return batch * m * n * k >= LEAST and m >= rows and n >= columns and k >= depth
+    few = row_major and m <= FEW
+    least = LEAST_OF_MANY if batch > 1 else LEAST_FEW if few else LEAST
+    return (m * n * k >= least and m >= (2 if few else rows) and n >= columns and k >= depth)
+
+
+def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
+    """Whether dot_general of operands of a dtype is the kernel's, as far as sizes tell."""
+    part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+    return (takes(target, part) and wins(1, m, n, k, False)
+            and not is_instruction(target, min(m, n, k), part))
+
+
+def is_instruction(target: Target, least: int, dtype: str) -> bool:
+    """Whether IREE's tiled form (passes/cost.matmul_flags) multiplies this dtype by an instruction
+    of its own, at twice the rate."""
+    return dtype == "bfloat16" and "avx512bf16" in target.features and least >= TILED_SIZE
 
 
 def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: int,
@@ -65,7 +83,6 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     """The plan for batch products of m x k by k x n whose sums have `size` bytes; `row_major`: b's
     rows lie in memory as they are."""
     columns = 2 * bytes_of_vector // size
-    depth = _whole(_part(k, DEPTH), STEP)
     if row_major and m <= FEW:
         tall = m
         broad = min(n, max(256, min(512, STRIP // (size * m))))
@@ -79,14 +96,22 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
             else:
                 broad = _part(n, broad // 2)
     broad = min(_whole(broad, columns), _whole(n, columns))
+    few = FEW if row_major else 0
+    room = room_of(tall, broad, k, few, bytes_of_vector, size)
     count = batch * _parts(m, tall) * _parts(n, broad)
-    panels = broad // columns * (depth * columns + LINE // size)
-    room = max(depth * _part(tall, TALL) + panels, tall * broad + DEPTH * tall
-               if row_major and m <= FEW else 0)
-    room = _whole(room, LINE // size)
-    work = max(1, batch * m * n * k // (SMALL_CELL // 4))  # as many groups as are worth it
-    groups = min(count, GROUPS, work, max(8, ROOMS // (room * size)))
-    return Cells(tall, broad, FEW if row_major else 0, groups, room)
+    work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
+    rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
+    groups = _parts(count, _parts(count, min(GROUPS, work, max(8, rooms))))  # with equal parts
+    return Cells(tall, broad, few, groups, room)
+
+
+def room_of(tall: int, broad: int, k: int, few: int, bytes_of_vector: int, size: int) -> int:
+    """Numbers of work space for a cell: blocks of both operands, packed; or sums of few rows."""
+    columns = 2 * bytes_of_vector // size
+    depth = _whole(_part(k, DEPTH), STEP)
+    panels = _parts(broad, columns) * (depth * columns + LINE // size)
+    sums = tall * broad + _whole(min(k, DEPTH), STEP) * tall if tall <= few else 0
+    return _whole(max(depth * min(tall, TALL) + panels, sums), LINE // size)
 
 
 def _parts(n: int, most: int) -> int:
@@ -105,9 +130,9 @@ def _whole(n: int, unit: int) -> int:
 def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: tuple[int, ...],
             dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
-    (xc, yc), (xb, yb) = dims
+    (xc, yc), (xb, yb), target = *dims, ctx.target
     sums = np.dtype("float64" if x.dtype == np.float64 else "float32")
-    if x.dtype != y.dtype or dtype != sums or not takes(ctx.target, x.dtype):
+    if target is None or x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
         return None
     if not is_static((*x.shape, *y.shape)):
         return None
@@ -115,11 +140,13 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: tuple[int, ...]
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
-    if not wins(batch, m, n, k):
+    b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
+    if not wins(batch, m, n, k, b_column == 1):
+        return None
+    if batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
         return None
     a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
-    b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(ctx.target)], sums.itemsize)
+    plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(target)], sums.itemsize)
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
     made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b],
