@@ -35,7 +35,11 @@
 #define TILE_ROWS 12
 #else
 #define VECTOR_BYTES 16
-#define TILE_ROWS 4
+#define TILE_ROWS 6
+#define STEPS _Pragma("GCC unroll 1") /* GCC moves multiplications of several steps, and spills */
+#endif
+#ifndef STEPS
+#define STEPS UNROLL
 #endif
 
 enum {

@@ -21,7 +21,7 @@ INLINE void SUM(tile)(const int rows, int64_t steps, const R *restrict a, const 
     __builtin_prefetch(c + i * ldc + COLUMNS - 1, 1);
   }
   for (int64_t s = 0; s < steps; s++) {
-    UNROLL for (int p = 0; p < STEP; p++) {
+    STEPS for (int p = 0; p < STEP; p++) {
       V b0 = *(const V *)(b + p * COLUMNS), b1 = *(const V *)(b + p * COLUMNS + VL);
       UNROLL for (int i = 0; i < rows; i++) {
         R x = a[i * STEP + p];
@@ -58,10 +58,8 @@ ONCE void SUM(tiles)(int64_t rows, int64_t steps, const R *a, const R *b, R *c, 
     TILE(2)
     TILE(3)
     TILE(4)
-#if TILE_ROWS > 4
     TILE(5)
     TILE(6)
-#endif
 #if TILE_ROWS > 6
     TILE(7)
     TILE(8)
