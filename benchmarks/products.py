@@ -3,7 +3,9 @@
 jax runs in a process of its own (--jax names a Python that has it), held to the level's vectors;
 the three take turns, so that noise hits all of them.  Of each case: the least time of each, and the
 medians of ratios to jax of the turns.  lowering/kernels/gemm.py has what follows from it:
-`--levels` (LEVELS, LEAST, LEAST_SIZES) times small and thin products against IREE's alone.
+`--levels` (LEVELS, LEAST, LEAST_SIZES) times small and thin products against IREE's alone,
+`--cells` (CELL, ROOMS) large ones in cells of several sizes with work space for several groups.
+On one core (`taskset -c 0`) it shows what a core does; times of two need a quiet machine.
 
     CALQUE_CPU=x86-64-v3 python products.py --jax /path/to/python
 """
@@ -124,11 +126,28 @@ def ours(case: tuple[Any, ...] | None, kernel: bool) -> Callable[[], Any]:
     return run
 
 
+def cells() -> None:
+    """Large products by the size of cells and the most groups that have work space."""
+    from calque.lowering.kernels import gemm
+    cases = [case for case in CASES if case[:4] in (
+        (1024, 1024, 1024, "float32"), (128, 4096, 4096, "float32"))]
+    print("| case | cell | groups | ms |\n|---|---|---|---|")
+    for case in cases:
+        for gemm.CELL in (128, 256, 512):
+            for gemm.GROUPS in (2, 8, 16, 64):
+                gemm.ROOMS = 1 << 30
+                run = ours(case, True)
+                least = min(timed(run) for _ in range(15))
+                print(f"| {' x '.join(map(str, case[:3]))} | {gemm.CELL} | {gemm.GROUPS} | "
+                      f"{least * 1e3:.2f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jax", default="", help="a Python that has jax")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--levels", action="store_true", help="small and thin products")
+    parser.add_argument("--cells", action="store_true", help="how a result is cut")
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     given = parser.parse_args()
@@ -137,7 +156,7 @@ def main() -> None:
         return
     import calque
     with calque.enable_x64(True):
-        compare(given)
+        cells() if given.cells else compare(given)
 
 
 def compare(given: argparse.Namespace) -> None:
