@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import available, object_of
 from calque.lowering.targets import Target
 
@@ -46,6 +47,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "top_k": (Form("native", "selection in one pass, of up to 256", "select"),
               Form("kernel", "radix selection, then a sort of what is left"),
               Form("portable", "the bitonic network")),
+    "dot_general": (Form("native", "packed C kernel, of real floats and sizes where it is ahead",
+                         "gemm"),
+                    Form("portable", "IREE's own")),
     "fft": (Form("native", "C kernel: Stockham's passes over lines side by side", "fft"),
             Form("portable", "products with small matrices; Bluestein's chirp in both")),
     "scan": (Form("kernel", "one kernel from the body's Program, where passes/cost allows"),
@@ -88,6 +92,8 @@ def has_form(form: Form, target: Target | None, dtype: np.dtype[Any], in_process
     cpu = target is not None and target.backend == "llvm-cpu"
     if form.kind == "host":
         return in_process and cpu
+    if form.source == "gemm":
+        return gemm.takes(target, dtype.name)
     if form.kind == "native":
         return available(target, form.source, dtype)
     return cpu if form.kind == "kernel" else True

@@ -156,7 +156,9 @@ def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
 
 
 def _options(p: Program, target: Target) -> tuple[str, ...]:
-    return cost.matmul_flags(p) if target.backend == "llvm-cpu" else ()
+    from calque.lowering.kernels import gemm
+    return () if target.backend != "llvm-cpu" else cost.matmul_flags(
+        p, lambda m, n, k, dtype: gemm.is_ours(target, m, n, k, dtype))
 
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,

@@ -7,7 +7,7 @@ may be computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
@@ -249,13 +249,15 @@ def writes_in_place(p: Program) -> bool:
         for e in p.equations))
 
 
-def matmul_flags(p: Program) -> tuple[str, ...]:
+def matmul_flags(p: Program, ours: Callable[[int, int, int, str], bool] = lambda *_: False
+                 ) -> tuple[str, ...]:
     """IREE's flags for the dots of a program, by the kind of all of them (flags are per program).
 
     Data tiling pays from TILED_SIZE on in all three sizes, and loses for large thin dots; the
     inner-tiled form of its kernels is ahead for f64 and for large f32 (benchmarks/run.py matmul).
+    `ours` says of rows, columns, contracted size and dtype that a kernel of ours takes the product.
     """
-    found = list(_dots(p))
+    found = [d for d in _dots(p) if d[3] or not ours(*d[:3], d[4])]
     large = [e for e in found if not e[3] and min(e[:3]) >= TILED_SIZE]
     if not large or any(min(m, n, k) < 64 and m * n * k > 4_000_000
                         for m, n, k, *_ in found):

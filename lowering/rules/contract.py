@@ -13,6 +13,7 @@ from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.folding import guarded_pair
+from calque.lowering.kernels import gemm
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import Context, rule
 from calque.lowering.rules.window import fill
@@ -112,7 +113,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     elif is_static((*x.shape, *y.shape)) and math.prod(x.shape[i] for i in xc) == 1:
         result = _outer(b, x, y, dims, shape, dtype)
     elif dtype.kind == "c":
-        result = _complex_dot(b, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
+        result = _complex_dot(ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
     elif dtype == np.dtype(bool):
         counts = _barred(b, x.astype(np.int32), y.astype(np.int32), dims, shape, np.dtype("int32"))
         result = counts > 0
@@ -120,7 +121,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         result = _integer_dot(b, x, y, dims, shape, dtype)
     elif dtype in HALF or dtype.kind == "V":
         wide = x.dtype if x.dtype in HALF and x.dtype == y.dtype else np.dtype("float32")
-        acc = emit_dot(b, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
+        acc = _real_dot(ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
         result = acc.astype(dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALF):
@@ -128,8 +129,15 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         if _is_vecmat(ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = emit_dot(b, x, y, dims, shape, dtype)
+            result = _real_dot(ctx, x, y, dims, shape, dtype)
     return result
+
+
+def _real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
+              dtype: np.dtype[Any]) -> Value:
+    """By the C kernel where it is ahead, else IREE's."""
+    made = gemm.product(ctx, x, y, dims, shape, dtype)
+    return emit_dot(ctx.b, x, y, dims, shape, dtype) if made is None else made
 
 
 def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
@@ -177,13 +185,14 @@ def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ..
     return acc.astype(dtype)  # the low bits are right whatever the sign
 
 
-def _complex_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
+def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
                  dtype: np.dtype[Any]) -> Value:
+    b = ctx.b
     part = np.dtype(f"f{dtype.itemsize // 2}")
     xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
     def dot(p: Value, q: Value) -> Value:
-        return emit_dot(b, p, q, dims, shape, part)
+        return _real_dot(ctx, p, q, dims, shape, part)
 
     re, im = b.barrier(dot(xr, yr) - dot(xi, yi), dot(xr, yi) + dot(xi, yr))
     return b.complex(re, im)

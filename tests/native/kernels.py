@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from calque.lowering.kernels.native import object_of
-from calque.lowering.targets import cpu_target
+from calque.lowering.targets import cpu_target, parse_target
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
 FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")
@@ -27,6 +27,7 @@ FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-W
          "-Werror"]
 SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 DTYPES = tuple(SUFFIXES)
+HALVES = {"bfloat16": "bf16", "float16": "f16"}
 MARGIN = 3  # elements before each buffer's first: the offset that is passed
 
 
@@ -48,14 +49,14 @@ def fresh(path: Path | None) -> bool:
 
 
 @functools.cache
-def library(family: str) -> ctypes.CDLL:
-    """Of the object that programs on this machine link, or one compiled here."""
+def library(family: str, level: str = "") -> ctypes.CDLL:
+    """Of the object that programs on this machine (or for a level) link, or one compiled here."""
     out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
-    built = object_of(cpu_target(), family)
+    built = object_of(parse_target(f"cpu:{level}") if level else cpu_target(), family)
     if built is None or not fresh(built):
         built = out.with_suffix(".o")
-        subprocess.run([compiler(), *FLAGS, "-march=native", "-c", str(FOLDER / f"{family}.c"),
-                        "-o", str(built)], check=True)
+        subprocess.run([compiler(), *FLAGS, f"-march={level or 'native'}", "-c",
+                        str(FOLDER / f"{family}.c"), "-o", str(built)], check=True)
     shown = out.with_suffix(".shown.o")
     shown.write_bytes(unhidden(built.read_bytes()))
     subprocess.run([compiler(), "-shared", "-nostdlib", str(shown), "-o", str(out)], check=True)
@@ -88,9 +89,10 @@ def epsilon(dtype: Any) -> float:
 
 def call(family: str, entry: str, dtype: Any, inputs: Sequence[np.ndarray[Any, Any]],
          results: Sequence[tuple[tuple[int, ...], Any]], sizes: Sequence[int],
-         groups: int = 1) -> list[np.ndarray[Any, Any]]:
+         groups: int = 1, level: str = "") -> list[np.ndarray[Any, Any]]:
     """Results (shape, dtype) of calque_<entry>; inputs must come back unchanged."""
-    function = getattr(library(family), f"calque_{entry}_{SUFFIXES[np.dtype(dtype).name]}")
+    suffix = {**SUFFIXES, **HALVES}[np.dtype(dtype).name]
+    function = getattr(library(family, level), f"calque_{entry}_{suffix}")
     function.restype = None
     held, outs, arguments = [], [], []
     for x in inputs:
@@ -106,7 +108,7 @@ def call(family: str, entry: str, dtype: Any, inputs: Sequence[np.ndarray[Any, A
     for group in range(groups):
         function(*arguments, ctypes.c_int64(group), ctypes.c_int64(groups))
     for buffer, before in held:
-        np.testing.assert_array_equal(buffer, before)
+        np.testing.assert_array_equal(buffer.view("u1"), before.view("u1"))
     for buffer in outs:
         assert np.all(buffer[:MARGIN] == 99) and np.all(buffer[buffer.size - MARGIN:] == 99)
     return [b[MARGIN:b.size - MARGIN].reshape(shape)

@@ -1,0 +1,188 @@
+"""Matrix products by the C kernel (lowering/native/gemm.c): which, and in what pieces.
+
+`product` sees an operand's transposition and takes it by strides, as it packs what it reads.  A
+result is cut into cells, which are spread over workgroups; each has a room to pack in.  Numbers
+here are benchmarks/products.py's (`--levels`, `--cells`).  Start reading at `product`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calque.core.dims import is_static
+from calque.lowering.builder import Value
+from calque.lowering.kernels.dispatch import Dtype
+from calque.lowering.kernels.native import emit_native, level_of, object_of
+from calque.lowering.passes.cost import TILED_SIZE
+from calque.lowering.rules.registry import Context
+from calque.lowering.targets import Target
+
+SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
+LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
+DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
+LEAST = 1 << 23  # products of a matrix product from which on it is the kernel's,
+LEAST_FEW = 1 << 21  # of few rows by rows as they lie,
+LEAST_OF_MANY = 1 << 20  # and of each of a batch
+LEAST_SIZES = (32, 48, 32)  # rows (of few: 2), columns, contracted size
+FEW = 64  # rows up to which a row-major right operand is not packed
+CELL = 256  # rows and columns of a cell where there are enough of them
+SMALL_CELL = 1 << 20  # products: cells are not made smaller
+CELLS = 4  # at least, where they are large enough
+GROUPS = 64  # workgroups at most
+ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the matrices' bytes:
+ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
+STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
+
+Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """How a product is cut: cells of tall x broad, `groups` of them at a time, each with `room`
+    numbers of work space; results of up to `few` rows stream b."""
+
+    tall: int
+    broad: int
+    few: int
+    groups: int
+    room: int
+
+
+def takes(target: Target | None, dtype: str) -> bool:
+    """Whether products of a dtype have the kernel on a target."""
+    return (dtype in SUFFIXES and level_of(target) in LEVELS
+            and object_of(target, "gemm") is not None)
+
+
+def wins(batch: int, m: int, n: int, k: int, row_major: bool) -> bool:
+    """Whether IREE's own form is behind it."""
+    rows, columns, depth = LEAST_SIZES
+    few = row_major and m <= FEW
+    least = LEAST_OF_MANY if batch > 1 else LEAST_FEW if few else LEAST
+    return (m * n * k >= least and m >= (2 if few else rows) and n >= columns and k >= depth)
+
+
+def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
+    """Whether dot_general of operands of a dtype is the kernel's, as far as sizes tell."""
+    part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+    return (takes(target, part) and wins(1, m, n, k, False)
+            and not is_instruction(target, min(m, n, k), part))
+
+
+def is_instruction(target: Target, least: int, dtype: str) -> bool:
+    """Whether IREE's tiled form (passes/cost.matmul_flags) multiplies this dtype by an instruction
+    of its own, at twice the rate."""
+    return dtype == "bfloat16" and "avx512bf16" in target.features and least >= TILED_SIZE
+
+
+def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: int,
+          size: int) -> Cells:
+    """The plan for batch products of m x k by k x n whose sums have `size` bytes; `row_major`: b's
+    rows lie in memory as they are."""
+    columns = 2 * bytes_of_vector // size
+    if row_major and m <= FEW:
+        tall = m
+        broad = min(n, max(256, min(512, STRIP // (size * m))))
+    else:
+        limit = CELL if batch * _parts(m, CELL) * _parts(n, CELL) <= GROUPS else 2 * CELL
+        tall, broad = _part(m, limit), _part(n, limit)
+        while (batch * _parts(m, tall) * _parts(n, broad) < CELLS
+               and tall * broad * k >= 2 * SMALL_CELL):
+            if tall > broad:
+                tall = _part(m, tall // 2)
+            else:
+                broad = _part(n, broad // 2)
+    broad = min(_whole(broad, columns), _whole(n, columns))
+    few = FEW if row_major else 0
+    room = room_of(tall, broad, k, few, bytes_of_vector, size)
+    count = batch * _parts(m, tall) * _parts(n, broad)
+    work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
+    rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
+    groups = _parts(count, _parts(count, min(GROUPS, work, max(8, rooms))))  # with equal parts
+    return Cells(tall, broad, few, groups, room)
+
+
+def room_of(tall: int, broad: int, k: int, few: int, bytes_of_vector: int, size: int) -> int:
+    """Numbers of work space for a cell: blocks of both operands, packed; or sums of few rows."""
+    columns = 2 * bytes_of_vector // size
+    depth = _whole(_part(k, DEPTH), STEP)
+    panels = _parts(broad, columns) * (depth * columns + LINE // size)
+    sums = tall * broad + _whole(min(k, DEPTH), STEP) * tall if tall <= few else 0
+    return _whole(max(depth * min(tall, TALL) + panels, sums), LINE // size)
+
+
+def _parts(n: int, most: int) -> int:
+    return -(-n // most)
+
+
+def _part(n: int, most: int) -> int:
+    """The largest of the nearly equal parts of n, none above `most`."""
+    return _parts(n, _parts(n, most))
+
+
+def _whole(n: int, unit: int) -> int:
+    return _parts(n, unit) * unit
+
+
+def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: tuple[int, ...],
+            dtype: Dtype) -> Value | None:
+    """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
+    (xc, yc), (xb, yb), target = *dims, ctx.target
+    sums = np.dtype("float64" if x.dtype == np.float64 else "float32")
+    if target is None or x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
+        return None
+    if not is_static((*x.shape, *y.shape)):
+        return None
+    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
+    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
+    n = math.prod(y.shape[i] for i in yf)
+    b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
+    if not wins(batch, m, n, k, b_column == 1):
+        return None
+    if batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
+        return None
+    a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
+    plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(target)], sums.itemsize)
+    scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
+               plan.broad, plan.few, plan.room)
+    made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b],
+                          [(shape, sums), ((plan.groups * plan.room,), sums)], scalars,
+                          plan.groups)
+    return made
+
+
+def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
+             ) -> tuple[Value, tuple[int, ...]]:
+    """x, or what it is a transposition of, and the strides of three groups of its axes; a copy
+    where the axes of a group do not lie side by side."""
+    source, order = _source(x)
+    strides = [1] * len(x.shape)
+    for i in range(len(x.shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * source.shape[i + 1]
+    where = {axis: strides[place] for place, axis in enumerate(order)}  # of x's axes
+    found = []
+    for axes in groups:
+        axes = [i for i in axes if x.shape[i] != 1]
+        if any(where[i] != where[j] * x.shape[j] for i, j in zip(axes, axes[1:])):
+            moved = ctx.b.transpose(x, [i for g in groups for i in g])
+            sizes = [math.prod(x.shape[i] for i in g) for g in groups]
+            return moved, (sizes[1] * sizes[2], sizes[2], 1)
+        found.append(where[axes[-1]] if axes else 1)
+    return source, tuple(found)
+
+
+def _source(x: Value) -> tuple[Value, list[int]]:
+    """What x is a transposition of, and x's axis at each place of it."""
+    owner, axes = x.ir.owner, list(range(len(x.shape)))
+    if getattr(owner, "name", "") != "stablehlo.transpose":
+        return x, axes
+    permutation = list(owner.attributes["permutation"])
+    shape = [0] * len(axes)
+    for i, place in enumerate(permutation):
+        shape[place] = x.shape[i]
+    return (Value(x.b, owner.operands[0], tuple(shape), x.dtype),
+            [permutation.index(place) for place in axes])

@@ -1,0 +1,138 @@
+/* c = a b: products of matrices of f32, f64, bf16 and f16, whose sums are f32 or f64.
+ *
+ * Operands of any strides are packed, b to panels of a tile's columns and a to panels of its rows,
+ * block by block, so that the innermost loops read memory as it lies; a tile of c stays in registers
+ * (gemm_tile.h).  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication",
+ * ACM TOMS 34 (2008); F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS
+ * functionality", ACM TOMS 41 (2015).  Few rows are not worth packing b for: they are added up in
+ * strips (stream).  Conventions: README.md.
+ */
+#ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#include <stddef.h>
+#include <stdint.h>
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define ONCE static __attribute__((noinline))
+#else /* one body: GCC would make a copy for every constant argument */
+#define ONCE static __attribute__((noinline, noclone))
+#endif
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* The tile, TILE_ROWS x 2 vectors: sums, one row of b and an element of a fill the registers. */
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TILE_ROWS 14
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define TILE_ROWS 6
+#elif defined(__aarch64__)
+#define VECTOR_BYTES 16
+#define TILE_ROWS 12
+#else
+#define VECTOR_BYTES 16
+#define TILE_ROWS 6
+#define STEPS _Pragma("GCC unroll 1") /* GCC moves multiplications of several steps, and spills */
+#endif
+#ifndef STEPS
+#define STEPS UNROLL
+#endif
+
+enum {
+  STEP = 4,    /* elements of a row of a that lie side by side when packed */
+  DEPTH = 256, /* most products of a block: a panel of b is at most half of a first level cache */
+  TALL = 168,  /* most rows of a block: with DEPTH a fraction of a second level cache */
+  LINE = 64    /* bytes of a cache's line */
+};
+
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
+/* Where part i of n rows begins, `count` parts that differ by one at most. */
+INLINE int64_t start_of(int64_t n, int64_t count, int64_t i) {
+  return n / count * i + smaller(n % count, i);
+}
+INLINE int64_t whole(int64_t n, int64_t unit) { return parts(n, unit) * unit; }
+
+/* Runs of memory, `apart` from each other, that come to the second level cache line by line, `ration`
+ * lines at a time. */
+typedef struct {
+  const char *at;
+  int64_t length, apart, ration, position;
+} AHEAD;
+
+INLINE void fetch(AHEAD *x) {
+  for (int64_t i = 0; i < x->ration; i++) {
+    __builtin_prefetch(x->at + x->position, 0, 2);
+    x->position += LINE;
+    if (x->position >= x->length) x->position = 0, x->at += x->apart;
+  }
+}
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define MIX(order, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MIX(order, a, b, ...) __builtin_shuffle(a, b, (order){__VA_ARGS__})
+#endif
+
+#define IN(x) JOIN(x, SUFFIX)
+#define SUM(x) JOIN(x, SUM_SUFFIX)
+
+#define R float
+#define RBITS int32_t
+#define UBITS uint32_t
+#define SUM_SUFFIX f32
+#include "gemm_tile.h"
+
+#define T float
+#define BITS uint32_t
+#define SUFFIX f32
+#define WIDEN(bits, U, F) (F)(bits)
+#include "gemm.inc.h"
+
+/* bfloat16 is the upper half of a float */
+#define T uint16_t
+#define BITS uint16_t
+#define SUFFIX bf16
+#define WIDEN(bits, U, F) (F)((bits) << 16)
+#include "gemm.inc.h"
+
+/* IEEE half precision: 5 bits of exponent become 8; what is below 2^-14 by a subtraction, so that no
+ * operand is subnormal, which some processors take for zero */
+#define T uint16_t
+#define BITS uint16_t
+#define SUFFIX f16
+#define WIDEN(bits, U, F)                                                                   \
+  ({                                                                                        \
+    U from = (bits), size = (from & 0x7fff) << 13, exponent = size & 0x0f800000;            \
+    U most = (U)(exponent == 0x0f800000), least = (U)(exponent == 0);                       \
+    U normal = size + 0x38000000 + (most & 0x38000000);                                     \
+    F small = (F)(size + 0x38800000) - 0x1p-14f;                                            \
+    (F)((((U)small & least) | (normal & ~least)) | (from & 0x8000) << 16);                  \
+  })
+#include "gemm.inc.h"
+
+#undef R
+#undef RBITS
+#undef UBITS
+#undef SUM_SUFFIX
+#undef VL
+#undef COLUMNS
+#undef V
+#undef QUAD
+
+#define R double
+#define RBITS int64_t
+#define UBITS uint64_t
+#define SUM_SUFFIX f64
+#include "gemm_tile.h"
+
+#define T double
+#define BITS uint64_t
+#define SUFFIX f64
+#define WIDEN(bits, U, F) (F)(bits)
+#include "gemm.inc.h"

@@ -1,0 +1,227 @@
+/* The products of one element type T, added up in R (a template of gemm.c, which see). */
+#define VIEW IN(view)
+
+typedef BITS IN(bits) __attribute__((may_alias));
+typedef BITS IN(some) __attribute__((vector_size(VL * sizeof(T)), aligned(sizeof(T)), may_alias));
+typedef BITS IN(four) __attribute__((vector_size(STEP * sizeof(T)), aligned(sizeof(T)), may_alias));
+typedef UBITS IN(wide) __attribute__((vector_size(VECTOR_BYTES)));
+typedef UBITS IN(wide_four) __attribute__((vector_size(STEP * sizeof(R))));
+
+INLINE V IN(load)(const T *at) {
+  return WIDEN(__builtin_convertvector(*(const IN(some) *)at, IN(wide)), IN(wide), V);
+}
+
+INLINE QUAD IN(load_four)(const T *at) {
+  return WIDEN(__builtin_convertvector(*(const IN(four) *)at, IN(wide_four)), IN(wide_four), QUAD);
+}
+
+/* n < STEP numbers, `apart` from each other, filled up with zeros */
+INLINE QUAD IN(load_few)(const T *at, int64_t apart, int64_t n) {
+  BITS bits[STEP] = {0};
+  for (int64_t i = 0; i < n; i++) bits[i] = *(const IN(bits) *)(at + i * apart);
+  return IN(load_four)((const T *)bits);
+}
+
+/* An operand: element (i, p) of a, or (p, j) of b, at at[p * deep + i * across]. */
+typedef struct {
+  const T *at;
+  int64_t deep, across;
+} VIEW;
+
+/* STEP rows from p on, of which `depth` are there, by STEP columns of which `across` are: four
+ * vectors along the depth. */
+INLINE void IN(block)(QUAD *x, VIEW v, int64_t depth, int64_t across) {
+  if (depth >= STEP && across >= STEP && v.across == 1) {
+    for (int p = 0; p < STEP; p++) x[p] = IN(load_four)(v.at + p * v.deep);
+    SUM(turn)(x);
+  } else if (depth >= STEP && v.deep == 1) {
+    for (int i = 0; i < STEP; i++)
+      x[i] = i < across ? IN(load_four)(v.at + i * v.across) : (QUAD){0};
+  } else {
+    for (int i = 0; i < STEP; i++)
+      x[i] = i < across ? IN(load_few)(v.at + i * v.across, v.deep, smaller(depth, STEP))
+                        : (QUAD){0};
+  }
+}
+
+/* Rows of a block of a as panels of nearly equal heights. */
+ONCE void IN(pack_a)(R *restrict to, VIEW a, int64_t depth, int64_t rows) {
+  int64_t panels = parts(rows, TILE_ROWS), steps = parts(depth, STEP), full = depth / STEP;
+  if (a.deep == 1) { /* row by row */
+    for (int64_t t = 0; t < panels; t++) {
+      int64_t first = start_of(rows, panels, t), high = start_of(rows, panels, t + 1) - first;
+      for (int64_t i = 0; i < high; i++) {
+        const T *from = a.at + (first + i) * a.across;
+        QUAD *put = (QUAD *)(to + first * steps * STEP) + i;
+        for (int64_t s = 0; s < full; s++) put[s * high] = IN(load_four)(from + s * STEP);
+        if (full < steps)
+          put[full * high] = IN(load_few)(from + full * STEP, 1, depth - full * STEP);
+      }
+    }
+    return;
+  }
+  for (int64_t s = 0; s < steps; s++)
+    for (int64_t t = 0; t < panels; t++) {
+      int64_t first = start_of(rows, panels, t), high = start_of(rows, panels, t + 1) - first;
+      QUAD *put = (QUAD *)(to + first * steps * STEP + s * high * STEP);
+      for (int64_t i = 0; i < high; i += STEP) {
+        QUAD x[STEP];
+        if (i + STEP > high && high > STEP) i = high - STEP; /* some of them again */
+        VIEW v = {a.at + s * STEP * a.deep + (first + i) * a.across, a.deep, a.across};
+        IN(block)(x, v, depth - s * STEP, high - i);
+        for (int64_t k = 0; k < smaller(high - i, STEP); k++) put[i + k] = x[k];
+      }
+    }
+}
+
+/* Columns of b as panels of two vectors; behind each a line, that panels are no power of two apart. */
+#define PANEL(steps) ((steps) * STEP * COLUMNS + LINE / (int64_t)sizeof(R))
+
+ONCE void IN(pack_b)(R *restrict to, VIEW b, int64_t depth, int64_t columns) {
+  int64_t steps = parts(depth, STEP), full = b.across == 1 ? columns / COLUMNS : 0;
+  for (int64_t p = 0; p < depth; p++)
+    for (int64_t t = 0; t < full; t++) {
+      const T *from = b.at + p * b.deep + t * COLUMNS;
+      V *put = (V *)(to + t * PANEL(steps) + p * COLUMNS);
+      put[0] = IN(load)(from), put[1] = IN(load)(from + VL);
+    }
+  for (int64_t t = 0; t < full; t++)
+    for (int64_t p = depth; p < steps * STEP; p++) {
+      V *put = (V *)(to + t * PANEL(steps) + p * COLUMNS);
+      put[0] = put[1] = (V){0};
+    }
+  for (int64_t j = full * COLUMNS; j < whole(columns, COLUMNS); j += STEP)
+    for (int64_t s = 0; s < steps; s++) {
+      R *put = to + j / COLUMNS * PANEL(steps) + s * STEP * COLUMNS + j % COLUMNS;
+      QUAD x[STEP];
+      VIEW v = {b.at + s * STEP * b.deep + j * b.across, b.deep, b.across};
+      IN(block)(x, v, depth - s * STEP, columns - j);
+      SUM(turn)(x);
+      for (int p = 0; p < STEP; p++) *(QUAD *)(put + p * COLUMNS) = x[p];
+    }
+}
+
+/* A cell of c, rows x columns, of operands that begin with it.  While a block is multiplied, what the
+ * next one packs of b is fetched from memory. */
+ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int64_t columns,
+                   int64_t k, R *restrict work) {
+  int64_t blocks = parts(k, DEPTH), strips = parts(rows, TALL);
+  int64_t widest = parts(parts(k, blocks), STEP);
+  int64_t tiles = parts(rows, TILE_ROWS) * parts(columns, COLUMNS);
+  R *packed_a = work, *packed_b = work + widest * STEP * parts(rows, strips);
+  for (int64_t n = 0; n < blocks; n++) {
+    int64_t p = start_of(k, blocks, n), next = start_of(k, blocks, n + 1), depth = next - p;
+    int64_t steps = parts(depth, STEP);
+    VIEW deep = {b.at + p * b.deep, b.deep, b.across};
+    IN(pack_b)(packed_b, deep, depth, columns);
+    AHEAD ahead = {(const char *)(b.at + next * b.deep), 0, 0, 0, 0};
+    if (n + 1 < blocks && strips == 1 && (b.across == 1 || b.deep == 1)) {
+      ahead.length = (b.across == 1 ? columns : depth) * (int64_t)sizeof(T);
+      ahead.apart = (b.across == 1 ? b.deep : b.across) * (int64_t)sizeof(T);
+      ahead.ration = parts((b.across == 1 ? depth : columns) * parts(ahead.length, LINE), tiles);
+    }
+    for (int64_t r = 0; r < strips; r++) {
+      int64_t i = start_of(rows, strips, r), tall = start_of(rows, strips, r + 1) - i;
+      int64_t panels = parts(tall, TILE_ROWS);
+      VIEW high = {a.at + p * a.deep + i * a.across, a.deep, a.across};
+      IN(pack_a)(packed_a, high, depth, tall);
+      for (int64_t t = 0; t < panels; t++) {
+        int64_t first = start_of(tall, panels, t), height = start_of(tall, panels, t + 1) - first;
+        for (int64_t j = 0; j < columns; j += COLUMNS) {
+          fetch(&ahead);
+          SUM(tiles)(height, steps, packed_a + first * steps * STEP,
+                     packed_b + j / COLUMNS * PANEL(steps), c + (i + first) * ldc + j, ldc,
+                     smaller(columns - j, COLUMNS), n);
+        }
+      }
+    }
+  }
+}
+
+/* STEP rows of b, `there` of them within it, times the columns of a packed in one panel; sums
+ * (rows x columns) lie in workspace, for rows of c may be a power of two apart. */
+INLINE void IN(strip)(const int there, R *restrict sums, const R *restrict a, const T *restrict b,
+                      int64_t ldb, int64_t ahead, int64_t rows, int64_t columns, int64_t add) {
+  for (int64_t j = 0; j < columns; j += COLUMNS) {
+    V x[STEP][2];
+    UNROLL for (int p = 0; p < there; p++) {
+      x[p][0] = IN(load)(b + p * ldb + j), x[p][1] = IN(load)(b + p * ldb + j + VL);
+      __builtin_prefetch(b + p * ldb + j + ahead);
+      if (COLUMNS * sizeof(T) > LINE) __builtin_prefetch(b + p * ldb + j + VL + ahead);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+      V *to = (V *)(sums + i * columns + j), s = {0}, t = {0};
+      if (add) s = to[0], t = to[1];
+      UNROLL for (int p = 0; p < there; p++) {
+        R y = a[i * STEP + p];
+        s += y * x[p][0], t += y * x[p][1];
+      }
+      to[0] = s, to[1] = t;
+    }
+  }
+}
+
+/* A cell of few rows and whole vectors of columns, b's rows read as they lie. */
+ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int64_t columns,
+                     int64_t k, R *restrict work) {
+  R *packed = work + rows * columns;
+  for (int64_t p = 0; p < k; p += DEPTH) {
+    int64_t depth = smaller(DEPTH, k - p);
+    for (int64_t s = 0; s < parts(depth, STEP); s++)
+      for (int64_t i = 0; i < rows; i += STEP) {
+        QUAD x[STEP];
+        VIEW v = {a.at + (p + s * STEP) * a.deep + i * a.across, a.deep, a.across};
+        IN(block)(x, v, depth - s * STEP, rows - i);
+        for (int64_t q = 0; q < smaller(rows - i, STEP); q++)
+          ((QUAD *)packed)[s * rows + i + q] = x[q];
+      }
+    for (int64_t q = 0; q < depth; q += STEP) {
+      const T *from = b.at + (p + q) * b.deep;
+      const R *by = packed + q * rows;
+      int64_t ahead = p + q + 2 * STEP <= k ? STEP * b.deep : 0;
+      switch (smaller(depth - q, STEP)) {
+        case 1: IN(strip)(1, work, by, from, b.deep, ahead, rows, columns, q); break;
+        case 2: IN(strip)(2, work, by, from, b.deep, ahead, rows, columns, q); break;
+        case 3: IN(strip)(3, work, by, from, b.deep, ahead, rows, columns, q); break;
+        default: IN(strip)(STEP, work, by, from, b.deep, ahead, rows, columns, q);
+      }
+    }
+    for (int64_t i = 0; i < rows; i++) /* sums of many are sums of sums: fewer errors of rounding */
+      for (int64_t j = 0; j < columns; j += VL) {
+        V sum = *(const V *)(work + i * columns + j), *to = (V *)(c + i * ldc + j);
+        if (p) sum += *to;
+        *to = sum;
+      }
+  }
+}
+
+/* c (batch, m, n) = a b, cell by cell, `tall` rows by `broad` columns; each group takes its part of
+ * the cells and has `room` numbers to work in. */
+void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_at, R *c_base,
+                     int64_t c_at, R *work_base, int64_t work_at, int64_t batch, int64_t m,
+                     int64_t n, int64_t k, int64_t a_batch, int64_t a_row, int64_t a_column,
+                     int64_t b_batch, int64_t b_row, int64_t b_column, int64_t tall,
+                     int64_t broad, int64_t few, int64_t room, int64_t group, int64_t groups) {
+  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
+  R *work = work_base + work_at + group * room;
+  for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
+    int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
+    int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad), left = 0;
+    VIEW a = {a_base + a_at + which * a_batch + i * a_row, a_column, a_row};
+    VIEW b = {b_base + b_at + which * b_batch + j * b_column, b_row, b_column};
+    R *c = c_base + c_at + (which * m + i) * n + j;
+    if (rows <= few && b_column == 1) {
+      left = columns / COLUMNS * COLUMNS;
+      IN(stream)(c, n, a, b, rows, left, k, work);
+    }
+    b.at += left * b_column;
+    if (left < columns) IN(cell)(c + left, n, a, b, rows, columns - left, k, work);
+  }
+}
+
+#undef T
+#undef BITS
+#undef SUFFIX
+#undef WIDEN
+#undef VIEW
+#undef PANEL

@@ -1,0 +1,227 @@
+"""Products by the C kernel through jit: every layout, its plan, and what is left to IREE."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import aot, config
+from calque.lowering import forms
+from calque.lowering.kernels import gemm
+from calque.lowering.passes import cost
+from calque.lowering.targets import cpu_target, host_target, parse_target
+
+HERE = [level for level in gemm.LEVELS if host_target().arch == "x86_64" and set(
+    parse_target(f"cpu:{level}").features) <= set(host_target().features)]
+pytestmark = pytest.mark.skipif(
+    not all(gemm.takes(parse_target(f"cpu:{level}"), "float32") for level in HERE) or not HERE,
+    reason="no C kernel of this machine's levels")
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+@pytest.fixture(params=HERE)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.context("calque_cpu", request.param):
+        yield request.param
+
+
+@pytest.fixture
+def all_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kernel takes small products, too: what is looked at here is not the size."""
+    monkeypatch.setattr(gemm, "wins", lambda *sizes: True)
+    calque.clear_caches()
+    yield
+    calque.clear_caches()
+
+
+def normal(seed: int, *shape: int, dtype: Any = "float32") -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def close(got: Any, want: Any, k: int, dtype: Any = "float32") -> None:
+    """Within what sums of k products of normal numbers lose."""
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    sums = float(np.finfo("f8" if dtype == "float64" else "f4").eps)
+    np.testing.assert_allclose(np.asarray(got).astype("f8"), want, rtol=eps,
+                               atol=4 * sums * k + (0 if eps < 1e-4 else 1e-5))
+
+
+def taken(f: Any, *xs: Any) -> int:
+    """How many calls of the kernel a program has."""
+    return str(calque.jit(f).lower(*xs).as_text()).count("call @calque_gemm_")
+
+
+def test_layouts(level: str, all_sizes: None, x64: None) -> None:
+    """Everything dot_general can say, in few programs."""
+    cases = [  # subscripts of einsum, sizes by letter
+        ("ij,jk->ik", {}), ("ji,jk->ik", {}), ("ij,kj->ik", {}), ("ji,kj->ki", {}),
+        ("bij,bjk->bik", {}), ("bij,bkj->bik", {}), ("ibj,jbk->bik", {}), ("bij,jk->bik", {}),
+        ("bihj,bkhj->bhik", {}), ("aij,ajik->ak", {"j": 3}), ("ijc,cjk->ik", {}),
+        ("abij,bajk->abik", {"b": 1}), ("ij,jkl->ikl", {}), ("i,ik->k", {})]
+    sizes = {"i": 33, "j": 20, "k": 41, "l": 5, "b": 3, "a": 2, "h": 2, "c": 4}
+    for dtype in ("float32", "float64", BFLOAT16):
+        inputs, wants, depths = [], [], []
+        for i, (text, other) in enumerate(cases):
+            size = sizes | other
+            x, y = ([normal(i + at, *[size[c] for c in part], dtype=dtype)
+                     for at, part in enumerate(text.split("->")[0].split(","))])
+            inputs.append((x, y))
+            wants.append(np.einsum(text, x.astype("f8"), y.astype("f8")))
+            depths.append(x.size * y.size)
+        f = lambda *xs: [jnp.einsum(text, x, y) for (text, _), (x, y)  # noqa: E731
+                         in zip(cases, xs)]
+        count = taken(f, *inputs)
+        assert count >= len(cases) - 1, count
+        for (text, _), got, want in zip(cases, calque.jit(f)(*inputs), wants):
+            eps = float(ml_dtypes.finfo(dtype).eps)
+            np.testing.assert_allclose(np.asarray(got).astype("f8"), want, rtol=2 * eps,
+                                       atol=100 * float(np.finfo("f4").eps), err_msg=text)
+
+
+def test_sizes(level: str) -> None:
+    """In the plans that the sizes get: few rows, thin, tall, square, blocks left over."""
+    sizes = ((8, 1030, 515), (64, 300, 600), (130, 1000, 300), (700, 260, 65), (300, 700, 500),
+             (2, 4096, 512))
+    pairs = [(normal(m, m, k), normal(n, k, n)) for m, k, n in sizes]
+    turned = [tuple(np.ascontiguousarray(x.T) for x in pair) for pair in pairs]
+    f = lambda p, q: ([x @ y for x, y in p], [x.T @ y.T for x, y in q])  # noqa: E731
+    assert taken(f, pairs, turned) == 6 + 4  # (few rows are worth it by rows as they lie)
+    for made in calque.jit(f)(pairs, turned):
+        for got, (x, y) in zip(made, pairs):
+            close(got, x.astype("f8") @ y, len(y))
+
+
+def test_a_transposition_is_read_where_it_lies(level: str, all_sizes: None) -> None:
+    text = str(calque.jit(lambda x, y: x.T @ y.T).lower(
+        normal(0, 70, 50), normal(1, 60, 70)).as_text())
+    assert "stablehlo.transpose" not in text.split("flow.dispatch")[-1]
+    assert text.count("call @calque_gemm_") == 1
+
+
+@pytest.mark.parametrize("dtype", [BFLOAT16, np.dtype("float16")], ids=str)
+def test_halves_are_added_up_in_f32_and_rounded_once(dtype: Any, level: str) -> None:
+    x, y = normal(0, 256, 300, dtype=dtype), normal(1, 300, 256, dtype=dtype)
+    want = x.astype("f8") @ y.astype("f8")
+    f = lambda x, y: (x @ y, jnp.matmul(x, y, preferred_element_type="float32"))  # noqa: E731
+    assert taken(f, x, y) == 2
+    half, wide = calque.jit(f)(x, y)
+    assert half.dtype == dtype and wide.dtype == np.float32
+    close(wide, want, 300)
+    np.testing.assert_array_equal(np.asarray(half), np.asarray(wide).astype(dtype))
+
+
+def test_complex_products_are_real_ones(level: str, all_sizes: None) -> None:
+    x = normal(0, 40, 50) + 1j * normal(1, 40, 50)
+    y = normal(2, 50, 60) + 1j * normal(3, 50, 60)
+    x, y = x.astype("c8"), y.astype("c8")
+    assert taken(lambda x, y: x @ y, x, y) == 4
+    np.testing.assert_allclose(np.asarray(calque.jit(lambda x, y: x @ y)(x, y)), x @ y, rtol=1e-4,
+                               atol=1e-4)
+
+
+def test_derivatives_and_batches(level: str, all_sizes: None) -> None:
+    x, w = normal(0, 5, 30, 40), normal(1, 40, 20)
+
+    def loss(w: Any, x: Any) -> Any:
+        return (jnp.maximum(x @ w, 0) ** 2).sum()
+
+    got = calque.jit(calque.vmap(calque.grad(loss), in_axes=(None, 0)))(w, x)
+    z = np.maximum(x.astype("f8") @ w, 0)
+    np.testing.assert_allclose(np.asarray(got), 2 * np.einsum("bij,bik->bjk", x, z), rtol=1e-4,
+                               atol=1e-3)
+
+
+def test_constants_several_and_branches(level: str, all_sizes: None) -> None:
+    """Products of captured arrays, of one array with itself, in a loop's and a branch's body."""
+    a = normal(0, 40, 40) / 8
+
+    def f(x: Any, flag: Any) -> Any:
+        y = (x @ a) @ (a @ a) + x.T @ x
+        y = calque.lax.cond(flag, lambda v: v @ a, lambda v: v - 1, y)
+        return calque.lax.fori_loop(0, 3, lambda i, v: jnp.tanh(v @ a) @ v, y)
+
+    x = normal(1, 40, 40) / 8
+    assert taken(f, x, True) >= 4
+    for flag in (True, False):
+        y = (x @ a) @ (a @ a) + x.T @ x
+        y = y @ a if flag else y - 1
+        for _ in range(3):
+            y = np.tanh(y @ a) @ y
+        np.testing.assert_allclose(np.asarray(calque.jit(f)(x, flag)), y, rtol=2e-3, atol=2e-4)
+
+
+def test_what_is_not_finite(level: str, all_sizes: None) -> None:
+    x, y = np.ones((9, 21), "f4"), np.ones((21, 35), "f4")
+    x[3, 20], y[20, 34], y[0, 7] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.asarray(calque.jit(jnp.matmul)(x, y)), x @ y)
+
+
+def test_artifacts_hold_it(level: str) -> None:
+    made = aot.compile(lambda x, y: x @ y, "f32[256,300]", "f32[300,256]", name="f",
+                       targets=f"cpu:{level}")
+    x, y = normal(0, 256, 300), normal(1, 300, 256)
+    (got,) = aot.load(made.vmfb).f(x, y)
+    close(got.numpy(), x.astype("f8") @ y, 300)
+
+
+def test_threads_share_nothing() -> None:
+    """Calls from several threads, each with work space of its own."""
+    f = calque.jit(lambda x, y: x @ y)
+    pairs = [(normal(i, 200, 300), normal(9 + i, 300, 250)) for i in range(3)]
+    bad: list[float] = []
+
+    def work(i: int) -> None:
+        x, y = pairs[i]
+        want = x.astype("f8") @ y
+        for _ in range(10):
+            bad.extend(e for e in [float(np.max(np.abs(np.asarray(f(x, y)) - want)))] if e > 1e-3)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad
+
+
+def test_what_is_left_to_iree() -> None:
+    """Small ones, integers, mixed types, sizes known at the call only, other targets."""
+    x = normal(0, 256, 256)
+    assert taken(jnp.matmul, x, x) == 1
+    assert taken(jnp.matmul, x[:16, :16], x[:16, :16]) == 0
+    assert taken(jnp.matmul, x.astype("i4"), x.astype("i4")) == 0
+    assert taken(jnp.matmul, x, x.astype(BFLOAT16)) == 1  # f32, as promotion says
+    assert not gemm.takes(parse_target("cuda:sm_80"), "float32")
+    assert not gemm.takes(parse_target("cpu:x86-64"), "float32")
+    for target in (cpu_target(), parse_target("cpu:x86-64")):
+        want = "native" if gemm.takes(target, "float32") else "portable"
+        assert forms.form_of("dot_general", target, np.dtype("f4")) == want
+
+
+def test_flags_are_for_the_products_that_iree_makes() -> None:
+    program = calque.make_jaxpr(jnp.matmul)(*[np.ones((600, 600), "f4")] * 2).jaxpr
+    assert cost.matmul_flags(program)
+    assert not cost.matmul_flags(program, lambda *sizes: True)
+
+
+def test_plans_are_small() -> None:
+    """Work space is bounded, cells are spread, and nobody is without one."""
+    for batch, m, n, k in ((1, 1024, 1024, 1024), (1, 4096, 4096, 4096), (1, 8, 4096, 4096),
+                           (1, 128, 4096, 4096), (500, 64, 64, 64), (1, 33, 48, 100_000),
+                           (1, 100_000, 48, 33), (64, 256, 256, 64)):
+        for row_major in (False, True):
+            for size in (4, 8):
+                plan = gemm.cells(batch, m, n, k, row_major, 32, size)
+                count = batch * -(-m // plan.tall) * -(-n // plan.broad)
+                assert 1 <= plan.groups <= min(count, gemm.GROUPS)
+                matrices = batch * (m * k + k * n + m * n) * size
+                assert plan.room * size < 2 << 20 and plan.room * size * plan.groups <= max(
+                    gemm.ROOMS, matrices // gemm.ROOMS_PART, 8 * plan.room * size)
+                assert batch * m * n * k < 1 << 24 or plan.groups >= min(4, count)

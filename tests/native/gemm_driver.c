@@ -1,0 +1,77 @@
+/* Runs calque_gemm_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
+ * be touched; prints ok. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define I int64_t
+#define ENTRY(name, T, R)                                                                       \
+  void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
+            I, I, I);
+ENTRY(calque_gemm_f32, float, float)
+ENTRY(calque_gemm_f64, double, double)
+ENTRY(calque_gemm_bf16, uint16_t, float)
+ENTRY(calque_gemm_f16, uint16_t, float)
+
+static I parts(I n, I most) { return (n + most - 1) / most; }
+static I part(I n, I most) { return parts(n, parts(n, most)); }
+static I larger(I a, I b) { return a > b ? a : b; }
+static I smaller(I a, I b) { return a < b ? a : b; }
+
+#if defined(__AVX512F__)
+#define VECTOR 64
+#elif defined(__AVX__)
+#define VECTOR 32
+#else
+#define VECTOR 16
+#endif
+
+/* numbers of a cell's work space: room_of in lowering/kernels/gemm.py */
+static I room_of(I tall, I broad, I k, I few, I size) {
+  I columns = 2 * VECTOR / size, depth = parts(part(k, 256), 4) * 4;
+  I packed = depth * smaller(tall, 168) + parts(broad, columns) * (depth * columns + 64 / size);
+  I sums = tall <= few ? tall * broad + parts(smaller(k, 256), 4) * 4 * tall : 0;
+  return larger(packed, sums);
+}
+
+#define CASE(name, T, R)                                                                     \
+  {                                                                                          \
+    T *a = malloc(batch * m * k * sizeof(T)), *b = malloc(batch * k * n * sizeof(T));        \
+    R *c = malloc(batch * m * n * sizeof(R)), *work = malloc(groups * room * sizeof(R));     \
+    for (I i = 0; i < batch * m * k; i++) a[i] = i % 7;                                      \
+    for (I i = 0; i < batch * k * n; i++) b[i] = i % 5;                                      \
+    for (I g = 0; g < groups; g++)                                                           \
+      name(a, 0, b, 0, c, 0, work, 0, batch, m, n, k, m * k, turned & 1 ? 1 : k,             \
+           turned & 1 ? m : 1, k * n, turned & 2 ? 1 : n, turned & 2 ? k : 1, tall, broad,   \
+           few, room, g, groups);                                                            \
+    if (sizeof(T) == sizeof(R))                                                              \
+      for (I i = 0; i < batch * m; i++)                                                      \
+        for (I j = 0; j < n; j++) {                                                          \
+          double sum = 0;                                                                    \
+          I q = i / m, r = i % m;                                                            \
+          for (I p = 0; p < k; p++)                                                          \
+            sum += (double)a[q * m * k + (turned & 1 ? p * m + r : r * k + p)] *             \
+                   (double)b[q * k * n + (turned & 2 ? j * k + p : p * n + j)];              \
+          if (sum != (double)c[i * n + j]) return 1; /* integers: exact */                   \
+        }                                                                                    \
+    free(a), free(b), free(c), free(work);                                                   \
+  }
+
+int main(void) {
+  const I sizes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 6}, {1, 7, 33, 9}, {1, 2, 64, 300}, {1, 171, 40, 3},
+                        {3, 13, 17, 21}, {1, 64, 70, 258}};
+  for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int turned = 0; turned < 4; turned++)
+      for (I few = 0; few <= 64; few += 64) {
+        I batch = sizes[s][0], m = sizes[s][1], n = sizes[s][2], k = sizes[s][3];
+        I tall = few ? m : smaller(m, 50), broad = smaller(n, 32), groups = 1 + s % 3;
+        I room = room_of(tall, broad, k, few, 4);
+        CASE(calque_gemm_f32, float, float)
+        CASE(calque_gemm_bf16, uint16_t, float)
+        CASE(calque_gemm_f16, uint16_t, float)
+        room = room_of(tall, broad, k, few, 8);
+        CASE(calque_gemm_f64, double, double)
+      }
+  puts("ok");
+  return 0;
+}

@@ -1,0 +1,182 @@
+"""The C kernel of matrix products: every dtype and level, sizes around its blocks, any strides."""
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from calque.lowering.kernels import gemm
+from calque.lowering.native.build import compiler_for
+from calque.lowering.targets import host_target, parse_target
+from tests.native.kernels import FLAGS, FOLDER, call, compiler, fresh
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = (np.dtype("f4"), np.dtype("f8"), BFLOAT16, np.dtype("f2"))
+LEVELS = [level for level in gemm.LEVELS
+          if set(parse_target(f"cpu:{level}").features) <= set(host_target().features)
+          and host_target().arch == "x86_64"]
+every = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+at_levels = pytest.mark.parametrize("level", LEVELS)
+
+
+@dataclass(frozen=True)
+class Product:
+    """One call: sizes, which operands lie transposed, and cells; `apart`: rows are so many times
+    further apart, and elements too where it is above 2; one batch of b where `shared`."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    turned: str = ""
+    tall: int = 64
+    broad: int = 64
+    few: int = 0
+    groups: int = 1
+    apart: int = 1
+    shared: bool = False
+
+
+def operand(rng: Any, dtype: Any, batch: int, rows: int, columns: int, turned: bool, apart: int
+            ) -> tuple[Any, list[int], Any]:
+    """Memory, strides of batch, row and column, and the matrices."""
+    inner = apart if apart > 2 else 1
+    size = (columns, rows * apart, inner) if turned else (rows, columns * apart, inner)
+    memory = rng.standard_normal((batch, *size)).astype(dtype)
+    strides = [size[0] * size[1] * inner, size[1] * inner, inner]
+    if turned:
+        return memory, [strides[0], strides[2], strides[1]], np.swapaxes(
+            memory[:, :, :rows, 0], 1, 2)
+    return memory, strides, memory[:, :, :columns, 0]
+
+
+def run(p: Product, dtype: Any, level: str, seed: int = 0) -> tuple[Any, Any, Any]:
+    """The result, the one wanted in f64, and the sum of magnitudes."""
+    rng = np.random.default_rng(seed)
+    sums = np.dtype("f8" if dtype == np.float64 else "f4")
+    a, a_strides, x = operand(rng, dtype, p.batch, p.m, p.k, "x" in p.turned, p.apart)
+    b, b_strides, y = operand(rng, dtype, 1 if p.shared else p.batch, p.k, p.n, "y" in p.turned,
+                              p.apart)
+    b_strides[0] *= not p.shared
+    room = gemm.room_of(min(p.tall, p.m), min(p.broad, p.n), p.k, p.few, gemm.LEVELS[level],
+                        sums.itemsize)
+    c, _ = call("gemm", "gemm", dtype, [a, b],
+                [((p.batch, p.m, p.n), sums), ((p.groups * room,), sums)],
+                [p.batch, p.m, p.n, p.k, *a_strides, *b_strides, p.tall, p.broad, p.few, room],
+                p.groups, level)
+    x, y = x.astype("f8"), y.astype("f8")
+    return c, x @ y, np.abs(x) @ np.abs(y)
+
+
+def close(p: Product, dtype: Any, level: str, seed: int = 0) -> None:
+    got, want, size = run(p, dtype, level, seed)
+    bound = float(np.finfo(got.dtype).eps) * (p.k + 4) ** 0.5
+    assert np.all(np.abs(got - want) <= bound * size), (p, dtype, level)
+
+
+@every
+@at_levels
+def test_drawn_sizes(dtype: Any, level: str) -> None:
+    rng = np.random.default_rng(7)
+    for seed in range(80):
+        batch, m, n, k = (int(rng.integers(1, most + 1)) for most in (3, 40, 40, 40))
+        close(Product(batch, m, n, k, str(rng.choice(["", "x", "y", "xy"])),
+                      int(rng.integers(1, 41)), int(rng.integers(1, 41)),
+                      int(rng.choice([0, 64])), int(rng.integers(1, 5)),
+                      int(rng.choice([1, 1, 2, 3])), bool(rng.integers(2))), dtype, level, seed)
+
+
+@every
+@at_levels
+def test_around_blocks(dtype: Any, level: str) -> None:
+    """Sizes at and beside those of tiles and blocks, in cells as the plan has them."""
+    size = 8 if dtype == np.float64 else 4
+    columns = 2 * gemm.LEVELS[level] // size
+    for i, (m, n, k) in enumerate((
+            (1, columns, 256), (2, columns + 1, 257), (64, 2 * columns - 1, 513),
+            (65, columns, 255), (167, columns - 1, 64), (169, 3 * columns, 256),
+            (337, columns + 3, 300), (14, 300, 511), (13, 257, 4), (84, 511, 5), (6, 600, 1024))):
+        for turned in ("", "x", "y", "xy")[i % 2::2]:
+            plan = gemm.cells(1, m, n, k, "y" not in turned, gemm.LEVELS[level], size)
+            assert plan.room == gemm.room_of(plan.tall, plan.broad, k, plan.few,
+                                             gemm.LEVELS[level], size)
+            close(Product(1, m, n, k, turned, plan.tall, plan.broad, plan.few, plan.groups), dtype,
+                  level, i)
+
+
+@at_levels
+def test_what_is_not_finite_stays_in_its_rows_and_columns(level: str) -> None:
+    """What fills panels up reaches no result."""
+    for few in (0, 64):
+        for turned in (False, True):
+            x, y = np.ones((7, 5), "f4"), np.ones((5, 37), "f4")
+            x[2, 4], y[4, 36], y[1, 3] = np.nan, np.inf, -np.inf
+            room = gemm.room_of(7, 37, 5, few, gemm.LEVELS[level], 4)
+            b = y.T.copy() if turned else y
+            c, _ = call("gemm", "gemm", "f4", [x, b], [((7, 37), "f4"), ((room,), "f4")],
+                        [1, 7, 37, 5, 0, 5, 1, 0, *((1, 5) if turned else (37, 1)), 7, 37, few,
+                         room], level=level)
+            with np.errstate(invalid="ignore"):
+                np.testing.assert_array_equal(c, x @ y)
+
+
+@pytest.mark.parametrize("dtype", [BFLOAT16, np.dtype("f2")], ids=str)
+@at_levels
+def test_every_half(dtype: Any, level: str) -> None:
+    """All bit patterns, by each way in which operands are read: exactly, NaN as NaN."""
+    every, one = np.arange(1 << 16, dtype=np.uint16).view(dtype), np.ones(1, dtype)
+    n = every.size
+    with np.errstate(invalid="ignore"):  # signalling NaNs are compared
+        want = every.astype("f4")
+        for few in (0, 64):
+            for m, columns, x, y in ((1, n, one, every), (n, 1, every, one)):
+                room = gemm.room_of(min(m, 64), min(columns, 64), 1, few, gemm.LEVELS[level], 4)
+                for strides in ((1, 1, columns, 1), (1, m, 1, 1)):  # of rows and columns
+                    c, _ = call("gemm", "gemm", dtype, [x, y], [((n,), "f4"), ((room,), "f4")],
+                                [1, m, columns, 1, 0, *strides[:2], 0, *strides[2:], 64, 64, few,
+                                 room], level=level)
+                    np.testing.assert_array_equal(c, want)
+
+
+@pytest.mark.parametrize("level", (FOLDER / "LEVELS").read_text("utf-8").splitlines())
+def test_the_object_needs_nothing(level: str, tmp_path: Path) -> None:
+    name, arch, *flags = level.split()
+    command = compiler_for(arch)
+    if not command or not shutil.which("nm"):
+        pytest.skip(f"no compiler for {arch} on this machine")
+    made = FOLDER / "objects" / name / "gemm.o"
+    if not fresh(made):
+        made = tmp_path / "gemm.o"
+        subprocess.run([*command, *FLAGS, *flags, "-c", str(FOLDER / "gemm.c"), "-o", str(made)],
+                       check=True)
+    symbols = subprocess.run(["nm", str(made)], check=True, capture_output=True, text=True).stdout
+    kinds = {line.split()[-2] for line in symbols.splitlines()}
+    assert kinds <= {"T", "t", "r"}, symbols  # code and constants; nothing mutable or undefined
+    if shutil.which("objdump") and arch == "x86_64":
+        text = subprocess.run(["objdump", "-d", str(made)], check=True, capture_output=True,
+                              text=True).stdout
+        frames = [int(n, 16) for n in re.findall(r"sub +\$0x([0-9a-f]{1,8}),%rsp", text)]
+        assert frames and max(frames) < 4096
+
+
+def test_under_sanitizers(tmp_path: Path) -> None:
+    """Exact buffers: nothing outside them, no undefined arithmetic (cases: gemm_driver.c)."""
+    out = tmp_path / "driver"
+    made = subprocess.run(
+        [compiler(), "-std=gnu11", "-O1", "-g1", "-march=x86-64-v3" if "x86-64-v3" in LEVELS
+         else "-march=native", "-Wall", "-Wno-psabi", "-fsanitize=address,undefined",
+         "-fno-sanitize-recover=all", "-o", str(out),
+         str(Path(__file__).with_name("gemm_driver.c")), str(FOLDER / "gemm.c")],
+        capture_output=True, text=True, check=False)
+    if made.returncode and "san" in made.stderr:
+        pytest.skip("no sanitizers on this machine")
+    assert not made.returncode, made.stderr
+    done = subprocess.run([str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout == "ok\n", done.stderr[:3000]
