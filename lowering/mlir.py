@@ -7,7 +7,11 @@ imports them at module level: `ir()` loads them at first use.  `import calque.ru
 from __future__ import annotations
 
 import functools
+import importlib
+import sys
 import threading
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -37,6 +41,7 @@ _ELEMENT_NAMES: dict[np.dtype[Any], str] = {
     np.dtype(ml_dtypes.float8_e5m2fnuz): "f8E5M2FNUZ",
 }
 
+_LINALG = "iree.compiler.dialects.linalg"
 _lock = threading.Lock()
 
 
@@ -45,7 +50,19 @@ def ir() -> Any:
     """MLIR's `ir` module, loaded once."""
     with _lock:
         from iree.compiler import ir as module
+        sys.modules.setdefault(_LINALG, _Later(_LINALG))
     return module
+
+
+class _Later(types.ModuleType):
+    """The package that the bindings import when they first see an operation of linalg, until
+    somebody uses it: it defines a language of its own, which takes 80 ms."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        sys.modules.pop(self.__name__, None)
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 @functools.cache
@@ -55,6 +72,27 @@ def context() -> Any:
     ctx.allow_unregistered_dialects = False
     ctx.enable_multithreading(False)  # (threads of it would be missing in a forked child)
     return ctx
+
+
+def linalg(name: str, inputs: Sequence[Any], out: Any, body: Callable[..., Any]) -> Any:
+    """The result of a named operation of linalg on MLIR values; `body` gives an element from those
+    of the inputs and of `out`.  (Importing iree.compiler.dialects.linalg, which has builders of
+    them, takes 80 ms.)"""
+    module = ir()
+    op = module.Operation.create(
+        f"linalg.{name}", results=[out.type], operands=[*inputs, out], regions=1, attributes={
+            "operandSegmentSizes": module.Attribute.parse(f"array<i32: {len(inputs)}, 1>")})
+    elements = [getattr(v.type, "element_type", v.type) for v in (*inputs, out)]
+    block = op.regions[0].blocks.append(
+        *elements, arg_locs=[module.Location.current] * len(elements))
+    with module.InsertionPoint(block):
+        module.Operation.create("linalg.yield", operands=[body(*block.arguments)])
+    return op.results[0]
+
+
+def fill(value: Any, out: Any) -> Any:
+    """linalg.fill of a scalar."""
+    return linalg("fill", [value], out, lambda v, _: v)
 
 
 def element_name(dtype: np.dtype[Any]) -> str:

@@ -350,12 +350,10 @@ def full(b: Builder, value: Value, shape: tuple[Any, ...]) -> Value:
     ir = mlir.ir()
 
     def fill(v: Value) -> Value:
-        from iree.compiler.dialects import linalg
-
         one = ir.Operation.create(
             "tensor.extract", results=[v.ir.type.element_type], operands=[v.ir]
         ).results[0]
-        return Value(b, linalg.fill(one, outs=[b.empty(shape, v.dtype)]), shape, v.dtype)
+        return Value(b, mlir.fill(one, b.empty(shape, v.dtype)), shape, v.dtype)
 
     return signless(b, value, fill)
 
@@ -440,9 +438,7 @@ def scalar(b: Builder, d: Any, dtype: Any) -> Value:
     cast = ir.Operation.create("arith.index_cast", results=[element], operands=[b.extents.of(d)])
     # (of tensor.from_elements IREE makes one of the unsigned type that it is converted to, and
     # rejects that: tests/lowering/test_dynamic_windows.py)
-    from iree.compiler.dialects import linalg
-
-    made = linalg.fill(cast.results[0], outs=[b.empty((), kind)])
+    made = mlir.fill(cast.results[0], b.empty((), kind))
     found = Value(b, made, (), kind)
     return (
         found if kind == dtype else found.view(dtype) if dtype.kind == "u" else found.astype(dtype)

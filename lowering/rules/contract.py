@@ -88,7 +88,6 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     so that memory is read in long runs; IREE goes down all rows for 16 columns at a time.
     """
     ir = mlir.ir()
-    from iree.compiler.dialects import linalg
     n, size = y.shape[1], x.dtype.itemsize
     lanes = 256 // size
     strip = min(8192 // size, -(-n // (2 * lanes)) * lanes)  # a strip for each of two cores
@@ -96,7 +95,13 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
              f"vector_common_parallel = [{lanes}, 0], vector_reduction = [0, 8]>")
     x, y = guarded_pair(x, y)
     zero = b.splat(0, (n,), x.dtype)
-    out = linalg.vecmat(x.ir, y.ir, outs=[zero.ir])
+
+    def element(p: Any, q: Any, total: Any) -> Any:
+        kind = [total.type]
+        product = ir.Operation.create("arith.mulf", results=kind, operands=[p, q]).results[0]
+        return ir.Operation.create("arith.addf", results=kind, operands=[total, product]).results[0]
+
+    out = mlir.linalg("vecmat", [x.ir, y.ir], zero.ir, element)
     out.owner.attributes["compilation_info"] = ir.Attribute.parse(
         f"#iree_codegen.compilation_info<lowering_config = {tiles}, translation_info = "
         "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>>")

@@ -56,11 +56,10 @@ def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
     Equal constants it merges, and then several reductions accumulate into one buffer
     (tests/lowering/test_window_needs_cures.py).
     """
-    from iree.compiler.dialects import linalg
     inner = BodyBuilder(b.f64_ok, b.relaxed)
     scalar = inner.splat(value, (), dtype)
     empty = b.empty(shape, dtype)
-    return Value(b, linalg.fill(scalar.ir, outs=[empty]), shape, dtype)
+    return Value(b, mlir.fill(scalar.ir, empty), shape, dtype)
 
 
 def _pool(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
