@@ -126,7 +126,7 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         result = _integer_dot(b, x, y, dims, shape, dtype)
     elif dtype in HALF or dtype.kind == "V":
         wide = x.dtype if x.dtype in HALF and x.dtype == y.dtype else np.dtype("float32")
-        acc = _real_dot(ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
+        acc = real_dot(ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
         result = acc.astype(dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALF):
@@ -134,11 +134,11 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         if _is_vecmat(ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = _real_dot(ctx, x, y, dims, shape, dtype)
+            result = real_dot(ctx, x, y, dims, shape, dtype)
     return result
 
 
-def _real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
+def real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
               dtype: np.dtype[Any]) -> Value:
     """By the C kernel where it is ahead, else IREE's."""
     made = gemm.product(ctx, x, y, dims, shape, dtype)
@@ -197,7 +197,7 @@ def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, 
     xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
     def dot(p: Value, q: Value) -> Value:
-        return _real_dot(ctx, p, q, dims, shape, part)
+        return real_dot(ctx, p, q, dims, shape, part)
 
     re, im = b.barrier(dot(xr, yr) - dot(xi, yi), dot(xr, yi) + dot(xi, yr))
     return b.complex(re, im)

@@ -21,7 +21,9 @@ from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.folding import guarded_pair
-from calque.lowering.rules.contract import emit_dot
+from calque.lowering.kernels import gemm
+from calque.lowering.kernels.native import level_of
+from calque.lowering.rules.contract import real_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
 from calque.lowering.rules.registry import Context, rule
 from calque.lowering.rules.shape import padded, with_windows
@@ -29,60 +31,64 @@ from calque.lowering.rules.shape import padded, with_windows
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
+COLUMNS_BYTES = 64 << 20  # what all windows see is gathered up to this size
 FEW = 64  # at most so many result positions, and fewer than the window has: one product for each
 
 
 @rule("conv_general_dilated")
 def _conv(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    b, (x, y), (out,) = ctx.b, xs, outs
+    (x, y), (out,) = xs, outs
     if 0 in x.shape or 0 in y.shape:
-        return b.splat(0, out.shape, out.dtype)
-    return _by_kind(b, x, y, params, out.shape, out.dtype)
+        return ctx.b.splat(0, out.shape, out.dtype)
+    return _by_kind(ctx, x, y, params, out.shape, out.dtype)
 
 
-def _by_kind(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def _by_kind(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
              dtype: Dtype) -> Value:
     """In a dtype that the code generator takes: complex by parts, others widened."""
+    b = ctx.b
     if x.dtype.kind == "c" or dtype.kind == "c":
         part = np.dtype(f"f{dtype.itemsize // 2}")
         x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
         xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
         def one(u: Value, v: Value) -> Value:
-            return emit_conv(b, u, v, p, shape, part)
+            return emit_conv(ctx, u, v, p, shape, part)
 
         re, im = b.barrier(one(xr, yr) - one(xi, yi), one(xr, yi) + one(xi, yr))
         return b.complex(re, im)
     if dtype == np.dtype(bool):
-        counts = _integers(b, x, y, p, shape, np.dtype(np.int32))
+        counts = _integers(ctx, x, y, p, shape, np.dtype(np.int32))
         return counts > 0
     if dtype.kind in "iu" and x.dtype.kind in "biu":
         wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
-        return _integers(b, x, y, p, shape, wide).astype(dtype)
+        return _integers(ctx, x, y, p, shape, wide).astype(dtype)
     if dtype in NARROW or dtype.kind in "Viu":
         wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-        acc = emit_conv(b, math.convert(b, x, wide), math.convert(b, y, wide), p, shape, wide)
+        acc = emit_conv(ctx, math.convert(b, x, wide), math.convert(b, y, wide), p, shape, wide)
         return math.convert(b, acc, dtype)
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
-    return emit_conv(b, x, y, p, shape, dtype)
+    return emit_conv(ctx, x, y, p, shape, dtype)
 
 
-def _integers(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def _integers(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               wide: Dtype) -> Value:
     """Behind a barrier: fused, narrow unsigned operands are read as signed (IREE_NOTES 1)."""
+    b = ctx.b
     x, y = b.barrier(x.astype(wide), y.astype(wide))
-    return emit_conv(b, x, y, p, shape, wide)
+    return emit_conv(ctx, x, y, p, shape, wide)
 
 
-def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               dtype: Dtype) -> Value:
     """Convolution of operands of one dtype that accumulates in it."""
+    b = ctx.b
     dn = p["dimension_numbers"]
     result = [shape[i] for i in dn.out_spec[2:]]
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
     any_place = not is_static((*result, *[x.shape[i] for i in dn.lhs_spec[2:]]))
     if 0 not in shape and not any_place and _has_phases(p):
-        return _by_phase(b, x, y, p, shape, dtype)
+        return _by_phase(ctx, x, y, p, shape, dtype)
     config = [(0, 0, 0)] * len(x.shape)
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
@@ -91,25 +97,26 @@ def emit_conv(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
         return b.splat(0, shape, dtype)
     if any_place:
         if is_static(kernel):
-            return _at_any_place(b, x, y, p, shape, dtype)
+            return _at_any_place(ctx, x, y, p, shape, dtype)
         if not is_static(result) or prod(result) > FEW:
             raise InconclusiveDimensionOperation(
                 f"windows of {tuple(kernel)} at {tuple(result)} places.")
         x, y = b.barrier(x, y)
         alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
-        return (_by_columns if alone else _by_position)(b, x, y, p, shape, dtype)
+        return (_by_columns if alone else _by_position)(ctx, x, y, p, shape, dtype)
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
     if count == 1 or (count <= FEW and count < window):
-        return _by_position(b, x, y, p, shape, dtype)
-    return _channels_last(b, x, y, p, shape, dtype)
+        return _by_position(ctx, x, y, p, shape, dtype)
+    return _channels_last(ctx, x, y, p, shape, dtype)
 
 
 # ---- places that are known at the call only
-def _at_any_place(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
+def _at_any_place(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
                   dtype: Dtype) -> Value:
     """A padded operand without holes under a kernel of known size."""
+    b = ctx.b
     dn = p["dimension_numbers"]
     reaches = [1] * len(x.shape)
     for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], p["rhs_dilation"]):
@@ -119,14 +126,15 @@ def _at_any_place(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tupl
     for axis, place, s in zip(dn.lhs_spec[2:], dn.out_spec[2:], p["window_strides"]):
         made[place] = floordiv(x.shape[axis] - reaches[axis], s) + 1
     x, y = b.barrier(x, y)
-    out = _channels_last(b, x, y, p, tuple(made), dtype)
+    out = _channels_last(ctx, x, y, p, tuple(made), dtype)
     return b.slice(out, [0] * len(shape), shape)
 
 
-def _by_columns(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
+def _by_columns(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
                 dtype: Dtype) -> Value:
     """Few results of a window of any size (the gradient of a kernel): one product, over all that
     the window holds, of what each of its elements sees."""
+    b = ctx.b
     dn = p["dimension_numbers"]
     (n, c, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
     moved, kernel = b.transpose(x, (c, *space, n)), b.transpose(y, (i, *taps, o))
@@ -134,7 +142,7 @@ def _by_columns(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[
     (every,) = b.barrier(_columns(b, moved, places, kernel.shape, p["rhs_dilation"],
                                   p["window_strides"]))
     rows, width = prod(window), prod(places) * x.shape[n]
-    out = emit_dot(b, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
+    out = real_dot(ctx, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
                    (((0,), (0,)), ((), ())), (width, y.shape[o]), dtype)
     rank = len(places)
     whole = b.reshape(out, (*places, x.shape[n], y.shape[o]))
@@ -150,9 +158,10 @@ def _has_phases(p: dict[str, Any]) -> bool:
         np.prod(p["lhs_dilation"])) <= FEW
 
 
-def _by_phase(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               dtype: Dtype) -> Value:
     """Results q * h + r see the taps t = t0 + h u that meet no hole: a convolution for each r."""
+    b = ctx.b
     dn, holes = p["dimension_numbers"], p["lhs_dilation"]
     taps, rank = dn.rhs_spec[2:], len(holes)
     result = [shape[i] for i in dn.out_spec[2:]]
@@ -178,8 +187,8 @@ def _by_phase(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
             parts.append(b.splat(0, tuple(part_shape), dtype))
             continue
         (kernel,) = b.barrier(kernel)  # fused, the convolution has no fast code
-        parts.append(emit_conv(b, x, kernel, {**p, "padding": padding, "lhs_dilation": (1,) * rank},
-                               tuple(part_shape), dtype))
+        parts.append(emit_conv(ctx, x, kernel, {
+            **p, "padding": padding, "lhs_dilation": (1,) * rank}, tuple(part_shape), dtype))
     # interleaved: the phase of an axis is the minor part of its index
     spread = [n for i, n in enumerate(part_shape)]
     whole = b.concatenate([b.reshape(v, (1, *spread)) for v in parts], 0)
@@ -197,8 +206,9 @@ def _by_phase(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[in
 
 
 # ---- few results: a product for each
-def _by_position(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def _by_position(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
                  dtype: Dtype) -> Value:
+    b = ctx.b
     dn = p["dimension_numbers"]
     groups, batches = p["feature_group_count"], p["batch_group_count"]
     count = max(groups, batches)
@@ -225,13 +235,13 @@ def _by_position(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple
     free_x, free_y = pieces[0].shape[inner(n, grouped)], split_y.shape[inner(o, o)]
     if count == 1 and len(pieces) > 1 and free_x <= NARROW_BATCH:  # one product of all
         (every,) = b.barrier(b.concatenate(pieces, n))
-        product = emit_dot(b, every, split_y, dims, (len(pieces) * free_x, free_y), dtype)
+        product = real_dot(ctx, every, split_y, dims, (len(pieces) * free_x, free_y), dtype)
         whole = b.reshape(product, (*result, free_x, free_y))
         rank = len(result)
         whole = b.transpose(whole, (rank, *range(rank), rank + 1))
         return _laid_out(b, whole, dn.out_spec)
     lead = (count,) if count > 1 else ()
-    parts = [emit_dot(b, piece, split_y, dims, (*lead, free_x, free_y), dtype)
+    parts = [real_dot(ctx, piece, split_y, dims, (*lead, free_x, free_y), dtype)
              for piece in pieces]
     # each: (groups,) batch, output feature
     flat = []
@@ -263,8 +273,9 @@ def _laid_out(b: Builder, whole: Value, spec: Sequence[int]) -> Value:
 
 
 # ---- channels last
-def _channels_last(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+def _channels_last(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
                    dtype: Dtype) -> Value:
+    b = ctx.b
     dn = p["dimension_numbers"]
     groups, batches = p["feature_group_count"], p["batch_group_count"]
     (n, c, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
@@ -284,20 +295,21 @@ def _channels_last(b: Builder, x: Value, y: Value, p: dict[str, Any], shape: tup
     rank = len(space)
     result = tuple(shape[a] for a in dn.out_spec)
     full = (result[0], *result[2:], result[1])
-    out = _grouped_convolution(b, last_x, last_y, full, p["window_strides"], p["rhs_dilation"],
+    out = _grouped_convolution(ctx, last_x, last_y, full, p["window_strides"], p["rhs_dilation"],
                                groups, dtype)
     if any(a != e for a, e in zip(dn.out_spec, (0, rank + 1, *range(1, rank + 1)))):
         (out,) = b.barrier(out)
     return _laid_out(b, out, dn.out_spec)
 
 
-def _grouped_convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...],
+def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...],
                          strides: Sequence[int], dilation: Sequence[int], groups: int,
                          dtype: Dtype) -> Value:
     """Channels last, in the form that is fastest for its groups and features."""
+    b = ctx.b
     rank, features = len(strides), y.shape[-2]
     if not is_static(shape[1:-1]):
-        return _of_columns(b, x, y, shape, strides, dilation, groups, dtype)
+        return _of_columns(ctx, x, y, shape, strides, dilation, groups, dtype)
     if 1 < groups <= SPLIT_GROUPS and features > 1:
         size = shape[-1] // groups
         parts = []
@@ -308,22 +320,36 @@ def _grouped_convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...],
             parts.append(_convolution(b, mine, kernel, (*shape[:-1], size), strides, dilation, 1,
                                       rank, dtype))
         return b.concatenate(parts, rank + 1)
-    if groups == 1 and features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW:
-        return _gathered(b, x, y, shape, strides, dilation, dtype)
+    if groups == 1 and (_is_product(ctx, y, shape, dtype) or (
+            features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
+        return _gathered(ctx, x, y, shape, strides, dilation, dtype)
     long = [k for k in y.shape[:-2] if k > 1]
     if groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
-        return _by_tap(b, x, y, shape, strides, dilation, dtype)
+        return _by_tap(ctx, x, y, shape, strides, dilation, dtype)
     return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
 
 
-def _by_tap(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+def _is_product(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
+    """Whether IREE's own form is behind the C kernel's product of what the windows see: where
+    vectors have no mask registers, and along one axis everywhere (benchmarks/suite.py --only
+    convolution, at each level)."""
+    if not is_static(shape) or not gemm.takes(ctx.target, dtype.name):
+        return False
+    along = sum(k > 1 for k in y.shape[:-2])
+    seen = prod(shape[:-1]) * prod(y.shape[:-1]) * dtype.itemsize
+    return seen <= COLUMNS_BYTES and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2] and (
+        along <= 1 or level_of(ctx.target) != "x86-64-v4")
+
+
+def _by_tap(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
             dilation: Sequence[int], dtype: Dtype) -> Value:
     """The sum of a product for each tap."""
+    b = ctx.b
     total, taps, rank = None, y.shape[:-2], len(strides)
     for tap in itertools.product(*map(range, taps)):
         seen = _under(b, x, tap, shape, strides, dilation)
         kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
-        part = emit_dot(b, seen, b.reshape(kernel, y.shape[-2:]),
+        part = real_dot(ctx, seen, b.reshape(kernel, y.shape[-2:]),
                         (((rank + 1,), (0,)), ((), ())), shape, dtype)
         total = part if total is None else total + part
     assert total is not None
@@ -357,9 +383,10 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
     return Value(b, op.results[0], whole, x.dtype)
 
 
-def _of_columns(b: Builder, x: Value, y: Value, shape: tuple[Any, ...], strides: Sequence[int],
+def _of_columns(ctx: Context, x: Value, y: Value, shape: tuple[Any, ...], strides: Sequence[int],
                 dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
     """One product of what each place sees with the kernel; of single features their sums."""
+    b = ctx.b
     taps, (inputs, outputs) = y.shape[:-2], y.shape[-2:]
     rows, window = prod(shape[:-1]), prod(taps)
     if window == 1 and set(strides) == {1}:
@@ -369,7 +396,7 @@ def _of_columns(b: Builder, x: Value, y: Value, shape: tuple[Any, ...], strides:
     if groups == 1:
         flat = b.reshape(every, (rows, window * inputs))
         kernel = b.reshape(y, (window * inputs, outputs))
-        out = emit_dot(b, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), dtype)
+        out = real_dot(ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), dtype)
         return b.reshape(out, shape)
     own = outputs // groups
     if inputs == 1:
@@ -379,7 +406,7 @@ def _of_columns(b: Builder, x: Value, y: Value, shape: tuple[Any, ...], strides:
         return b.reshape(emit_reduce(b, [flat * kernel], [0], [1], fold("add"))[0], shape)
     flat = b.reshape(every, (rows, window, groups, inputs))
     kernel = b.reshape(y, (window, inputs, groups, own))
-    out = emit_dot(b, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own), dtype)
+    out = real_dot(ctx, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own), dtype)
     return b.reshape(b.transpose(out, (1, 0, 2)), shape)
 
 
@@ -392,18 +419,21 @@ def _under(b: Builder, x: Value, tap: Sequence[int], shape: Sequence[Any], strid
     return b.slice(x, start, limit, [1, *strides, 1])
 
 
-def _gathered(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+def _gathered(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
               dilation: Sequence[int], dtype: Dtype) -> Value:
     """The elements under all taps side by side, then one product."""
+    b = ctx.b
     taps = y.shape[:-2]
     pieces = []
     for tap in itertools.product(*map(range, taps)):
         pieces.append(_under(b, x, tap, shape, strides, dilation))
-    (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
+    every = pieces[0]
+    if len(pieces) > 1 or every is not x:
+        (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
     rows = prod(shape[:-1])
     flat = b.reshape(every, (rows, every.shape[-1]))
     kernel = b.reshape(y, (every.shape[-1], y.shape[-1]))
-    out = emit_dot(b, flat, kernel, (((1,), (0,)), ((), ())), (rows, shape[-1]), dtype)
+    out = real_dot(ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, shape[-1]), dtype)
     return b.reshape(out, shape)
 
 
