@@ -225,7 +225,8 @@ def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
 def test_arithmetic_asks_for_nothing(level: str) -> None:
     short, _ = drawn(uses_of(SHORT), 0.2, seed(level))
     long, _ = drawn(uses_of(LONG), 0.03, seed(level))
-    check(short + long, level)
+    iotas = [used("iota", ROWS["iota"].samples[0], d) for d in ROWS["iota"].dtypes]
+    check(short + long + iotas, level)
 
 
 def test_the_oldest_cpu_asks_for_nothing_but_floor() -> None:
