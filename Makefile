@@ -1,6 +1,6 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make lint, make bench, make docs, make clean
+# make test-slow, make levels, make lint, make bench, make docs, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-slow lint fuzz bench docs system system-cpp clean
+.PHONY: demo test test-slow levels lint fuzz bench docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -56,6 +56,10 @@ test: system-cpp $(VENV)/.test
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# the samples as an older CPU of this architecture would run them: make levels [LEVELS=x86-64-v3]
+levels: $(VENV)/.test
+	$(BIN)/python tests/levels.py --jobs $(JOBS) $(LEVELS)
 
 # mypy does not follow the mapping of our three folders to one package: give it the package as links
 lint: $(VENV)/.test

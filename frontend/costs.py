@@ -14,6 +14,7 @@ from typing import Any
 
 from calque.core.dims import Dim, guess
 from calque.core.program import Equation, Program
+from calque.core.weights import TRANSCENDENTAL
 from calque.lowering.passes.cost import inner_programs
 
 _MOVES = frozenset((
@@ -22,12 +23,6 @@ _MOVES = frozenset((
     "gather", "imag", "iota", "name", "optimization_barrier", "pad", "random_seed",
     "random_unwrap", "random_wrap", "real", "reshape", "rev", "scatter", "slice", "squeeze",
     "stop_gradient", "transpose"))
-_TRANSCENDENTAL = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e",
-    "cbrt", "cos", "cosh", "cumlogsumexp", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2",
-    "expm1", "igamma", "igamma_grad_a", "igammac", "lgamma", "log", "log1p", "logistic",
-    "polygamma", "pow", "random_gamma_grad", "regularized_incomplete_beta", "rsqrt", "sin",
-    "sinh", "sqrt", "tan", "tanh", "zeta"))
 
 
 def _reflections(m: Any, n: Any) -> Any:
@@ -90,7 +85,7 @@ def _of(e: Equation) -> tuple[str, Any]:
     out = sum(v.aval.size for v in e.outputs)
     if name in _MOVES:
         return "flops", 0
-    if name in _TRANSCENDENTAL:
+    if name in TRANSCENDENTAL:
         return "transcendentals", out
     if name in _ROUNDS or not e.inputs:
         return "flops", out * _ROUNDS.get(name, 1)

@@ -18,6 +18,7 @@ from calque.core.config import config
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.weights import weight
 from calque.host import abstract
 from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
@@ -36,7 +37,7 @@ class _Flat:
 
     def __init__(self, program: Program, device: Device, reason: str) -> None:
         self.avals = [o.aval for o in program.outputs]
-        self.weight = sum(cost.weight(e.primitive.name) for e in program.equations)
+        self.weight = sum(weight(e.primitive.name) for e in program.equations)
         name = entry_name(program)
         module = pack.find(name, program.inputs[-1].aval.dtype, device)
         if module is None:

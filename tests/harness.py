@@ -149,3 +149,11 @@ def compare(wants: Sequence[Any], row: Row) -> Callable[[list[Any]], str]:
         found = [difference(o, w, row.factor, row.normwise) for o, w in zip(outs, wants)]
         return "; ".join(f for f in found if f)
     return check
+
+
+def case(row: Row, sample: Sample, dtype: Any) -> Case:
+    """A sample of a primitive, checked by its oracle."""
+    params = sample.parameters(dtype)
+    arrays = row.arrays(sample, dtype)
+    return Case(f"{row.name} [{sample.label}] {dtype}", function(row, sample, params),
+                words(row, sample, arrays), compare(expected(row, params, arrays), row))

@@ -18,7 +18,9 @@ import numpy as np
 
 import calque  # noqa: F401  (fills the registry)
 from calque.core.avals import ShapedArray
-from calque.core.primitive import registry
+from calque.core.primitive import Primitive, registry
+from calque.primitives import elementwise
+from calque.primitives import special as special_functions
 from calque.transforms.stage import stage
 
 Array = np.ndarray[Any, Any]
@@ -535,3 +537,8 @@ import samples_window  # noqa: E402,F401
 # derivatives; tests/lowering/test_math_*.py test their values over all dtypes.
 FUNCTIONS = [r.name for r in ROWS.values() if r.samples[0] is UNARY[0] and not r.specials
              and r.dtypes in (INEXACT, FLOATS)]
+
+# What maps elements: the primitives of these two modules.
+ELEMENTWISE = [n for n, p in registry.items() if any(
+    p is v for module in (elementwise, special_functions) for v in vars(module).values()
+    if isinstance(v, Primitive))]

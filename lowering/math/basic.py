@@ -33,8 +33,8 @@ def floor(b: Builder, x: Value) -> Value:
 
 @floating
 def ceil(b: Builder, x: Value) -> Value:
-    """The smallest integer >= x."""
-    return b.unary("ceil", x)
+    """The smallest integer >= x (LLVM's would not link in f64 before SSE4.1)."""
+    return -b.floor(-x)
 
 
 @floating

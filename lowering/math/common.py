@@ -74,6 +74,20 @@ def round_small(x: Value) -> Value:
     return (x + MAGIC[x.dtype]) - MAGIC[x.dtype]
 
 
+def integral(x: Value) -> Value:
+    """Whether x is an integer or infinite.
+
+    Of floor(x) == x LLVM makes trunc(x) == x, which CPUs before SSE4.1 lack, and nobody supplies it
+    (tests/lowering/test_symbols.py).
+    """
+    return x.b.floor(x) >= x
+
+
+def odd(x: Value) -> Value:
+    """Whether an integral x is odd (large ones are even)."""
+    return ~integral(x * 0.5)
+
+
 def bits(x: Value) -> Value:
     """The representation as a signed integer."""
     return x.view(SIGNED[x.dtype])

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math import exp_log, power
-from calque.lowering.math.common import BF16, F16, F32, F64, horner, round_small
+from calque.lowering.math.common import BF16, F16, F32, F64, horner, integral, odd, round_small
 from calque.lowering.math.region import BodyBuilder, elementwise
 
 # lgamma(2 + z) / z on |z| <= 1/2, error 2^-63.6
@@ -180,15 +180,9 @@ def digamma(b: Builder, x: Value) -> Value:
     return digamma_body(b, x)
 
 
-def is_odd(x: Value) -> Value:
-    """Whether an integral x is odd (large ones are even)."""
-    half = x * 0.5
-    return half.ne(x.b.floor(half))
-
-
 def zeta_body(b: Builder, x: Value, q: Value) -> Value:
-    whole = x.eq(b.floor(x))
-    odd = is_odd(x)
+    whole = integral(x)
+    flips = odd(x)
     total = b.like(x, 0.0)
     for i in range(_TERMS + 1):
         v = q + float(i)
@@ -197,7 +191,7 @@ def zeta_body(b: Builder, x: Value, q: Value) -> Value:
             term = power.pow(b, size, -x)
         else:
             term = exp_log.exp(b, -x * exp_log.log(b, size))
-        flipped = b.select(b.binary("and", v < 0.0, odd), -term, term)
+        flipped = b.select(b.binary("and", v < 0.0, flips), -term, term)
         term = b.select(b.binary("and", v < 0.0, ~whole), np.nan, flipped)
         if i < _TERMS:
             total = total + term
@@ -208,8 +202,8 @@ def zeta_body(b: Builder, x: Value, q: Value) -> Value:
         tail = tail + factor * c
         factor = factor * (x + float(2 * j + 1)) * ((x + float(2 * j + 2)) * inverse)
     total = b.select(term.eq(0.0), total, total + term * tail)
-    pole = b.binary("and", q <= 0.0, q.eq(b.floor(q)))
-    even = b.binary("and", whole, ~odd)
+    pole = b.binary("and", q <= 0.0, integral(q))
+    even = b.binary("and", whole, ~flips)
     total = b.select(x < 1.0, np.nan, total)
     total = b.select(pole, b.select(even, np.inf, b.like(x, np.nan)), total)
     return b.select(x.eq(1.0), np.inf, total)
@@ -224,9 +218,9 @@ def zeta(b: Builder, x: Value, q: Value) -> Value:
 @widened
 def polygamma(b: Builder, m: Value, x: Value) -> Value:
     """The m-th derivative of digamma."""
-    known = b.binary("and", m.eq(b.floor(m)), m >= 0.0)
+    known = b.binary("and", integral(m), m >= 0.0)
     order = b.select(known, m, 1.0)
     size = exp_log.exp(b, lgamma_positive(order + 1.0)) * zeta_body(b, order + 1.0, x)
-    value = b.select(is_odd(order), size, -size)
+    value = b.select(odd(order), size, -size)
     value = b.select(m.eq(0.0), digamma_body(b, x), value)
     return b.select(b.binary("and", known, abs(m) < np.inf), value, np.nan)

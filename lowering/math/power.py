@@ -27,7 +27,9 @@ from calque.lowering.math.common import (
     bits,
     floating,
     horner,
+    integral,
     negative,
+    odd,
     power_of_two,
     round_small,
     scale,
@@ -205,12 +207,11 @@ def _pow(b: Builder, x: Value, y: Value) -> Value:
     result = b.select(a.eq(0.0), b.select(grows, 0.0, inf), result)
     result = b.select(a.eq(np.inf), b.select(grows, inf, 0.0), result)
     # for negative x only integers y count; all |y| >= 2^mantissa are even integers
-    half = y * 0.5
-    integral = b.floor(y).eq(y)
-    odd = b.binary("and", integral, b.floor(half).ne(half))
-    undefined = b.binary("and", b.binary("and", x < 0.0, a < np.inf), ~integral)
+    whole = integral(y)
+    flips = b.binary("and", whole, odd(y))
+    undefined = b.binary("and", b.binary("and", x < 0.0, a < np.inf), ~whole)
     result = b.select(undefined, np.nan, result)
-    result = b.select(b.binary("and", odd, negative(x)), -result, result)
+    result = b.select(b.binary("and", flips, negative(x)), -result, result)
     result = b.select(b.binary("or", b.isnan(x), b.isnan(y)), np.nan, result)
     return b.select(b.binary("or", y.eq(0.0), x.eq(1.0)), 1.0, result)
 

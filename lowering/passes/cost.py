@@ -1,8 +1,8 @@
 """How much work a Program is, roughly: from it follow where it runs and which flags it gets.
 
-`work` counts element operations (four multiply-adds of a dot count as one); `is_small` says whether
-to run inline (benchmarks/border.py measures the border), `is_cheap` whether both branches of a cond
-may be computed.
+`work` counts element operations (functions by core/weights, four multiply-adds of a dot as one);
+`is_small` says whether to run inline (benchmarks/border.py measures the border), `is_cheap` whether
+both branches of a cond may be computed.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
+from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
@@ -29,9 +30,6 @@ INNER_TILED_SIZE = 2000
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 _CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
-_HEAVY = {"sin": 8, "cos": 8, "tan": 12, "pow": 16, "exp": 4, "log": 6, "erf_inv": 12, "tanh": 8,
-          "random_bits": 40, "random_split": 40, "atan2": 12, "erf": 8, "logistic": 6,
-          "sort": 16, "top_k": 4, "fft": 16}
 
 
 def inner_programs(e: Equation) -> list[tuple[Program, int]]:
@@ -62,11 +60,6 @@ def is_dynamic(e: Equation) -> bool:
     """Whether a size of an equation is known at the call only."""
     return isinstance(e.params.get("length"), Dim) or not all(
         is_static(a.aval.shape) for a in (*e.inputs, *e.outputs))
-
-
-def weight(primitive: str) -> int:
-    """What one element of a primitive costs, an addition being 1."""
-    return _HEAVY.get(primitive, 1)
 
 
 def equation_work(e: Equation) -> Any:

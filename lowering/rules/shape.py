@@ -11,6 +11,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static, max_dim
 from calque.lowering.builder import Builder, Value
 from calque.lowering.kernels import move
+from calque.lowering.math.convert import convert
 from calque.lowering.rules.registry import Context, rule
 
 LARGE = 1 << 14  # elements from which an iota of several axes is a constant, repeated
@@ -109,7 +110,7 @@ def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shap
         re = ctx.b.iota(shape, part, axis)
         out = ctx.b.complex(re, ctx.b.like(re, 0))
     elif dtype.kind == "V":
-        out = ctx.b.iota(shape, np.float32, axis).astype(dtype)
+        out = convert(ctx.b, ctx.b.iota(shape, np.int32, axis), dtype)
     elif len(shape) > 1 and is_static(shape) and shape[axis] <= ROW and math.prod(shape) >= LARGE:
         # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
         return ctx.b.broadcast(ctx.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))

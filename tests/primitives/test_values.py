@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, drawn, expected, function, run, words
+from harness import Case, case, compare, drawn, expected, function, run, words
 from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
@@ -16,13 +16,6 @@ from calque.core.primitive import registry
 from calque.eager import fused
 
 pytestmark = pytest.mark.usefixtures("x64")
-
-
-def case(row: Row, sample: Sample, dtype: Any) -> Case:
-    params = sample.parameters(dtype)
-    arrays = row.arrays(sample, dtype)
-    return Case(f"{row.name} [{sample.label}] {dtype}", function(row, sample, params),
-                words(row, sample, arrays), compare(expected(row, params, arrays), row))
 
 
 def grid(row: Row) -> list[tuple[Sample, Any]]:
