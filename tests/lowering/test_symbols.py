@@ -26,6 +26,7 @@ import calque
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import registry
 from calque.core.program import Program
+from calque.lowering import compiler_server
 from calque.lowering.compile import compile_module
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.module import lower
@@ -41,12 +42,7 @@ OLDEST = "x86-64"  # without SSE4.1, it has floor in software
 SUPPLIED = {"memcpy", "memset", "memmove", "fmodf", "fma", "fmaf"}
 
 # What else lies in the two libraries is compiled without optimisation: nobody may call it.
-UNUSED = {
-    "__fesetround", "__math_divzero", "__math_invalid", "__math_invalidf", "__math_oflow",
-    "__math_oflowf", "__math_uflow", "__math_uflowf", "__math_xflow", "__math_xflowf", "ceilf",
-    "exp", "expf", "feclearexcept", "fegetenv", "fegetround", "feraiseexcept", "fesetenv",
-    "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
-    "roundf", "scalbnf", "specialcase"}
+UNUSED = set(compiler_server._UNUSED)
 
 # Conversions of halves in software, in libdevice: which of them programs call.  x86-64-v2 has none
 # in hardware; the others have them (f64 to f16 is math/convert's own).
