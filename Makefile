@@ -71,6 +71,8 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py --write
+	$(BIN)/python benchmarks/suite.py --write
+	$(BIN)/python benchmarks/suite.py --level x86-64-v3 --write
 
 # random programs for so long, half of the time each: over the public API (CALQUE_FUZZ_JAX names a Python
 # with JAX, its third oracle), and over primitives; logs are in build/ and are resumed

@@ -1,10 +1,11 @@
 """65 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
 
-    python benchmarks/suite.py [--only WORD] [--level x86-64-v3] [--jax PYTHON] [--write FILE]
+    python benchmarks/suite.py [--only WORD] [--level x86-64-v3] [--jax PYTHON] [--write]
 
 Each workload runs in two fresh processes, one a library, with empty caches, call by call in turn.
 CPU time counts all threads and the compiler's process.  --level holds both sides to AVX2
-(x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  Start reading at `measure`.
+(x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  --write puts the table into
+docs/suite.md, in that level's place.  Start reading at `measure`.
 """
 from __future__ import annotations
 
@@ -159,12 +160,22 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def write(lines: list[str], level: str) -> None:
+    """Put a table between the marks of its level on the page."""
+    page = HERE.parent / "docs" / "suite.md"
+    text = page.read_text()
+    begin, end = (f"<!-- {level}: {word} -->" for word in ("begin", "end"))
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    page.write_text("\n".join([before + begin, *lines, end + after]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--level", default="host", choices=["host", *_HELD])
     parser.add_argument("--jax", default=sys.executable, help="a Python that has jax")
-    parser.add_argument("--write", help="the table goes into this file, too")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/suite.md")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
@@ -183,7 +194,7 @@ def main() -> None:
     lines = table(found)
     print("\n".join(lines[-1:]))
     if given.write:
-        Path(given.write).write_text("\n".join(lines) + "\n")
+        write(lines, given.level)
 
 
 if __name__ == "__main__":
