@@ -100,6 +100,8 @@ def symbols_of(source: bytes | str, level: str, options: Sequence[str] = ()) -> 
         compile_module(source, parse_target(f"cpu:{level}"), (
             *options, "--iree-llvmcpu-link-embedded=false", "--iree-llvmcpu-link-static",
             f"--iree-llvmcpu-static-library-output-path={path}"))
+        if not path.exists():  # nothing is computed
+            return Symbols(frozenset(), frozenset())
         return read_symbols(path.read_bytes())
 
 
