@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.numpy import arithmetic as ar
@@ -158,28 +157,28 @@ def _along(x: Any, widths: Pairs, mode: str, extend: Callable[..., Any]) -> Any:
 
 
 # ---- modes
-def _scalar(value: Any, like: Any) -> Any:
+def _scalar(value: Any, dtype: Any, weak: bool = False) -> Any:
     (value,) = util.check_arrays("pad", value)
     if util.shape_of(value):
         value = sh.reshape(util.array(value), ())
-    a = aval_of(like)
-    return ew.convert(util.cast(value, a.dtype), a.dtype, a.weak_type)
+    return ew.convert(util.cast(value, dtype), dtype, weak)
 
 
 def _constant(x: Any, widths: Pairs, values: Pairs) -> Any:
+    dtype, weak = util.dtype_of(x), util.weak_of(x)
     known = [v for pair in values for v in pair]
     if all(v is known[0] for v in known[1:]) or (
             not any(hasattr(v, "aval") for v in known) and len({np.asarray(v).item()
                                                                 for v in known}) == 1):
         if not known:
             return x
-        return sh.pad_p.bind(x, _scalar(known[0], x),
+        return sh.pad_p.bind(x, _scalar(known[0], dtype, weak),
                              padding_config=tuple((a, b, 0) for a, b in widths))
     for axis, ((before, after), pair) in enumerate(zip(widths, values)):
         for low, high, value in ((before, 0, pair[0]), (0, after, pair[1])):
             config = [(0, 0, 0)] * len(widths)
             config[axis] = (low, high, 0)
-            x = sh.pad_p.bind(x, _scalar(value, x), padding_config=tuple(config))
+            x = sh.pad_p.bind(x, _scalar(value, dtype, weak), padding_config=tuple(config))
     return x
 
 
