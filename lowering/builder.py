@@ -8,6 +8,7 @@ Start reading at `Builder.op`.  Imports lowering.mlir, lowering.sizes and core.d
 """
 from __future__ import annotations
 
+import contextvars
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,10 @@ from calque.lowering import mlir, sizes
 
 Dtype = np.dtype[Any]
 Scalar = bool | int | float | complex | np.generic
-BF16 = np.dtype(ml_dtypes.bfloat16)
+F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))
+# Whether f32 to f16 is to be done by bits in the module that is being emitted.
+soft_f16: contextvars.ContextVar[bool] = contextvars.ContextVar("soft_f16", default=False)
 
 
 _MEMORY = ("iree_tensor_ext.compute_barrier.start", "flow.dispatch")
@@ -133,6 +137,7 @@ class Builder:
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
+        self.soft_f16 = soft_f16.get()
         self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding)
 
     # ---- the one place where operations are made
@@ -164,6 +169,8 @@ class Builder:
         attributes: dict[str, str] | None = None,
     ) -> Value:
         """One StableHLO op (`name` without the dialect) with one result."""
+        if self.soft_f16 and dtype == F16 and name in ROUNDED:
+            return self._widened(name, operands, shape)
         if name in ("compare", "subtract") and not is_static(shape):
             from calque.lowering.folding import unequal
 
@@ -312,6 +319,8 @@ class Builder:
             return -self.select(x, self.splat(-1, x.shape, dtype), self.splat(0, x.shape, dtype))
         if self.relaxed and dtype == BF16 != x.dtype:
             return self.bfloat16(x)
+        if self.soft_f16 and dtype == F16 != x.dtype:
+            return self.float16(x)
         return x if x.dtype == dtype else self.emit("convert", [x], x.shape, dtype)
 
     def bfloat16(self, x: Value) -> Value:
@@ -326,6 +335,36 @@ class Builder:
         upper = (u + (((u >> 16) & 1) + 0x7FFF)) >> 16
         upper = self.select(self.isnan(wide), 0x7FC0, upper)
         return self.bitcast(self.convert(upper, np.dtype(np.uint16)), BF16)
+
+    def _widened(self, name: str, operands: Sequence[Value], shape: tuple[int, ...]) -> Value:
+        """An operation of f16 in f32, rounded by `float16`."""
+        f32, u16 = np.dtype(np.float32), np.dtype(np.uint16)
+        wide = [self.convert(v, f32) for v in operands]
+        if name not in ("maximum", "minimum"):
+            return self.float16(self.emit(name, wide, shape, f32))
+        # LLVM takes these back to f16: the bits of an operand are chosen; of zeros, their signs
+        (p, q), (x, y) = wide, [self.bitcast(v, u16) for v in operands]
+        first = self.compare("GT" if name == "maximum" else "LT", p, q) | self.isnan(p)
+        same = x & y if name == "maximum" else x | y
+        return self.bitcast(self.select(first, x, self.select(p.eq(q), same, y)), F16)
+
+    def float16(self, x: Value) -> Value:
+        """x as f16, to nearest even, by the bits of f32.
+
+        For CPUs without the instruction (before x86-64-v3): IREE's function makes 0 of what is a
+        denormal f16.  Those are rounded by an addition that leaves their bits at the end of the
+        mantissa of 0.5 and more; of others the mantissa is rounded as an integer (Giesen 2016).
+        """
+        f32, u32 = np.dtype(np.float32), np.dtype(np.uint32)
+        u = self.bitcast(self.convert(x, f32), u32)
+        sign = u & 0x80000000
+        size = u ^ sign
+        denormal = self.bitcast(self.bitcast(size, f32) + 0.5, u32) - 0x3F000000
+        normal = (size + 0xC8000FFF + ((size >> 13) & 1)) >> 13
+        out = self.select(size < 0x38800000, denormal, normal)
+        out = self.select(size < 0x47800000, out, self.select(
+            size > 0x7F800000, self.like(size, 0x7E00), self.like(size, 0x7C00)))
+        return self.bitcast(self.convert(out | (sign >> 16), np.dtype(np.uint16)), F16)
 
     def bitcast(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype == dtype:

@@ -23,7 +23,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.core.weights import weight
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
@@ -244,6 +244,7 @@ class Emitter:
     def __init__(self, target: Target, locations: bool, in_process: bool,
                  builder: type[Builder] = Builder) -> None:
         f64_ok = not target.lacks(np.dtype(np.float64))
+        soft_f16.set(target.arch == "x86_64" and "f16c" not in target.features)
         made = builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program

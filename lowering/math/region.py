@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.lowering import mlir
-from calque.lowering.builder import BF16, Builder, Dtype, Value
+from calque.lowering.builder import BF16, F16, ROUNDED, Builder, Dtype, Value
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
     "add": ("arith.addf", "arith.addi", "arith.addi"),
@@ -77,6 +77,8 @@ class BodyBuilder(Builder):
     def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
         assert shape == ()
+        if self.soft_f16 and dtype == F16 and name in ROUNDED:
+            return self._widened(name, operands, shape)
         return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
 
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
@@ -109,6 +111,8 @@ class BodyBuilder(Builder):
             return x
         if self.relaxed and dtype == BF16:
             return self.bfloat16(x)
+        if self.soft_f16 and dtype == F16:
+            return self.float16(x)
         source, target = _kind(x.dtype), _kind(dtype)
         if source == 0 and target == 0:
             name = "arith.extf" if dtype.itemsize > x.dtype.itemsize else "arith.truncf"

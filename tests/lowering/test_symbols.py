@@ -45,7 +45,8 @@ SUPPLIED = {"memcpy", "memset", "memmove", "fmodf", "fma", "fmaf"}
 UNUSED = set(compiler_server._UNUSED)
 
 # Conversions of halves in software, in libdevice: which of them programs call.  x86-64-v2 has none
-# in hardware; the others have them (f64 to f16 is math/convert's own).
+# in hardware; the others have them.  That to f16 makes 0 of denormals: Builder.float16 stands for it
+# but where LLVM itself computes whole numbers in f32 (iota, floor).
 SOFT = {"__extendhfsf2", "__truncsfhf2", "__extendhfdf2", "__truncdfhf2", "__gnu_h2f_ieee",
         "__gnu_f2h_ieee", "iree_h2f_ieee", "iree_f2h_ieee"}
 SOFT_CALLED = {"x86-64": {"__extendhfsf2", "__truncsfhf2"},
@@ -208,7 +209,8 @@ def test_conversions_ask_for_nothing(level: str) -> None:
     """All from and to halves, and some of the others."""
     halves = [p for p in PAIRS if set(p) & {*HALVES}]
     others, _ = drawn([p for p in PAIRS if p not in halves], 0.15, seed(level))
-    assert check([conversion(*p) for p in (*halves, *others)], level) == SOFT_CALLED[level]
+    called = check([conversion(*p) for p in (*halves, *others)], level)
+    assert called == SOFT_CALLED[level] - {"__truncsfhf2"}
 
 
 @pytest.mark.parametrize("level", LEVELS)
