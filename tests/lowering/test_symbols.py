@@ -45,8 +45,8 @@ SUPPLIED = {"memcpy", "memset", "memmove", "fmodf", "fma", "fmaf"}
 UNUSED = set(compiler_server._UNUSED)
 
 # Conversions of halves in software, in libdevice: which of them programs call.  x86-64-v2 has none
-# in hardware; the others have them.  That to f16 makes 0 of denormals: Builder.float16 stands for it
-# but where LLVM itself computes whole numbers in f32 (iota, floor).
+# in hardware; the others have them.  That to f16 makes 0 of denormals: Builder.float16 stands for
+# it but where LLVM itself computes whole numbers in f32 (iota, floor).
 SOFT = {"__extendhfsf2", "__truncsfhf2", "__extendhfdf2", "__truncdfhf2", "__gnu_h2f_ieee",
         "__gnu_f2h_ieee", "iree_h2f_ieee", "iree_f2h_ieee"}
 SOFT_CALLED = {"x86-64": {"__extendhfsf2", "__truncsfhf2"},
