@@ -23,7 +23,6 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 _HELD = {"x86-64-v2": "SSE4_2", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
-SECONDS = 2.0  # of steady calls for each workload and library
 COLUMNS = ("first CPU", "first wall", "shape CPU", "shape wall", "warm wall", "steady")
 
 
@@ -104,7 +103,7 @@ class Process:
         self.process.stdout.close()
 
 
-def measure(name: str, pythons: dict[str, str], level: str) -> dict[str, Any]:
+def measure(name: str, pythons: dict[str, str], level: str, seconds: float) -> dict[str, Any]:
     """The figures of a workload, a pair of seconds (calque, jax) each; memory in MiB."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
@@ -115,7 +114,7 @@ def measure(name: str, pythons: dict[str, str], level: str) -> dict[str, Any]:
             pairs = [p.ask("first") for p in both]
             found[f"{place} CPU"], found[f"{place} wall"] = zip(*pairs)
         found["memory"] = [p.ask("memory") for p in both]
-        found["steady"], found["spread"] = steady(both)
+        found["steady"], found["spread"] = steady(both, seconds)
         for p in both:
             p.close()
         both = [Process(p, lib, level, cache) for lib, p in pythons.items()]
@@ -127,11 +126,11 @@ def measure(name: str, pythons: dict[str, str], level: str) -> dict[str, Any]:
     return found
 
 
-def steady(both: list[Process]) -> tuple[list[float], list[float]]:
-    """Medians of a call, in turn; and the middle half of the ratios."""
+def steady(both: list[Process], seconds: float) -> tuple[list[float], list[float]]:
+    """Medians of a call, in turn for so long; and the middle half of the ratios."""
     counts = [max(1, min(1000, round(0.01 / max(p.ask("run", 3) / 3, 1e-7)))) for p in both]
     times: list[list[float]] = [[], []]
-    stop = time.perf_counter() + 2 * SECONDS
+    stop = time.perf_counter() + seconds
     while len(times[0]) < 5 or (time.perf_counter() < stop and len(times[0]) < 60):
         for i in (0, 1) if len(times[0]) % 2 else (1, 0):
             times[i].append(both[i].ask("run", counts[i]) / counts[i])
@@ -175,6 +174,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--level", default="host", choices=["host", *_HELD])
     parser.add_argument("--jax", default=sys.executable, help="a Python that has jax")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of steady calls, both together")
     parser.add_argument("--write", action="store_true", help="put the table into docs/suite.md")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -186,15 +186,14 @@ def main() -> None:
     for name in workloads.WORKLOADS:
         if given.only in name:
             try:
-                found[name] = measure(name, pythons, given.level)
+                found[name] = measure(name, pythons, given.level, given.seconds)
             except RuntimeError as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
             print(table({name: found[name]})[2], flush=True)
-    lines = table(found)
-    print("\n".join(lines[-1:]))
-    if given.write:
-        write(lines, given.level)
+            if given.write:
+                write(table(found), given.level)
+    print(table(found)[-1])
 
 
 if __name__ == "__main__":
