@@ -109,7 +109,6 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str,
                     return "done", bytes(output.map_memory())
     if careful:
         return "failed", diagnostics
-    del receiver
     return run(api, source, flags, stage, careful=True)
 
 

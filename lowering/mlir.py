@@ -59,7 +59,7 @@ class _Later(types.ModuleType):
     somebody uses it: it defines a language of its own, which takes 80 ms."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__path__":  # (imports of what lies in it ask for it)
             raise AttributeError(name)
         sys.modules.pop(self.__name__, None)
         return getattr(importlib.import_module(self.__name__), name)

@@ -33,7 +33,7 @@ from calque.lowering.targets import Target
 
 ENTRY = "main"
 PARAMETER_SCOPE = "calque"
-LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 16 sines
+LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
 STORAGE_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
 
 

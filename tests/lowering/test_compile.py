@@ -334,6 +334,7 @@ import numpy as np
 import calque
 calque.jit(calque.nn.softmax).lower(np.ones((20, 20), "f4"))
 print(any("opdsl" in name for name in sys.modules))
+import iree.compiler.dialects.linalg.opdsl.lang
 from iree.compiler.dialects import linalg
 print(callable(linalg.fill), any("opdsl" in name for name in sys.modules))
 """
