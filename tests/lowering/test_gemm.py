@@ -225,3 +225,24 @@ def test_plans_are_small() -> None:
                 assert plan.room * size < 2 << 20 and plan.room * size * plan.groups <= max(
                     gemm.ROOMS, matrices // gemm.ROOMS_PART, 8 * plan.room * size)
                 assert batch * m * n * k < 1 << 24 or plan.groups >= min(4, count)
+
+
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_an_operand_that_is_updated_afterwards(donated: tuple[int, ...]) -> None:
+    """The kernel reads what a transposition is of: not what an update made of it."""
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 256, 256)).astype(np.float32)
+
+    def f(x: Any, y: Any) -> Any:
+        turned, made = x.T, x + 1
+        other = made.T
+        return turned @ y, other @ y, x.at[0].set(5.0), made.at[:, 1].set(7.0)
+
+    first, second = x.copy(), x + 1
+    first[0], second[:, 1] = 5, 7
+    for name in HERE:
+        with config.context("calque_cpu", name):
+            outs = calque.jit(f, donate_argnums=donated)(jnp.asarray(x.copy()), jnp.asarray(y))
+            for out, want in zip(outs, (x.T @ y, (x + 1).T @ y, first, second), strict=True):
+                # sums of 256 products in another order
+                np.testing.assert_allclose(np.asarray(out), want, rtol=1e-4, atol=1e-3)
