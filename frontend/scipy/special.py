@@ -435,7 +435,7 @@ def _float32_or_64(name: str, x: Any) -> Any:
         raise TypeError(explain(
             f"x.dtype={dtype.name} is not supported, see docstring for supported types.",
             fix="convert it with astype('float32')."))
-    return util.array(x)
+    return x
 
 
 def _ndtr(x: Any) -> Any:
