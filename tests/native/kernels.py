@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from calque.lowering.kernels.native import object_of
+from calque.lowering.native.build import compiler_for
 from calque.lowering.targets import cpu_target, parse_target
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
@@ -138,3 +139,19 @@ def error(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], dtype: Any, n: int) 
     scale = max(float(np.max(np.abs(y), initial=0)), float(np.finfo(real(dtype)).tiny))
     gap = float(np.max(np.abs(wide(x) - wide(y)), initial=0))
     return gap / scale / (max(n, 1) * epsilon(dtype))
+
+
+def object_that_needs_nothing(source: str, level: str, folder: Path) -> Path:
+    """A source's object for a line of LEVELS: code and constants, nothing mutable or undefined."""
+    name, arch, *flags = level.split()
+    command = compiler_for(arch)
+    if not command or not shutil.which("nm"):
+        pytest.skip(f"no compiler for {arch} on this machine")
+    made = FOLDER / "objects" / name / f"{source}.o"
+    if not fresh(made):
+        made = folder / f"{source}.o"
+        subprocess.run([*command, *FLAGS, *flags, "-c", str(FOLDER / f"{source}.c"), "-o",
+                        str(made)], check=True)
+    symbols = subprocess.run(["nm", str(made)], check=True, capture_output=True, text=True).stdout
+    assert {line.split()[-2] for line in symbols.splitlines()} <= {"T", "t", "r"}, symbols
+    return made

@@ -1,7 +1,6 @@
 """The C kernel of fft: lines of every kind of length, laid out in memory in every way."""
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from calque.lowering import fourier
-from calque.lowering.native.build import compiler_for
-from tests.native.kernels import FLAGS, FOLDER, call, compiler, matrices, real
+from tests.native.kernels import FOLDER, call, compiler, matrices, object_that_needs_nothing, real
 
 DTYPES = ("complex64", "complex128")
 # every radix alone, every pair of kinds, generic primes, the largest one
@@ -159,16 +157,7 @@ def test_products_with_a_table(dtype: str) -> None:
 
 @pytest.mark.parametrize("level", (FOLDER / "LEVELS").read_text("utf-8").splitlines())
 def test_the_object_needs_nothing(level: str, tmp_path: Path) -> None:
-    name, arch, *flags = level.split()
-    command = compiler_for(arch)
-    if not command or not shutil.which("nm"):
-        pytest.skip(f"no compiler for {arch} on this machine")
-    made = tmp_path / "fft.o"
-    subprocess.run([*command, *FLAGS, *flags, "-c", str(FOLDER / "fft.c"), "-o", str(made)],
-                   check=True)
-    symbols = subprocess.run(["nm", str(made)], check=True, capture_output=True, text=True).stdout
-    kinds = {line.split()[-2] for line in symbols.splitlines()}
-    assert kinds <= {"T", "t", "r"}, symbols  # code and constants; nothing mutable or undefined
+    object_that_needs_nothing("fft", level, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from calque.lowering.kernels import gemm
-from calque.lowering.native.build import compiler_for
 from calque.lowering.targets import host_target, parse_target
-from tests.native.kernels import FLAGS, FOLDER, call, compiler, fresh
+from tests.native.kernels import FOLDER, call, compiler, object_that_needs_nothing
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = (np.dtype("f4"), np.dtype("f8"), BFLOAT16, np.dtype("f2"))
@@ -147,19 +146,8 @@ def test_every_half(dtype: Any, level: str) -> None:
 
 @pytest.mark.parametrize("level", (FOLDER / "LEVELS").read_text("utf-8").splitlines())
 def test_the_object_needs_nothing(level: str, tmp_path: Path) -> None:
-    name, arch, *flags = level.split()
-    command = compiler_for(arch)
-    if not command or not shutil.which("nm"):
-        pytest.skip(f"no compiler for {arch} on this machine")
-    made = FOLDER / "objects" / name / "gemm.o"
-    if not fresh(made):
-        made = tmp_path / "gemm.o"
-        subprocess.run([*command, *FLAGS, *flags, "-c", str(FOLDER / "gemm.c"), "-o", str(made)],
-                       check=True)
-    symbols = subprocess.run(["nm", str(made)], check=True, capture_output=True, text=True).stdout
-    kinds = {line.split()[-2] for line in symbols.splitlines()}
-    assert kinds <= {"T", "t", "r"}, symbols  # code and constants; nothing mutable or undefined
-    if shutil.which("objdump") and arch == "x86_64":
+    made = object_that_needs_nothing("gemm", level, tmp_path)
+    if shutil.which("objdump") and "x86-64" in level:
         text = subprocess.run(["objdump", "-d", str(made)], check=True, capture_output=True,
                               text=True).stdout
         frames = [int(n, 16) for n in re.findall(r"sub +\$0x([0-9a-f]{1,8}),%rsp", text)]
