@@ -1,6 +1,6 @@
 """scan and while as one dispatch of a kernel written here, in a `stream.executable` of the module.
 
-A loop whose elements are independent runs in registers, spread over workgroups (kernels/lanes);
+A loop whose rows hold few numbers runs in registers, spread over workgroups (kernels/registers);
 any other runs over memory (kernels/tensors), in one workgroup, or in several that take parts of its
 rows where these are independent (passes/split).  Start reading at `emit_kernel`.
 """
@@ -16,31 +16,30 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.kernels import lanes, memory
+from calque.lowering.kernels import memory, registers
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
-from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes import loops
+from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
+from calque.lowering.passes.registers import plan
 from calque.lowering.passes.split import rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
-GROUPS = 64  # workgroups that a loop over elements is spread over at most
 ROW_GROUPS, ROWS = 8, 4  # the same for a loop over rows, and how many rows one takes at least
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
 def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
                 ) -> list[Value]:
-    """The results of a loop that loops.lanes or loops.known allows."""
+    """The results of a loop that cost.is_kernel allows."""
     shell = _Shell(ctx, xs, outs)
-    shape = loops.lanes(e)
+    found = plan(e)
     with shell.inside():
-        if shape is not None:
-            _in_lanes(shell, e, loops.elements(shape))
+        if found is not None:
+            registers.emit(shell.spread, e, found, shell.operands, shell.results)
         elif not _over_rows(shell, e):
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
@@ -230,45 +229,6 @@ def _joined(b: Builder, xs: list[Value]) -> Value:
         [b.reshape(x, (_size(x.shape),)) for x in xs], 0)
 
 
-# ---- one loop per element
-def _in_lanes(shell: _Shell, e: Equation, count: int) -> None:
-    width = 32 if all(m.dtype.itemsize <= 4 for m in (*shell.operands, *shell.results)) else 16
-    while width > count:
-        width //= 2
-    b = SCALAR if width == 1 else KernelBuilder(width)
-    blocks = -(-count // width)
-    shell.groups = min(GROUPS, max(1, blocks // 4))
-    each = -(-blocks // shell.groups) * width
-    k = 0 if e.primitive.name == "while" else e.params["num_consts"] + e.params["num_carry"]
-    last = len(shell.operands) if e.primitive.name == "while" else k
-    n = len(shell.results) if e.primitive.name == "while" else e.params["num_carry"]
-
-    def flat(m: Memory, stacked: bool) -> Memory:
-        """One row of elements (stacked: one per step); what is one number has stride 0."""
-        lead = m.shape[:1] if stacked else ()
-        rest = m.shape[1:] if stacked else m.shape
-        size = count if rest else 1
-        return m.view((*lead, count), (*([size] if stacked else []), 1 if rest else 0))
-
-    sources = [flat(m, i >= last) for i, m in enumerate(shell.operands)]
-    results = [flat(m, i >= n) for i, m in enumerate(shell.results)]
-
-    def part(at: Index) -> list[Any]:
-        if count % width:  # the last vector begins earlier, over elements that are done twice
-            at = memory.operation("arith.minsi", [memory.index_type()], [
-                memory.index(at), memory.index(count - width)]).results[0]
-        lanes.step_through(b, e, sources, results[:n], results[n:], at)
-        return []
-
-    if shell.groups == 1:
-        memory.loop(blocks * width, part, step=width)
-        return
-    first = memory.times(shell.spread(shell.groups), each)
-    end = memory.operation("arith.minsi", [memory.index_type()], [
-        memory.add(first, each), memory.index(blocks * width)]).results[0]
-    memory.loop(end, part, start=first, step=width)
-
-
 # ---- over memory
 def _over_memory(shell: _Shell, e: Equation) -> None:
     emitter = Emitter(shell.allocate, emit_loop)
@@ -367,7 +327,7 @@ def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[
     ys = results[p["num_carry"]:]
 
     def step(i: Index, *raw: Any) -> list[Any]:
-        t = i if not p["reverse"] else lanes.back(length, i)
+        t = i if not p["reverse"] else registers.back(length, i)
         rows = [_row(x, t) for x in xs]
         where = [m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0])) for m in ys]
         wanted: dict[Any, list[Memory]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.core.weights import weight
-from calque.lowering.passes import hazards, loops
+from calque.lowering.passes import hazards, loops, registers
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
@@ -148,7 +148,7 @@ def is_kernel(e: Equation) -> bool:
         body = e.params["body_jaxpr"]
     else:
         return False
-    if loops.lanes(e) is not None:
+    if registers.plan(e) is not None:
         return True
     limit = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK
     return work(body) <= limit and loops.is_known(e)

@@ -42,7 +42,7 @@ def inner(e: Equation) -> Iterator[Program]:
                 yield q
 
 
-def _plain(e: Equation) -> bool:
+def plain(e: Equation) -> bool:
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
 
 
@@ -54,7 +54,7 @@ def known(p: Program) -> bool:
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.primitive.name
-    if name not in ELEMENTWISE | VIEWS | OTHERS or not _plain(e):
+    if name not in ELEMENTWISE | VIEWS | OTHERS or not plain(e):
         return False
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
@@ -72,16 +72,16 @@ def passes(p: Program) -> int:
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
-    if e.primitive.name not in LOOPS or not _plain(e):
+    if e.primitive.name not in LOOPS or not plain(e):
         return None
-    shapes = {_per_step(a.aval.shape, part) for a, part in _parts(e)} - {()}
+    shapes = {_per_step(a.aval.shape, part) for a, part in parts(e)} - {()}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
     return shape if all(_in_lanes(q, shape) for q in inner(e)) else None
 
 
-def _parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
+def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
     """(operand or result, whether its leading axis counts the steps)."""
     if e.primitive.name == "while":
         yield from ((a, False) for a in (*e.inputs, *e.outputs))
@@ -98,11 +98,11 @@ def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
 def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
     for e in p.equations:
         name = e.primitive.name
-        if not _plain(e):
+        if not plain(e):
             return False
         if name in LOOPS:
-            parts = list(_parts(e))
-            if any(stacked or a.aval.shape not in ((), shape) for a, stacked in parts) or not all(
+            around = list(parts(e))
+            if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
                     _in_lanes(q, shape) for q in inner(e)):
                 return False
         elif name == "jit":

@@ -1,0 +1,245 @@
+"""Loops that run in registers: which, and what one of their rows does.
+
+A row is what runs by itself: an element of arrays that are all elementwise (`loops.lanes`), or what
+stands at one place of a leading axis whose places do not know each other (states under vmap, chains,
+a batch of small matrices); a small loop without such an axis is one row.  Of a row every number has
+a register (passes/scalars), and vectors hold as many rows as they have lanes.  Start at `plan`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes import loops
+from calque.lowering.passes.loops import ELEMENTWISE
+from calque.lowering.passes.scalars import counted
+from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
+
+FEWEST = 4  # rows that are worth lanes
+NUMBERS = 3000  # that one row computes in a step, at most (benchmarks/loops.py)
+SIZE = 128  # of an array of a row, at most
+ALONE, ALONE_SIZE = 2000, 64  # the same where there is one row
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """rows: how many; params: of the loop of one row (split: its first constant is not used); axes
+    and results: where the rows of each operand and result lie, a scanned one's without its steps,
+    None for one that all rows share; flat: the shape whose elements are the rows; numbers: what a
+    row computes in a step; state: how many numbers of the carry differ between rows."""
+
+    rows: int
+    params: dict[str, Any]
+    axes: tuple[int | None, ...]
+    results: tuple[int | None, ...]
+    flat: tuple[int, ...] | None
+    numbers: int
+    state: int
+
+
+def plan(e: Equation) -> Plan | None:
+    """How a loop runs in registers; None where it does not."""
+    name, p = e.primitive.name, e.params
+    if name not in loops.LOOPS or not loops.plain(e):
+        return None
+    key = ("registers", *[id(v) if isinstance(v, Program) else v for v in p.values()])
+    body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
+    made: tuple[Any, Plan | None] = body.derived(key, lambda: (p, _plan(e)))
+    return made[1]
+
+
+def _plan(e: Equation) -> Plan | None:
+    flat = loops.lanes(e)
+    if flat is not None:
+        return _flat(e, flat)
+    sizes = {a.shape[0] for a in _carry(e) if a.shape} - {1}
+    for n in sorted(sizes, reverse=True):
+        found = _rows(e, int(n)) if n >= FEWEST else None
+        if found is not None:
+            return found
+    return _alone(e)
+
+
+def _carry(e: Equation) -> list[Any]:
+    p = e.params
+    if e.primitive.name == "while":
+        return list(p["body_jaxpr"].in_avals[p["body_nconsts"]:])
+    return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
+
+
+def _bodies(params: dict[str, Any]) -> list[Program]:
+    return [params[k] for k in ("jaxpr", "cond_jaxpr", "body_jaxpr") if k in params]
+
+
+def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
+    per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
+    axes = [0 if s else None for s in per_step]
+    n = len(e.inputs)
+    numbers = counted(_bodies(e.params), 1 << 20, 1, shape)
+    return Plan(math.prod(shape), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
+                NUMBERS if numbers is None else numbers, sum(bool(a.shape) for a in _carry(e)))
+
+
+def _alone(e: Equation) -> Plan | None:
+    numbers = counted(_bodies(e.params), ALONE, ALONE_SIZE)
+    if numbers is None:
+        return None
+    return Plan(1, e.params, (None,) * len(e.inputs), (None,) * len(e.outputs), None, numbers, 0)
+
+
+# ---- rows along an axis
+class _Wanted(Exception):
+    """Input `index` of a Program is to have its rows at `axis`."""
+
+    def __init__(self, index: int, axis: int) -> None:
+        self.index, self.axis = index, axis
+
+
+class _Asked(_Wanted):
+    """The same of an operand of an equation."""
+
+
+class _Row(Rewriter):
+    """A Program for one row.  What all rows share is not cut: an input is asked for by the row, and
+    what is computed is computed for the row."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n, 1)
+        self.indices: dict[Atom, int] = {}
+        self.makers: dict[Atom, Equation] = {}
+
+    def input(self, v: Var, axis: int | None) -> Var:
+        if axis is None:
+            self.indices[v] = len(self.env)
+        return super().input(v, axis)
+
+    def equation(self, e: Equation) -> None:
+        given = [self.read(a) for a in e.inputs]
+        while True:
+            try:
+                self.form(e, given)
+                return
+            except _Asked as w:
+                given[w.index] = self.with_axis(*given[w.index], w.axis)
+
+    def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+        if e.primitive.program is not None and any(a is not None for _, a in given):
+            self.decomposition(e, given)
+            return
+        super().form(e, given)
+        if all(a is None for _, a in given):
+            self.makers.update((v, self.equations[-1]) for v in e.outputs)
+
+    def decomposition(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+        """Of matrices in a batch, of which an axis is the rows."""
+        inputs, axis = [], next(a for _, a in given if a is not None)
+        for x, has in given:
+            if axis >= x.aval.ndim - 2:
+                raise Refused
+            inputs.append(self.with_axis(x, has, axis)[0])
+        self.emit(e, inputs, [axis] * len(e.outputs))
+
+    def inner(self, p: Program, axes: Axes, wanted: Axes | None, where: Where
+              ) -> tuple[Program, list[int | None]]:
+        try:
+            return rewritten(_Row(self.n), p, axes, wanted)
+        except _Asked:
+            raise
+        except _Wanted as w:
+            index, more = where(w.index)
+            raise _Asked(index, w.axis + more) from None
+
+    def with_axis(self, x: Atom, has: int | None, axis: int | None) -> tuple[Atom, int | None]:
+        if has == axis:
+            return x, axis
+        if has is not None or axis is None or isinstance(x, Literal):
+            raise Refused
+        if x in self.indices:
+            raise _Wanted(self.indices[x], axis)
+        if (x, axis) not in self.cuts:
+            self.cuts[x, axis] = self.anew(x, axis)
+        return self.cuts[x, axis], axis
+
+    def anew(self, x: Var, axis: int) -> Var:
+        """What all rows share, for one row: computed with fewer elements."""
+        e = self.makers.get(x)
+        if e is None or len(e.outputs) > 1:
+            raise Refused
+        name, p, out = e.primitive.name, e.params, Var(self.part(x.aval, axis))
+        if name in ELEMENTWISE:
+            inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
+                      for a in e.inputs]
+            self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))
+            return out
+        if name == "broadcast_in_dim":
+            operand, to = e.inputs[0], list(p["broadcast_dimensions"])
+            if axis in to and operand.aval.shape[to.index(axis)] != 1:
+                operand = self.with_axis(operand, None, to.index(axis))[0]
+            self.equations.append(Equation(registry[name], (operand,), (out,), {
+                **p, "shape": out.aval.shape}))
+            return out
+        raise Refused
+
+
+def _rows(e: Equation, n: int) -> Plan | None:
+    """The plan with rows along the leading axis, of size n, of the arrays of the carry that have
+    it; operands that are used by the row are by the row from outside on."""
+    p, name = e.params, e.primitive.name
+    k = p["num_consts"] if name == "scan" else p["body_nconsts"]
+    body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
+    c = len(_carry(e))
+    axes: list[int | None] = [0 if k <= i < k + c and a.shape and a.shape[0] == n else None
+                              for i, a in enumerate(body.in_avals)]
+    if not _settle(body, axes, n, k, c):
+        return None
+    if name == "scan":
+        made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
+        params = {**p, "jaxpr": made, "num_consts": k + 1}
+        return _made(n, params, axes, outs)
+    kc = p["cond_nconsts"]
+    test_axes = [*[None] * kc, *axes[k:]]
+    if not _settle(p["cond_jaxpr"], test_axes, n, kc, 0) or test_axes[kc:] != axes[k:]:
+        return None
+    test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], test_axes, None)
+    made, _ = rewritten(_Row(n), body, axes, axes[k:])
+    if pred not in (None, 0):
+        return None
+    params = {**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
+              "body_nconsts": k + 1}
+    return _made(n, params, [*test_axes[:kc], *axes], axes[k:])
+
+
+def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
+    """Bring axes of inputs to where p can be rewritten and its carry keeps its axes; False where
+    there is no such way."""
+    while True:
+        try:
+            _, outs = rewritten(_Row(n), p, axes, None)
+            for i, (has, out) in enumerate(zip(axes[k:k + c], outs)):
+                if has is None and out is not None:
+                    axes[k + i] = out
+                    break
+            else:
+                rewritten(_Row(n), p, axes, axes[k:k + c])
+                return True
+        except _Wanted as w:
+            if axes[w.index] is not None:
+                return False
+            axes[w.index] = w.axis
+        except Refused:
+            return False
+
+
+def _made(n: int, params: dict[str, Any], axes: Sequence[int | None],
+          results: Sequence[int | None]) -> Plan | None:
+    numbers = counted(_bodies(params), NUMBERS, SIZE)
+    if numbers is None:
+        return None
+    body = params.get("jaxpr", params.get("body_jaxpr"))
+    assert body is not None
+    state = sum(v.aval.size for v, a in zip(body.outputs, results) if a is not None)
+    return Plan(n, params, tuple(axes), tuple(results), None, numbers, state)
