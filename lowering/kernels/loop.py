@@ -16,8 +16,9 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.kernels import memory, registers
+from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.dispatch import dispatch
+from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
@@ -303,14 +304,17 @@ class _Carry:
         return [Value(SCALAR, next(scalars), (), d) if m is None else m
                 for m, d in zip(self.homes, self.dtypes)]
 
-    def update(self, outs: Sequence[Entry]) -> list[Any]:
+    def owned(self) -> list[Any]:
+        return [m.ref for m in self.homes if m is not None]
+
+    def update(self, outs: Sequence[Part]) -> list[Any]:
         """Write the new arrays home; the new registers."""
-        refs = [m.ref for m in self.homes if m is not None]
-        moving: list[tuple[Entry, Memory]] = []
+        refs = self.owned()
+        moving: list[tuple[Part, Memory]] = []
         for out, m in zip(outs, self.homes):
             if m is None or out is m:
                 continue
-            if isinstance(out, Memory) and any(out.ref is r for r in refs):
+            if not isinstance(out, Value) and any(q is r for q in joined.refs(out) for r in refs):
                 out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
             moving.append((out, m))
         for out, m in moving:
@@ -335,7 +339,7 @@ def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[
         for o, m in zip(outputs, where):
             if m.shape and o not in body.inputs and not hasattr(o, "value"):
                 wanted.setdefault(o, []).append(m)
-        outs = emitter.run(body, [*consts, *carry.entries(raw), *rows], wanted)
+        outs = emitter.run(body, [*consts, *carry.entries(raw), *rows], wanted, carry.owned())
         for o, y, m in zip(outputs, outs[p["num_carry"]:], where):
             if o not in wanted:
                 emitter.copy(y, m)
@@ -367,6 +371,7 @@ def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list
         memory.operation("scf.condition", [], [pred.ir, *before.arguments])
     after = op.regions[1].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(after):
-        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)])
+        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)],
+                           owned=carry.owned())
         memory.operation("scf.yield", [], carry.update(outs))
     return carry.entries(list(op.results))

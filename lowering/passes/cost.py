@@ -19,7 +19,8 @@ SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmark
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
-KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
+COPIED = 8  # elements that are copied in the time of an operation
+KERNEL_WORK = 4_000_000  # element operations of a step up to which one core does a loop
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
@@ -71,8 +72,11 @@ def equation_work(e: Equation) -> Any:
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
-    if e.primitive.name == "gather":  # it reads no more of its operand than it returns
+    if e.primitive.name in ("gather", "dynamic_slice"):  # they read no more than they return
         return out
+    if hazards.is_update(e):  # at worst the rest is copied
+        update = max((a.aval.size for a in e.inputs[1:]), key=guess)
+        return update * weight(e.primitive.name) + e.inputs[0].aval.size // COPIED
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]

@@ -1,9 +1,10 @@
 """Loops that run in registers: which, and what one of their rows does.
 
-A row is what runs by itself: an element of arrays that are all elementwise (`loops.lanes`), or what
-stands at one place of a leading axis whose places do not know each other (states under vmap, chains,
-a batch of small matrices); a small loop without such an axis is one row.  Of a row every number has
-a register (passes/scalars), and vectors hold as many rows as they have lanes.  Start at `plan`.
+A row is what runs by itself: an element of arrays that are all elementwise (`loops.lanes`), or
+what stands at one place of a leading axis whose places do not know each other (states under vmap,
+chains, a batch of small matrices); a small loop without such an axis is one row.  Of a row every
+number has a register (passes/scalars), and vectors hold as many rows as they have lanes.  Start
+reading at `plan`.
 """
 from __future__ import annotations
 

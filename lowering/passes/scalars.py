@@ -1,9 +1,10 @@
 """Programs of small arrays, number by number: an array is a NumPy array of symbols.
 
-`Scalars` evaluates a Program so; what a symbol is, and what computes one from others, its subclasses
-say: a count (`counted`, below) or values in registers (kernels/registers).  Shape operations move
-symbols about and cost nothing, and integers and bools that are known (iota, the step of a loop that
-is written out, what follows from them) are NumPy's numbers, so that what they choose is chosen here.
+`Scalars` evaluates a Program so; what a symbol is, and what computes one from others, an
+`Arithmetic` says: a count (`counted`, below) or values in registers (kernels/registers).  Shape
+operations move symbols about and cost nothing, and integers and bools that are known (iota, the
+step of a loop that is written out, what follows from them) are NumPy's numbers, so that what they
+choose is chosen here.
 Start reading at `Scalars.run`.
 """
 from __future__ import annotations
