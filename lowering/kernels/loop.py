@@ -22,6 +22,7 @@ from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
+from calque.lowering.passes import loops
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.registers import plan
@@ -29,6 +30,7 @@ from calque.lowering.passes.split import rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
+TURNED = 256  # elements from which on an array of the carry is not copied home in each step
 ROW_GROUPS, ROWS = 8, 4  # the same for a loop over rows, and how many rows one takes at least
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
@@ -287,32 +289,46 @@ def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
 
 
 class _Carry:
-    """The carry of a loop: rank-0 members in registers, arrays in memory of their own."""
+    """The carry of a loop: rank-0 members in registers, arrays in memory of their own.
 
-    def __init__(self, emitter: Emitter, init: Sequence[Entry], homes: Sequence[Memory]) -> None:
-        self.emitter = emitter
+    Of large arrays (`turned`) there are two, which take turns: a step reads one and writes the
+    other, so that nothing is copied.
+    """
+
+    def __init__(self, emitter: Emitter, init: Sequence[Entry], homes: Sequence[Memory],
+                 turned: Sequence[bool]) -> None:
+        self.emitter, self.turned = emitter, turned
         self.homes: list[Memory | None] = [
-            None if isinstance(x, Value) else m for x, m in zip(init, homes)]
+            None if isinstance(x, Value) else
+            emitter.allocate((2, *m.shape), m.dtype) if turn else m
+            for x, m, turn in zip(init, homes, turned)]
         self.dtypes = [x.dtype for x in init]
         self.start = [x.ir for x in init if isinstance(x, Value)]
-        for x, m in zip(init, self.homes):
+        for x, m in zip(init, self.places(0)):
             if m is not None and x is not m:
                 emitter.copy(x, m)
 
-    def entries(self, raw: Sequence[Any]) -> list[Entry]:
+    def places(self, turn: Index) -> list[Memory | None]:
+        """Where arrays lie in an even or odd step."""
+        return [m if m is None or not turned else
+                m.view(m.shape[1:], m.strides[1:], memory.times(turn, m.strides[0]))
+                for m, turned in zip(self.homes, self.turned)]
+
+    def entries(self, raw: Sequence[Any], turn: Index = 0) -> list[Entry]:
         scalars = iter(raw)
         return [Value(SCALAR, next(scalars), (), d) if m is None else m
-                for m, d in zip(self.homes, self.dtypes)]
+                for m, d in zip(self.places(turn), self.dtypes)]
 
     def owned(self) -> list[Any]:
-        return [m.ref for m in self.homes if m is not None]
+        return [m.ref for m, turned in zip(self.homes, self.turned)
+                if m is not None and not turned]
 
     def update(self, outs: Sequence[Part]) -> list[Any]:
-        """Write the new arrays home; the new registers."""
+        """Write the new arrays home, where they do not take turns; the new registers."""
         refs = self.owned()
         moving: list[tuple[Part, Memory]] = []
-        for out, m in zip(outs, self.homes):
-            if m is None or out is m:
+        for out, m, turned in zip(outs, self.homes, self.turned):
+            if m is None or out is m or turned:
                 continue
             if not isinstance(out, Value) and any(q is r for q in joined.refs(out) for r in refs):
                 out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
@@ -322,31 +338,55 @@ class _Carry:
         return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]
 
 
+def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
+    """Which arrays of the carry, inputs from k on, are large and made anew in each step."""
+    makers = {v: e for e in body.equations for v in e.outputs}
+    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.name in loops.ELEMENTWISE
+            for v, o in zip(body.inputs[k:k + carry], body.outputs)]
+
+
 def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
           ) -> list[Entry]:
     body: Program = p["jaxpr"]
     n, k, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
     consts, xs = args[:n], args[k:]
-    carry = _Carry(emitter, args[n:k], results)
+    turned = _taking_turns(body, n, p["num_carry"])
+    carry = _Carry(emitter, args[n:k], results, turned)
     ys = results[p["num_carry"]:]
 
     def step(i: Index, *raw: Any) -> list[Any]:
         t = i if not p["reverse"] else registers.back(length, i)
         rows = [_row(x, t) for x in xs]
+        turn = _odd(i) if any(turned) else 0
+        after = carry.places(_odd(memory.add(i, 1)) if any(turned) else 0)
         where = [m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0])) for m in ys]
         wanted: dict[Any, list[Memory]] = {}
         outputs = body.outputs[p["num_carry"]:]
         for o, m in zip(outputs, where):
             if m.shape and o not in body.inputs and not hasattr(o, "value"):
                 wanted.setdefault(o, []).append(m)
-        outs = emitter.run(body, [*consts, *carry.entries(raw), *rows], wanted, carry.owned())
+        for o, place, turns in zip(body.outputs, after, turned):
+            if turns and place is not None:
+                wanted.setdefault(o, []).append(place)
+        outs = emitter.run(body, [*consts, *carry.entries(raw, turn), *rows], wanted,
+                           carry.owned())
         for o, y, m in zip(outputs, outs[p["num_carry"]:], where):
             if o not in wanted:
                 emitter.copy(y, m)
         return carry.update(outs[:p["num_carry"]])
 
-    final = memory.loop(length, step, carry.start)
-    return [*carry.entries(final), *ys]
+    final = carry.entries(memory.loop(length, step, carry.start), length % 2)
+    for i, m in enumerate(results[:p["num_carry"]]):
+        if turned[i]:
+            emitter.copy(final[i], m)
+            final[i] = m
+    return [*final, *ys]
+
+
+def _odd(i: Index) -> Index:
+    """i mod 2."""
+    return i % 2 if isinstance(i, int) else memory.operation(
+        "arith.andi", [memory.index_type()], [i, memory.index(1)]).results[0]
 
 
 def _row(x: Entry, t: Index) -> Entry:
@@ -360,7 +400,7 @@ def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list
     ir = mlir.ir()
     k = p["cond_nconsts"]
     n = k + p["body_nconsts"]
-    carry = _Carry(emitter, args[n:], results)
+    carry = _Carry(emitter, args[n:], results, [False] * len(results))
     types = [r.type for r in carry.start]
     op = memory.operation("scf.while", types, carry.start, regions=2)
     places = [ir.Location.current] * len(types)

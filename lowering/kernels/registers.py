@@ -87,6 +87,9 @@ class _Registers:
     def at_least(self, x: Value, k: int) -> Value:
         return self.b.compare("GE", x, k)
 
+    def below(self, x: Value, k: int) -> Value:
+        return self.b.compare("LT", x, k)
+
     def convert(self, x: Value, old: Dtype, new: Dtype) -> Value:
         return self.b.convert(x, new)
 

@@ -20,8 +20,7 @@ PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue ea
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 COPIED = 8  # elements that are copied in the time of an operation
-KERNEL_WORK = 4_000_000  # element operations of a step up to which one core does a loop
-WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
+KERNEL_WORK = 1_000_000  # element operations of a step up to which one core does a loop
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
@@ -154,8 +153,7 @@ def is_kernel(e: Equation) -> bool:
         return False
     if registers.plan(e) is not None:
         return True
-    limit = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK
-    return work(body) <= limit and loops.is_known(e)
+    return work(body) <= KERNEL_WORK and loops.is_known(e)
 
 
 def is_whole(p: Program) -> bool:

@@ -23,7 +23,8 @@ from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritt
 FEWEST = 4  # rows that are worth lanes
 NUMBERS = 3000  # that one row computes in a step, at most (benchmarks/loops.py)
 SIZE = 128  # of an array of a row, at most
-ALONE, ALONE_SIZE = 2000, 64  # the same where there is one row
+ALONE, ALONE_SIZE = 6000, 64  # the same where there is one row
+ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +81,17 @@ def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
     per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
     axes = [0 if s else None for s in per_step]
     n = len(e.inputs)
-    numbers = counted(_bodies(e.params), 1 << 20, 1, shape)
+    count = counted(_bodies(e.params), 1 << 20, 1, shape)
     return Plan(math.prod(shape), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
-                NUMBERS if numbers is None else numbers, sum(bool(a.shape) for a in _carry(e)))
+                NUMBERS if count is None else count.total, sum(bool(a.shape) for a in _carry(e)))
 
 
 def _alone(e: Equation) -> Plan | None:
-    numbers = counted(_bodies(e.params), ALONE, ALONE_SIZE)
-    if numbers is None:
+    count = counted(_bodies(e.params), ALONE, ALONE_SIZE)
+    if count is None or count.functions > ALONE_FUNCTIONS and loops.is_known(e):
         return None
-    return Plan(1, e.params, (None,) * len(e.inputs), (None,) * len(e.outputs), None, numbers, 0)
+    return Plan(1, e.params, (None,) * len(e.inputs), (None,) * len(e.outputs), None, count.total,
+                0)
 
 
 # ---- rows along an axis
@@ -237,10 +239,10 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
 
 def _made(n: int, params: dict[str, Any], axes: Sequence[int | None],
           results: Sequence[int | None]) -> Plan | None:
-    numbers = counted(_bodies(params), NUMBERS, SIZE)
-    if numbers is None:
+    count = counted(_bodies(params), NUMBERS, SIZE)
+    if count is None:
         return None
     body = params.get("jaxpr", params.get("body_jaxpr"))
     assert body is not None
     state = sum(v.aval.size for v, a in zip(body.outputs, results) if a is not None)
-    return Plan(n, params, tuple(axes), tuple(results), None, numbers, state)
+    return Plan(n, params, tuple(axes), tuple(results), None, count.total, state)

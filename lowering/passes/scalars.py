@@ -9,6 +9,7 @@ Start reading at `Scalars.run`.
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -33,6 +34,10 @@ _KNOWN: dict[str, Callable[..., Any]] = {
 _EXACT = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4",
                                          "f8"))  # NumPy rounds these as the CPU does
 FUNCTION = 16  # what a function costs in code, an addition being 1
+
+
+JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
+         "scatter-min": "minimum", "scatter-max": "maximum"}
 
 
 class Unfit(Exception):
@@ -60,6 +65,7 @@ class Arithmetic(Protocol):
     def fma(self, x: Symbol, y: Symbol, z: Symbol, dtype: Dtype) -> Symbol: ...
     def select(self, where: Symbol, x: Symbol, y: Symbol) -> Symbol: ...
     def at_least(self, x: Symbol, k: int) -> Symbol: ...
+    def below(self, x: Symbol, k: int) -> Symbol: ...
     def convert(self, x: Symbol, old: Dtype, new: Dtype) -> Symbol: ...
     def loop(self, length: int, carry: list[Symbol],
              step: Callable[[list[Symbol]], list[Symbol]]) -> list[Symbol]: ...
@@ -118,6 +124,8 @@ class Scalars:
         name, p = e.primitive.name, e.params
         if name in ELEMENTWISE:
             return [self.elementwise(e, xs)]
+        if name in JOINS:
+            return [self.scatter(e, *xs)]
         if name in FOLDS:
             return [self.fold(e, xs[0])]
         form = getattr(self, f"_{name}", None)
@@ -260,8 +268,8 @@ class Scalars:
             at = dict(zip(kept, (where[i] for i in d.offset_dims)))
             for a, k in zip(d.operand_batching_dims, d.start_indices_batching_dims):
                 at[a] = batch[k]
-            found = x[tuple(slice(None) if a in d.start_index_map else
-                            slice(at.get(a, 0), at.get(a, 0) + 1) for a in range(x.ndim))]
+            found = x[(*(slice(None) if a in d.start_index_map else
+                         slice(at.get(a, 0), at.get(a, 0) + 1) for a in range(x.ndim)), ...)]
             for k, a in enumerate(d.start_index_map):
                 found = self.moved(
                     indices[(*batch, k)], x.shape[a] - sizes[a],
@@ -281,6 +289,55 @@ class Scalars:
             return x if 0 <= int(start) <= last else fill
         x = self.chosen(self.a.at_least(start, last + 1), fill, x, dtype)
         return self.chosen(self.a.at_least(start, 0), x, fill, dtype)
+
+    def scatter(self, e: Equation, x: Grid, indices: Grid, updates: Grid) -> Grid:
+        """Windows joined with what is there, in their order; what an index may name is chosen."""
+        d, dtype = e.params["dimension_numbers"], e.inputs[0].aval.dtype
+        dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
+        sizes = [1] * x.ndim
+        for a, i in zip((a for a in range(x.ndim) if a not in dropped), d.update_window_dims):
+            sizes[a] = updates.shape[i]
+        places = [i for i in range(updates.ndim) if i not in d.update_window_dims]
+        moves, out = dict(zip(d.scatter_dims_to_operand_dims, itertools.count())), x.copy()
+        for batch in np.ndindex(*[updates.shape[i] for i in places]):
+            window = updates[(*(batch[places.index(i)] if i in places else slice(None)
+                                for i in range(updates.ndim)), ...)]
+            fixed = {a: batch[k] for a, k in zip(d.operand_batching_dims,
+                                                 d.scatter_indices_batching_dims)}
+            ranges = [range(x.shape[a] - sizes[a] + 1) if a in moves else
+                      range(fixed.get(a, 0), fixed.get(a, 0) + 1) for a in range(x.ndim)]
+            for start in itertools.product(*ranges):
+                asked = [c for a, k in moves.items() for c in self.is_at(
+                    indices[(*batch, k)], start[a], ranges[a][-1], e.params["mode"].name == "CLIP")]
+                if False in asked:
+                    continue
+                at = tuple(slice(i, i + n) for i, n in zip(start, sizes))
+                old = out[(*at, ...)]
+                new = self.joined(e, old, window.reshape(old.shape))
+                for c in asked:
+                    new = self.chosen(c, new, old, dtype)
+                out[(*at, ...)] = new
+        return out
+
+    def is_at(self, start: Symbol, k: int, last: int, clips: bool) -> list[Any]:
+        """What must hold for a start to be k: nothing, False, or symbols."""
+        if is_known(start):
+            known = min(max(int(start), 0), last) if clips else int(start)
+            return [] if known == k else [False]
+        if clips and last == 0:
+            return []
+        if clips and k == last:
+            return [self.a.at_least(start, k)]
+        if clips and k == 0:
+            return [self.a.below(start, 1)]
+        return [self.a.at_least(start, k), self.a.below(start, k + 1)]
+
+    def joined(self, e: Equation, old: Grid, new: Grid) -> Grid:
+        how, dtype = JOINS[e.primitive.name], e.inputs[0].aval.dtype
+        if not how:
+            return new
+        return grid(old.shape, [self.a.binary(how, x, y, dtype) for x, y in zip(
+            self.symbols(old, dtype), self.symbols(new, dtype))])
 
     # ---- products
     def _dot_general(self, e: Equation, x: Grid, y: Grid) -> Grid:
@@ -405,11 +462,11 @@ def _may_hang(p: Program) -> bool:
         if isinstance(q, Program)) for e in p.equations)
 
 
-class _Count:
-    """Counts what is computed; a symbol is nothing but itself."""
+class Count:
+    """Counts what is computed, and functions in it; a symbol is nothing but itself."""
 
     def __init__(self, limit: int) -> None:
-        self.total, self.limit = 0, limit
+        self.total, self.functions, self.limit = 0, 0, limit
 
     def more(self, n: int = 1) -> Symbol:
         self.total += n
@@ -421,8 +478,9 @@ class _Count:
         return object()
 
     def leaf(self, e: Equation, xs: list[Symbol]) -> Symbol:
-        name = e.primitive.name
-        return self.more(max(int(weight(name)), FUNCTION if name in TRANSCENDENTAL else 1))
+        function = e.primitive.name in TRANSCENDENTAL
+        self.functions += function
+        return self.more(max(int(weight(e.primitive.name)), FUNCTION if function else 1))
 
     def binary(self, how: str, x: Symbol, y: Symbol, dtype: Dtype) -> Symbol:
         return self.more()
@@ -434,6 +492,9 @@ class _Count:
         return self.more()
 
     def at_least(self, x: Symbol, k: int) -> Symbol:
+        return self.more()
+
+    def below(self, x: Symbol, k: int) -> Symbol:
         return self.more()
 
     def convert(self, x: Symbol, old: Dtype, new: Dtype) -> Symbol:
@@ -450,10 +511,10 @@ class _Count:
 
 
 def counted(programs: Sequence[Program], limit: int, most: int,
-            flat: tuple[int, ...] | None = None) -> int | None:
+            flat: tuple[int, ...] | None = None) -> Count | None:
     """How many numbers Programs compute, functions as several; None where one is not fit, or there
     are more than `limit`, or an array has more than `most`."""
-    count = _Count(limit)
+    count = Count(limit)
     scalars = Scalars(count, most, flat)
     try:
         for p in programs:
@@ -467,4 +528,4 @@ def counted(programs: Sequence[Program], limit: int, most: int,
             scalars.run(p, args)
     except Unfit:
         return None
-    return count.total
+    return count
