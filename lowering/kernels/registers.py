@@ -17,7 +17,7 @@ from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes.registers import Plan
+from calque.lowering.passes.registers import Place, Plan
 from calque.lowering.passes.scalars import Grid, Scalars, Symbol, grid
 
 GROUPS = 64  # workgroups that rows are spread over at most
@@ -122,11 +122,13 @@ class _Loop:
         self.b, self.name, self.plan = b, e.primitive.name, plan
         self.operands, self.results = operands, results
         self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
-        self.first = [] if plan.flat is not None or plan.rows == 1 else [
-            grid((), [np.int32(0)])]  # what split rewrites takes the first row
+        self.first = [] if plan.flat is not None else [
+            grid((), [np.int32(0)])] * len(plan.sizes)  # what split rewrites takes the first row
+        self.offsets: dict[tuple[int, ...], list[Index]] = {}
 
     def rows(self, at: Index) -> None:
         """All steps of the rows from `at` on."""
+        self.offsets.clear()
         p, axes = self.plan.params, self.plan.axes
         if self.name == "while":
             self.until(at)
@@ -160,24 +162,43 @@ class _Loop:
             self.put(g, m, a, at)
 
     # ---- memory
-    def view(self, m: Memory, axis: int | None) -> tuple[Memory, tuple[int, ...]]:
-        """(numbers of a row..., rows) of m, and the shape that a row has in the program."""
+    def view(self, m: Memory, place: Place) -> tuple[Memory, tuple[int, ...], tuple[int, ...]]:
+        """(numbers of a row..., rows) of m; the shape that a row has in the program; and, where no
+        one stride leads from row to row, the strides of all axes of rows."""
+        sizes = self.plan.sizes
         if self.plan.flat is not None:
-            return m.view((self.plan.rows,), (1 if m.shape else 0,)), ()
-        if axis is None:
-            return m.view((*m.shape, self.plan.rows), (*m.strides, 0)), m.shape
-        rest = [i for i in range(len(m.shape)) if i != axis]
-        order = [*rest, axis]
-        return m.view([m.shape[i] for i in order], [m.strides[i] for i in order]), tuple(
-            1 if i == axis else n for i, n in enumerate(m.shape))
+            return m.view(sizes, (1 if m.shape else 0,)), (), ()
+        rest = [i for i in range(len(m.shape)) if i not in place]
+        steps = tuple(0 if a is None else m.strides[a] for a in place)
+        shape = tuple(1 if i in place else n for i, n in enumerate(m.shape))
+        rows = m.view([*[m.shape[i] for i in rest], self.plan.rows],
+                      [*[m.strides[i] for i in rest], steps[-1] if steps else 0])
+        regular = all(s == n * t for s, n, t in zip(steps, sizes[1:], steps[1:]))
+        return rows, shape, () if regular else steps
 
-    def get(self, m: Memory, axis: int | None, at: Index) -> Grid:
-        rows, shape = self.view(m, axis)
+    def get(self, m: Memory, place: Place, at: Index) -> Grid:
+        rows, shape, steps = self.view(m, place)
+        inside = list(np.ndindex(*rows.shape[:-1]))
+        if steps:
+            each = [rows.view(rows.shape[:-1], rows.strides[:-1], k) for k in self.apart(steps, at)]
+            return grid(shape, [memory.gathered(self.b, each, i) for i in inside])
         n = self.together(rows)
         if n:
             return grid(shape, self.sorted(rows, n, at))
-        return grid(shape, [memory.load(self.b, rows, [*i, at])
-                            for i in np.ndindex(*rows.shape[:-1])])
+        return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
+
+    def apart(self, steps: tuple[int, ...], at: Index) -> list[Index]:
+        """Where the row of each lane begins."""
+        if steps not in self.offsets:
+            found = []
+            for k in range(self.b.lanes):
+                row, offset = memory.add(at, k), 0
+                for n, step in zip(reversed(self.plan.sizes), reversed(steps)):
+                    offset = memory.add(offset, memory.times(memory.remainder(row, n), step))
+                    row = memory.quotient(row, n)
+                found.append(offset)
+            self.offsets[steps] = found
+        return self.offsets[steps]
 
     def together(self, rows: Memory) -> int:
         """How many numbers of a row lie one after another, with nothing else between rows; 0 where
@@ -193,8 +214,8 @@ class _Loop:
         every = memory.load(KernelBuilder(self.b.lanes * n), line, [memory.times(at, n)])
         return [_shuffled(self.b, every, every, range(k, self.b.lanes * n, n)) for k in range(n)]
 
-    def put(self, g: Grid, m: Memory, axis: int | None, at: Index) -> None:
-        rows, _ = self.view(m, axis)
+    def put(self, g: Grid, m: Memory, place: Place, at: Index) -> None:
+        rows, _, steps = self.view(m, place)
         values = self.scalars.symbols(g, m.dtype)
         n = self.together(rows)
         if n:
@@ -207,7 +228,14 @@ class _Loop:
             line = rows.view((rows.shape[-1] * n,), (1,))
             memory.store(wide, every, line, [memory.times(at, n)])
             return
-        for i, x in zip(np.ndindex(*rows.shape[:-1]), values):
+        inside = list(np.ndindex(*rows.shape[:-1]))
+        if steps:
+            for k, offset in enumerate(self.apart(steps, at)):
+                row = rows.view(rows.shape[:-1], rows.strides[:-1], offset)
+                for i, x in zip(inside, values):
+                    memory.store(SCALAR, _lane(x, k), row, i)
+            return
+        for i, x in zip(inside, values):
             if self.b.lanes == 1 or rows.strides[-1] == 1:
                 memory.store(self.b, x, rows, [*i, at])
                 continue

@@ -19,7 +19,7 @@ from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes.loops import ELEMENTWISE, VIEWS
+from calque.lowering.passes.loops import ELEMENTWISE, VIEWS, decomposition
 from calque.lowering.rules.registry import Context, rules
 
 Entry = Value | Memory
@@ -166,7 +166,8 @@ class _Run:
         elif name in indexing.NAMES:
             self.env[e.outputs[0]] = self.indexed(e)
         else:
-            outs = getattr(self, f"_{name}")(e, [self.read(a) for a in e.inputs])
+            form = getattr(self, f"_{name}", self.decomposed)
+            outs = form(e, [self.read(a) for a in e.inputs])
             self.env.update(zip(e.outputs, outs, strict=True))
 
     def scalar_of(self, x: Entry) -> Value:
@@ -404,6 +405,9 @@ class _Run:
 
         memory.nest(out.shape, put)
         return [made]
+
+    def decomposed(self, e: Equation, args: list[Entry]) -> list[Part]:
+        return self.emitter.run(decomposition(e), args)
 
     def _jit(self, e: Equation, args: list[Entry]) -> list[Part]:
         return self.emitter.run(e.params["jaxpr"], args)

@@ -162,7 +162,8 @@ def is_whole(p: Program) -> bool:
     if not loops.enabled or any(map(is_dynamic, p.equations)):
         return False
     return loops.passes(p) > 1 and len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p))
+        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p)
+        and not loops.decomposes(p))  # C is better at one
 
 
 def loop_steps(p: Program) -> int:

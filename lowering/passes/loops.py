@@ -29,6 +29,7 @@ LOOPS = frozenset(("scan", "while"))
 OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
                     "pad", "jit", "cond", "gather", "scatter", "scatter-add", "scatter-sub",
                     "scatter-mul", "scatter-min", "scatter-max"))
+DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
 enabled = True  # tests switch kernels off to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
@@ -54,14 +55,33 @@ def known(p: Program) -> bool:
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.primitive.name
-    if name not in ELEMENTWISE | VIEWS | OTHERS or not plain(e):
+    if not plain(e):
         return False
+    if name not in ELEMENTWISE | VIEWS | OTHERS:
+        return is_small_decomposition(e) and known(decomposition(e))
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and np.dtype(bool) not in dtypes
     return all(known(q) for q in inner(e))
+
+
+def is_small_decomposition(e: Equation) -> bool:
+    """Whether an equation decomposes a matrix that is small enough to do it among others."""
+    return e.primitive.program is not None and all(
+        max(a.aval.shape, default=1) <= DECOMPOSED for a in e.inputs)
+
+
+def decomposes(p: Program) -> bool:
+    """Whether a Program decomposes a small matrix, at any depth."""
+    return any(is_small_decomposition(e) or any(map(decomposes, inner(e))) for e in p.equations)
+
+
+def decomposition(e: Equation) -> Program:
+    """The Program of such an equation."""
+    assert e.primitive.program is not None
+    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)  # type: ignore[no-any-return]
 
 
 def passes(p: Program) -> int:

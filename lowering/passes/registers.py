@@ -27,20 +27,28 @@ ALONE, ALONE_SIZE = 6000, 64  # the same where there is one row
 ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
 
 
+Place = tuple[int | None, ...]  # the axis for each of Plan.sizes
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """rows: how many; params: of the loop of one row (split: its first constant is not used); axes
-    and results: where the rows of each operand and result lie, a scanned one's without its steps,
-    None for one that all rows share; flat: the shape whose elements are the rows; numbers: what a
-    row computes in a step; state: how many numbers of the carry differ between rows."""
+    """sizes: of the axes whose places are the rows; params: of the loop of one row (its Programs
+    have an unused input in front for each of these axes); axes and results: where each operand and
+    result has them, a scanned one without its steps, None where all rows share it; flat: the shape
+    whose elements are the rows; numbers: what a row computes in a step; state: how many numbers of
+    the carry differ between rows."""
 
-    rows: int
+    sizes: tuple[int, ...]
     params: dict[str, Any]
-    axes: tuple[int | None, ...]
-    results: tuple[int | None, ...]
+    axes: tuple[Place, ...]
+    results: tuple[Place, ...]
     flat: tuple[int, ...] | None
     numbers: int
     state: int
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.sizes)
 
 
 def plan(e: Equation) -> Plan | None:
@@ -58,12 +66,7 @@ def _plan(e: Equation) -> Plan | None:
     flat = loops.lanes(e)
     if flat is not None:
         return _flat(e, flat)
-    sizes = {a.shape[0] for a in _carry(e) if a.shape} - {1}
-    for n in sorted(sizes, reverse=True):
-        found = _rows(e, int(n)) if n >= FEWEST else None
-        if found is not None:
-            return found
-    return _alone(e)
+    return _rows(e, 0) or _alone(e)
 
 
 def _carry(e: Equation) -> list[Any]:
@@ -79,10 +82,10 @@ def _bodies(params: dict[str, Any]) -> list[Program]:
 
 def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
     per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
-    axes = [0 if s else None for s in per_step]
+    axes: list[Place] = [(0 if s else None,) for s in per_step]
     n = len(e.inputs)
     count = counted(_bodies(e.params), 1 << 20, 1, shape)
-    return Plan(math.prod(shape), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
+    return Plan((math.prod(shape),), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
                 NUMBERS if count is None else count.total, sum(bool(a.shape) for a in _carry(e)))
 
 
@@ -90,8 +93,7 @@ def _alone(e: Equation) -> Plan | None:
     count = counted(_bodies(e.params), ALONE, ALONE_SIZE)
     if count is None or count.functions > ALONE_FUNCTIONS and loops.is_known(e):
         return None
-    return Plan(1, e.params, (None,) * len(e.inputs), (None,) * len(e.outputs), None, count.total,
-                0)
+    return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
 
 
 # ---- rows along an axis
@@ -188,32 +190,58 @@ class _Row(Rewriter):
         raise Refused
 
 
-def _rows(e: Equation, n: int) -> Plan | None:
-    """The plan with rows along the leading axis, of size n, of the arrays of the carry that have
-    it; operands that are used by the row are by the row from outside on."""
+def _rows(e: Equation, at: int) -> Plan | None:
+    """The plan with rows along axes `at`, at + 1, ... of the carry, as many as know no other."""
+    sizes = {a.shape[at] for a in _carry(e) if len(a.shape) > at} - {1}
+    for n in sorted(sizes, reverse=True):
+        found = _along(e, at, int(n)) if n >= FEWEST or at else None
+        if found is None:
+            continue
+        params, axes, results = found
+        inner = _rows(e.replace(params=params), at + 1)
+        if inner is not None:
+            return Plan((int(n), *inner.sizes), inner.params, _paired(axes, inner.axes),
+                        _paired(results, inner.results), None, inner.numbers, inner.state)
+        made = _made(int(n), params, axes, results)
+        if made is not None:
+            return made
+    return None
+
+
+def _paired(first: Sequence[int | None], others: Sequence[Place]) -> tuple[Place, ...]:
+    return tuple((a, *p) for a, p in zip(first, others, strict=True))
+
+
+Axis = int | None
+
+
+def _along(e: Equation, at: int, n: int
+           ) -> tuple[dict[str, Any], list[Axis], list[Axis]] | None:
+    """The loop of one row along an axis of size n of the carry (where it has it), and the axes of
+    operands and results; operands that are used by the row are by the row from outside on."""
     p, name = e.params, e.primitive.name
     k = p["num_consts"] if name == "scan" else p["body_nconsts"]
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     c = len(_carry(e))
-    axes: list[int | None] = [0 if k <= i < k + c and a.shape and a.shape[0] == n else None
-                              for i, a in enumerate(body.in_avals)]
+    axes: list[Axis] = [
+        at if k <= i < k + c and len(a.shape) > at and a.shape[at] == n else None
+        for i, a in enumerate(body.in_avals)]
     if not _settle(body, axes, n, k, c):
         return None
     if name == "scan":
         made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
-        params = {**p, "jaxpr": made, "num_consts": k + 1}
-        return _made(n, params, axes, outs)
+        return {**p, "jaxpr": made, "num_consts": k + 1}, axes[at:], outs
     kc = p["cond_nconsts"]
     test_axes = [*[None] * kc, *axes[k:]]
     if not _settle(p["cond_jaxpr"], test_axes, n, kc, 0) or test_axes[kc:] != axes[k:]:
         return None
     test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], test_axes, None)
     made, _ = rewritten(_Row(n), body, axes, axes[k:])
-    if pred not in (None, 0):
+    if pred not in (None, at):
         return None
     params = {**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
               "body_nconsts": k + 1}
-    return _made(n, params, [*test_axes[:kc], *axes], axes[k:])
+    return params, [*test_axes[at:kc], *axes[at:]], axes[k:]
 
 
 def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
@@ -237,12 +265,13 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
             return False
 
 
-def _made(n: int, params: dict[str, Any], axes: Sequence[int | None],
-          results: Sequence[int | None]) -> Plan | None:
+def _made(n: int, params: dict[str, Any], axes: Sequence[Axis], results: Sequence[Axis]
+          ) -> Plan | None:
     count = counted(_bodies(params), NUMBERS, SIZE)
     if count is None:
         return None
     body = params.get("jaxpr", params.get("body_jaxpr"))
     assert body is not None
     state = sum(v.aval.size for v, a in zip(body.outputs, results) if a is not None)
-    return Plan(n, params, tuple(axes), tuple(results), None, count.total, state)
+    return Plan((n,), params, tuple((a,) for a in axes), tuple((a,) for a in results), None,
+                count.total, state)
