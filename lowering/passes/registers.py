@@ -20,10 +20,11 @@ from calque.lowering.passes.loops import ELEMENTWISE
 from calque.lowering.passes.scalars import counted
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
 
+enabled = True  # tests switch it off to see loops over memory
 FEWEST = 4  # rows that are worth lanes
-NUMBERS = 3000  # that one row computes in a step, at most (benchmarks/loops.py)
+NUMBERS = 500  # that one row computes in a step, at most: half a millisecond to compile each
 SIZE = 128  # of an array of a row, at most
-ALONE, ALONE_SIZE = 6000, 64  # the same where there is one row
+ALONE, ALONE_SIZE = 1000, 64  # the same where there is one row
 ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
 
 
@@ -56,7 +57,7 @@ def plan(e: Equation) -> Plan | None:
     name, p = e.primitive.name, e.params
     if name not in loops.LOOPS or not loops.plain(e):
         return None
-    key = ("registers", *[id(v) if isinstance(v, Program) else v for v in p.values()])
+    key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     made: tuple[Any, Plan | None] = body.derived(key, lambda: (p, _plan(e)))
     return made[1]
@@ -66,7 +67,7 @@ def _plan(e: Equation) -> Plan | None:
     flat = loops.lanes(e)
     if flat is not None:
         return _flat(e, flat)
-    return _rows(e, 0) or _alone(e)
+    return _rows(e, 0) or _alone(e) if enabled else None
 
 
 def _carry(e: Equation) -> list[Any]:
@@ -218,30 +219,46 @@ Axis = int | None
 def _along(e: Equation, at: int, n: int
            ) -> tuple[dict[str, Any], list[Axis], list[Axis]] | None:
     """The loop of one row along an axis of size n of the carry (where it has it), and the axes of
-    operands and results; operands that are used by the row are by the row from outside on."""
+    operands and results."""
     p, name = e.params, e.primitive.name
     k = p["num_consts"] if name == "scan" else p["body_nconsts"]
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     c = len(_carry(e))
-    axes: list[Axis] = [
-        at if k <= i < k + c and len(a.shape) > at and a.shape[at] == n else None
-        for i, a in enumerate(body.in_avals)]
-    if not _settle(body, axes, n, k, c):
+    axes = _settled(body, n, at, k, c)
+    if axes is None:
         return None
     if name == "scan":
         made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
         return {**p, "jaxpr": made, "num_consts": k + 1}, axes[at:], outs
     kc = p["cond_nconsts"]
-    test_axes = [*[None] * kc, *axes[k:]]
-    if not _settle(p["cond_jaxpr"], test_axes, n, kc, 0) or test_axes[kc:] != axes[k:]:
+    heads = _settled(p["cond_jaxpr"], n, at, kc, 0, axes[k:])
+    if heads is None or heads[kc:] != axes[k:]:
         return None
-    test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], test_axes, None)
+    test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], heads, None)
     made, _ = rewritten(_Row(n), body, axes, axes[k:])
     if pred not in (None, at):
         return None
     params = {**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
               "body_nconsts": k + 1}
-    return params, [*test_axes[at:kc], *axes[at:]], axes[k:]
+    return params, [*heads[at:kc], *axes[at:]], axes[k:]
+
+
+def _settled(p: Program, n: int, at: int, k: int, c: int,
+             given: Sequence[Axis] = ()) -> list[Axis] | None:
+    """Axes of p's inputs with which it can be rewritten; those of the carry, c from k on, are its
+    outputs', too.  What has an axis of size n in the carry's place is taken for rows, as vmap
+    makes them; where that fails, only what the body uses so."""
+    def has(shape: Sequence[int]) -> Axis:
+        return at if len(shape) > at and shape[at] == n else None
+
+    for guessed in (True, False):
+        axes = [has(a.shape) if guessed or k <= i < k + c else None
+                for i, a in enumerate(p.in_avals)]
+        if given:
+            axes[k:] = given
+        if _settle(p, axes, n, k, c):
+            return axes
+    return None
 
 
 def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:

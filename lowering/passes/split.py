@@ -161,7 +161,7 @@ class Rewriter:
                 raise Refused
             self.emit(e, [x], [axis - sum(i < axis for i in axes)])
         else:
-            form = getattr(self, f"_{name}", None)
+            form = getattr(self, f"_{name.partition('-')[0]}", None)
             if form is None:
                 raise Refused
             form(e, given)
@@ -241,6 +241,60 @@ class Rewriter:
         if any(a is not None for _, a in given[2:]):
             raise Refused
         self.emit(e, [x, update, *[s for s, _ in given[2:]]], [axis])
+
+    def _gather(self, e: Equation, given: list[Any]) -> None:
+        """Rows are a batch of operand and indices, of indices alone, or whole in every window."""
+        ((x, i), (indices, j)), d = given, e.params["dimension_numbers"]
+        places = [k for k in range(e.outputs[0].aval.ndim) if k not in d.offset_dims]
+        sizes = list(e.params["slice_sizes"])
+        i, j = self.batched(i, j, d.operand_batching_dims, d.start_indices_batching_dims)
+        if i in d.operand_batching_dims:
+            (x, i), (indices, j) = self.with_axis(x, given[0][1], i), self.with_axis(
+                indices, given[1][1], j)
+            axis = places[j]
+        elif i is None and j is not None and j < e.inputs[1].aval.ndim - 1:
+            axis = places[j]
+        elif j is None and i is not None and i not in (
+                *d.collapsed_slice_dims, *d.start_index_map) and sizes[i] == self.n:
+            dropped = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+            axis = d.offset_dims[i - sum(k < i for k in dropped)]
+            sizes[i] = self.m
+        else:
+            raise Refused
+        self.emit(e, [x, indices], [axis], slice_sizes=tuple(sizes))
+
+    def batched(self, i: int | None, j: int | None, of: Sequence[int], to: Sequence[int]
+                ) -> tuple[int | None, int | None]:
+        """Axes of an operand and its indices, both where one of them is a batch of both."""
+        if i in of:
+            return i, to[list(of).index(i)]
+        return (of[list(to).index(j)], j) if j in to else (i, j)
+
+    def _scatter(self, e: Equation, given: list[Any]) -> None:
+        """The same, of what is updated."""
+        (x, i), (indices, j), (updates, k) = given
+        d, n = e.params["dimension_numbers"], e.inputs[2].aval.ndim
+        places = [q for q in range(n) if q not in d.update_window_dims]
+        dropped = (*d.inserted_window_dims, *d.operand_batching_dims)
+        if k is not None:  # the updates say where the rows are
+            if k in places:
+                i, j = self.batched(None, places.index(k), d.operand_batching_dims,
+                                    d.scatter_indices_batching_dims)
+            else:
+                kept = [a for a in range(e.inputs[0].aval.ndim) if a not in dropped]
+                i = kept[d.update_window_dims.index(k)]
+        else:
+            i, j = self.batched(i, j, d.operand_batching_dims, d.scatter_indices_batching_dims)
+        if i in d.operand_batching_dims and j is not None:
+            k = places[j]
+        elif i is not None and j is None and i not in (*dropped, *d.scatter_dims_to_operand_dims):
+            k = d.update_window_dims[i - sum(q < i for q in dropped)]
+            if e.inputs[2].aval.shape[k] != self.n:
+                raise Refused
+        else:
+            raise Refused
+        moved = [self.with_axis(*v, a)[0] for v, a in zip(given, (i, j, k))]
+        self.emit(e, moved, [i])
 
     def _dot_general(self, e: Equation, given: list[Any]) -> None:
         ((x, i), (y, j)), dims = given, e.params["dimension_numbers"]
