@@ -249,11 +249,11 @@ def _settled(p: Program, n: int, at: int, k: int, c: int,
     outputs', too.  What has an axis of size n in the carry's place is taken for rows, as vmap
     makes them; where that fails, only what the body uses so."""
     def has(shape: Sequence[int]) -> Axis:
-        return at if len(shape) > at and shape[at] == n else None
+        return next((i for i in range(at, -1, -1) if len(shape) > i and shape[i] == n), None)
 
     for guessed in (True, False):
-        axes = [has(a.shape) if guessed or k <= i < k + c else None
-                for i, a in enumerate(p.in_avals)]
+        axes = [(at if a.shape[at:at + 1] == (n,) else None) if k <= i < k + c else
+                has(a.shape) if guessed else None for i, a in enumerate(p.in_avals)]
         if given:
             axes[k:] = given
         if _settle(p, axes, n, k, c):

@@ -248,9 +248,9 @@ class Rewriter:
         places = [k for k in range(e.outputs[0].aval.ndim) if k not in d.offset_dims]
         sizes = list(e.params["slice_sizes"])
         i, j = self.batched(i, j, d.operand_batching_dims, d.start_indices_batching_dims)
-        if i in d.operand_batching_dims:
-            (x, i), (indices, j) = self.with_axis(x, given[0][1], i), self.with_axis(
-                indices, given[1][1], j)
+        if i in d.operand_batching_dims and j is not None:
+            x, indices = self.with_axis(x, given[0][1], i)[0], self.with_axis(
+                indices, given[1][1], j)[0]
             axis = places[j]
         elif i is None and j is not None and j < e.inputs[1].aval.ndim - 1:
             axis = places[j]
@@ -266,9 +266,9 @@ class Rewriter:
     def batched(self, i: int | None, j: int | None, of: Sequence[int], to: Sequence[int]
                 ) -> tuple[int | None, int | None]:
         """Axes of an operand and its indices, both where one of them is a batch of both."""
-        if i in of:
+        if i is not None and i in of:
             return i, to[list(of).index(i)]
-        return (of[list(to).index(j)], j) if j in to else (i, j)
+        return (of[list(to).index(j)], j) if j is not None and j in to else (i, j)
 
     def _scatter(self, e: Equation, given: list[Any]) -> None:
         """The same, of what is updated."""
@@ -293,7 +293,7 @@ class Rewriter:
                 raise Refused
         else:
             raise Refused
-        moved = [self.with_axis(*v, a)[0] for v, a in zip(given, (i, j, k))]
+        moved = [self.with_axis(v, has, a)[0] for (v, has), a in zip(given, (i, j, k))]
         self.emit(e, moved, [i])
 
     def _dot_general(self, e: Equation, given: list[Any]) -> None:

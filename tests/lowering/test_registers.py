@@ -15,7 +15,7 @@ from test_kernels import KNOWN, STEPS, parts, scans
 import calque
 import calque.numpy as jnp
 from calque import config, lax
-from calque.lowering.passes import cost, loops, registers
+from calque.lowering.passes import loops, registers
 from calque.lowering.rules.reduce import NARROW
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -174,6 +174,14 @@ def moved(x: Any, n: Any) -> Any:
     return lax.scan(step, x, jnp.arange(70))
 
 
+def placed(x: Any, n: Any) -> Any:
+    """The same, less of it, for rows."""
+    def step(c: Any, i: Any) -> Any:
+        one = lax.dynamic_slice(c, (i - n,), (2,))
+        return lax.dynamic_update_slice(c, one * 0.5 + 1, (n - i,)), one
+    return lax.scan(step, x, jnp.arange(70) % 7)
+
+
 V = calque.vmap
 WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
     **{f"rk4 of {n}": (V(rk4), [RNG.standard_normal((n, 3)).astype(F)], (n,))
@@ -203,7 +211,7 @@ WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
     "matrices of 4": (V(matrices), [RNG.standard_normal((4, 3, 3))], (4,)),
     "matrices alone": (matrices, [RNG.standard_normal((3, 3))], ()),
     "moved": (moved, [RNG.standard_normal(9), 1], ()),
-    "moved of 17": (V(moved, (0, None)), [RNG.standard_normal((17, 9)).astype(F), 2], (17,)),
+    "placed of 17": (V(placed, (0, None)), [RNG.standard_normal((17, 9)).astype(F), 2], (17,)),
 }
 
 
