@@ -77,8 +77,11 @@ def _carry(e: Equation) -> list[Any]:
     return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
 
 
-def _bodies(params: dict[str, Any]) -> list[Program]:
-    return [params[k] for k in ("jaxpr", "cond_jaxpr", "body_jaxpr") if k in params]
+def _bodies(params: dict[str, Any]) -> list[tuple[Program, int]]:
+    """The Programs of a loop, and how many constants each has."""
+    return [(params[k], params[n]) for k, n in (
+        ("jaxpr", "num_consts"), ("cond_jaxpr", "cond_nconsts"), ("body_jaxpr", "body_nconsts"))
+        if k in params]
 
 
 def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
