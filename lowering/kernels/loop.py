@@ -17,6 +17,7 @@ from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.kernels import lanes, memory
+from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
@@ -51,7 +52,7 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
     shell = _Shell(ctx, xs, outs)
     with shell.inside():
-        emitter = Emitter(shell.allocate, emit_loop)
+        emitter = Emitter(shell.allocate, emit_loop, shell.registers)
         entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
         wanted: dict[Any, list[Memory]] = {}
         for o, m in zip(p.outputs, shell.results):
@@ -98,6 +99,7 @@ class _Shell:
     def __init__(self, ctx: Context, xs: Sequence[Value], outs: Sequence[ShapedArray]) -> None:
         ir = mlir.ir()
         self.ctx, self.outs = ctx, [(o.shape, o.dtype) for o in outs]
+        self.registers = registers_of(ctx.target)
         ctx.kernels += 1
         self.name = f"loop_{ctx.kernels}"
         self.groups = 1
@@ -271,7 +273,7 @@ def _in_lanes(shell: _Shell, e: Equation, count: int) -> None:
 
 # ---- over memory
 def _over_memory(shell: _Shell, e: Equation) -> None:
-    emitter = Emitter(shell.allocate, emit_loop)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
     entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
     outs = emit_loop(emitter, e, entries, shell.results)
     for out, m in zip(outs, shell.results):
@@ -292,7 +294,7 @@ def _over_rows(shell: _Shell, e: Equation) -> bool:
     first = memory.index(memory.times(shell.spread(groups), m))
     row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
                                          [first]).results[0], (), np.dtype("i4"))
-    emitter = Emitter(shell.allocate, emit_loop)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
     whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
     p, count = e.params, len(parts.carried)
 

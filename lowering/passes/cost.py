@@ -19,7 +19,7 @@ SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmark
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
-KERNEL_WORK = 100_000  # element operations of a step up to which one core does a loop
+KERNEL_WORK = 1_000_000  # element operations of a step up to which one core does a loop
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300

@@ -281,7 +281,7 @@ def test_large_steps_stay_on_the_host() -> None:
     """A step with work for several cores is IREE's."""
     def f(x: Any) -> Any:
         return lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, None, length=300)[0]
-    (loop,) = scans(f, np.ones((128, 128), F))
+    (loop,) = scans(f, np.ones((256, 256), F))
     assert not cost.is_kernel(loop)
-    (loop,) = scans(f, np.ones((16, 16), F))
+    (loop,) = scans(f, np.ones((128, 128), F))
     assert cost.is_kernel(loop)
