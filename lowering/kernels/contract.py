@@ -225,7 +225,8 @@ def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[In
 
         def strip(k: list[Index], sums: Sequence[Any], at: int = at, stop: int = stop,
                   lanes: int = lanes, step: Any = step) -> list[Any]:
-            return memory.loop(stop, lambda i, *s: step([*k, i], s), sums, start=at, step=lanes)
+            return memory.loop(stop, lambda i, *now: step([*k, i], now), sums, start=at,
+                               step=lanes)
 
         sums = _folded(k_shape[:-1], strip, [kb.splat(0, (), kind).ir] * len(totals))
         parts = [kb.horizontal("add", Value(kb, s, (), kind)) for s in sums]

@@ -58,7 +58,7 @@ def split(e: Equation, m: int) -> Split | None:
             k, c = p["num_consts"], p["num_carry"]
             axes = [*[None] * k, *[0 if a.shape else None for a in body.in_avals[k:k + c]],
                     *[None] * (len(body.inputs) - k - c)]
-            made, outs = _rewritten(body, axes, axes[k:k + c], n, m)
+            made, outs = _rewritten(body, axes, axes[k:k + c], n, m, stacked=True)
             if None in outs[c:]:  # every group would write it
                 return None
             params = {**p, "jaxpr": made, "num_consts": k + 1}
@@ -74,10 +74,11 @@ def split(e: Equation, m: int) -> Split | None:
         return None
 
 
-def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int
+def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int, stacked: bool = False
                ) -> tuple[Program, list[int | None]]:
     """p for m rows, with the first row as a further input in front; axes of its outputs.  wanted:
-    what the first outputs must have (a value without rows is cut)."""
+    what the first outputs must have (a value without rows is cut).  stacked: others that have none
+    are cut in front, if they can be."""
     r = _Rewriter(n, m)
     inputs = [r.input(v, a) for v, a in zip(p.inputs, axes, strict=True)]
     for e in p.equations:
@@ -85,6 +86,9 @@ def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int
     outputs = [r.read(o) for o in p.outputs]
     if wanted is not None:
         outputs[:len(wanted)] = [r.with_axis(*o, a) for o, a in zip(outputs, wanted)]
+        if stacked:
+            outputs = [r.with_axis(x, a, 0) if i >= len(wanted) and a is None
+                       and x.aval.shape[:1] == (n,) else (x, a) for i, (x, a) in enumerate(outputs)]
     program = Program([r.first, *inputs], r.equations, [o for o, _ in outputs], name=p.name)
     return program, [a for _, a in outputs]
 
