@@ -18,7 +18,7 @@ from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.targets import Target
 
-MOST_ROWS, MOST_VECTORS = 8, 6  # of a block
+MOST_ROWS, MOST_VECTORS = 8, 8  # of a block
 LATENCY = 4  # cycles of a multiply-add, of which two begin in each; as many loads
 
 
@@ -147,16 +147,23 @@ def tile(m: int, n: int, registers: Registers, across: bool) -> tuple[int, int]:
     """Rows and vectors of a block for m rows of n vectors: the least cycles for a step of the
     contracted axis.  across: both operands are read by vectors, whose sums are folded at last."""
     def cycles(size: tuple[int, int]) -> tuple[float, int]:
-        found = 0.0
+        found, loads = 0.0, 0
         for r, many in _sizes(m, size[0]):
             for c, more in _sizes(n, size[1]):
                 found += many * more * max(r * c / 2, (r + c) / 2, LATENCY)
-        return found, size[0] * size[1]
+                loads += many * more * (r + c)
+        return found, loads
 
     every = [(r, c) for r in range(1, min(m, MOST_ROWS) + 1)
              for c in range(1, min(n, MOST_VECTORS) + 1)
-             if r * c + (min(r, c) if across else c) + 1 <= registers.count]
+             if r * c + (min(r, c) if across else c if r > 1 else 0) + 1 <= registers.count]
     return min(every, key=cycles)
+
+
+def panel_width(rows: int, columns: int, dtype: Dtype, registers: Registers) -> int:
+    """Columns of a panel (passes/panels) for products of so many rows and columns."""
+    lanes = _width(columns, registers.lanes(dtype))
+    return lanes * tile(rows, -(-columns // lanes), registers, False)[1]
 
 
 def _sizes(n: int, most: int) -> list[tuple[int, int]]:

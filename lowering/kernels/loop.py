@@ -17,7 +17,7 @@ from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.kernels import lanes, memory
-from calque.lowering.kernels.contract import registers_of
+from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
@@ -25,6 +25,7 @@ from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
+from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.passes.split import rows_of, split
 from calque.lowering.rules.registry import Context
 
@@ -37,14 +38,25 @@ SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
                 ) -> list[Value]:
     """The results of a loop that loops.lanes or loops.known allows."""
-    shell = _Shell(ctx, xs, outs)
     shape = loops.lanes(e)
+    if shape is None:
+        registers = registers_of(ctx.target)
+        e, sources = panels(e, lambda *sizes: panel_width(*sizes, registers))
+        xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
+    shell = _Shell(ctx, xs, outs)
     with shell.inside():
         if shape is not None:
             _in_lanes(shell, e, loops.elements(shape))
         elif not _over_rows(shell, e):
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
+
+
+def _panelled(b: Builder, x: Value, p: Panels) -> Value:
+    x = b.transpose(x, p.order)
+    x = b.convert(b.reshape(x, (p.depth, _size(x.shape) // p.depth)), p.dtype)
+    x = b.pad(x, 0, [(0, 0, 0), (0, p.padded - x.shape[1], 0)])
+    return b.transpose(b.reshape(x, (p.depth, p.padded // p.width, p.width)), (1, 0, 2))
 
 
 def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray]

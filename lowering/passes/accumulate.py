@@ -20,6 +20,7 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.lowering.passes.cost import is_dynamic, is_unrolled
+from calque.lowering.passes.flat import flat
 
 MOST_STACKED = 1 << 28  # bytes of what is stacked for sums, and no more than is stacked already
 VIEWS = frozenset(("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type",
@@ -69,7 +70,7 @@ class _Loop:
     """A scan, and what is made of its steps behind it."""
 
     def __init__(self, e: Equation) -> None:
-        self.e, self.body = e, _flat(e.params["jaxpr"])
+        self.e, self.body = e, flat(e.params["jaxpr"])
         self.length, self.n = e.params["length"], e.params["num_consts"]
         self.k = self.n + e.params["num_carry"]
         self.made = {v: q for q in self.body.equations for v in q.outputs}
@@ -286,29 +287,3 @@ def _behind_steps(q: Equation) -> dict[str, Any]:
     elif name in ("squeeze", "expand_dims"):
         p["dimensions"] = tuple(i + 1 for i in p["dimensions"])
     return p
-
-
-def _flat(p: Program) -> Program:
-    """p with what it calls written out."""
-    if not any(e.primitive.name == "jit" for e in p.equations):
-        return p
-    equations: list[Equation] = []
-    env: dict[Var, Atom] = {}
-
-    def write(p: Program) -> None:
-        for e in p.equations:
-            inputs = tuple(a if isinstance(a, Literal) else env.get(a, a) for a in e.inputs)
-            if e.primitive.name == "jit":
-                inner: Program = e.params["jaxpr"]
-                env.update(zip(inner.inputs, inputs))
-                write(inner)
-                env.update({v: o if isinstance(o, Literal) else env.get(o, o)
-                            for v, o in zip(e.outputs, inner.outputs)})
-                continue
-            fresh = tuple(Var(v.aval) for v in e.outputs)
-            env.update(zip(e.outputs, fresh))
-            equations.append(e.replace(inputs=inputs, outputs=fresh))
-
-    write(p)
-    return p.replace(equations=equations, outputs=[
-        o if isinstance(o, Literal) else env.get(o, o) for o in p.outputs])
