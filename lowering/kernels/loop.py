@@ -313,9 +313,12 @@ def _over_rows(shell: _Shell, e: Equation) -> bool:
     def mine(values: Sequence[Any]) -> list[Any]:
         return [x if a is None else x.cut(a, first, m) for x, a in zip(values, parts.carried)]
 
+    def scanned(values: Sequence[Any]) -> list[Any]:
+        return [x if a is None else x.cut(a + 1, first, m) for x, a in zip(values, parts.scanned)]
+
     if e.primitive.name == "scan":
         k = p["num_consts"]
-        args = [row, *whole[:k], *mine(whole[k:k + count]), *whole[k + count:]]
+        args = [row, *whole[:k], *mine(whole[k:k + count]), *scanned(whole[k + count:])]
     else:
         k = p["cond_nconsts"]
         n_consts = k + p["body_nconsts"]

@@ -31,10 +31,12 @@ class _Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Split:
     """params: of the loop over m rows, whose first constant is the first row; carried: for each
-    carry member the axis of rows (0) or None; stacked: the same for each stacked output's row."""
+    carry member the axis of rows (0) or None; scanned, stacked: the same for a step's part of each
+    scanned array and each stacked output."""
 
     params: dict[str, Any]
     carried: tuple[int | None, ...]
+    scanned: tuple[int | None, ...]
     stacked: tuple[int | None, ...]
 
 
@@ -52,26 +54,36 @@ def rows_of(e: Equation) -> int:
 def split(e: Equation, m: int) -> Split | None:
     """The loop over m rows of rows_of(e); None where rows know each other."""
     n, p = rows_of(e), e.params
+    if e.primitive.name == "scan":  # what is scanned has rows, too, or is read by every group
+        scanned = [0 if a.shape[:1] == (n,) else None
+                   for a in p["jaxpr"].in_avals[p["num_consts"] + p["num_carry"]:]]
+        return _scan(p, scanned, n, m) or (
+            _scan(p, [None] * len(scanned), n, m) if any(a == 0 for a in scanned) else None)
     try:
-        if e.primitive.name == "scan":
-            body: Program = p["jaxpr"]
-            k, c = p["num_consts"], p["num_carry"]
-            axes = [*[None] * k, *[0 if a.shape else None for a in body.in_avals[k:k + c]],
-                    *[None] * (len(body.inputs) - k - c)]
-            made, outs = _rewritten(body, axes, axes[k:k + c], n, m, stacked=True)
-            if None in outs[c:]:  # every group would write it
-                return None
-            params = {**p, "jaxpr": made, "num_consts": k + 1}
-            return Split(params, tuple(axes[k:k + c]), tuple(outs[c:]))
         cond, body = p["cond_jaxpr"], p["body_jaxpr"]
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
         carry = [0 if a.shape else None for a in body.in_avals[kb:]]
         made, _ = _rewritten(body, [*[None] * kb, *carry], carry, n, m)
         test, _ = _rewritten(cond, [*[None] * kc, *carry], [None], n, m)
         return Split({**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
-                      "body_nconsts": kb + 1}, tuple(carry), ())
+                      "body_nconsts": kb + 1}, tuple(carry), (), ())
     except _Refused:
         return None
+
+
+def _scan(p: dict[str, Any], scanned: Axes, n: int, m: int) -> Split | None:
+    body: Program = p["jaxpr"]
+    k, c = p["num_consts"], p["num_carry"]
+    carried = [0 if a.shape else None for a in body.in_avals[k:k + c]]
+    try:
+        made, outs = _rewritten(body, [*[None] * k, *carried, *scanned], carried, n, m,
+                                stacked=True)
+    except _Refused:
+        return None
+    if None in outs[c:]:  # every group would write it
+        return None
+    return Split({**p, "jaxpr": made, "num_consts": k + 1}, tuple(carried), tuple(scanned),
+                 tuple(outs[c:]))
 
 
 def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int, stacked: bool = False
