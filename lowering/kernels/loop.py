@@ -26,12 +26,11 @@ from calque.lowering.passes import loops
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.panels import Panels, panels
-from calque.lowering.passes.split import rows_of, split
+from calque.lowering.passes.split import part_of, rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 GROUPS = 64  # workgroups that a loop over elements is spread over at most
-ROW_GROUPS, ROWS = 8, 4  # the same for a loop over rows, and how many rows one takes at least
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
@@ -295,15 +294,14 @@ def _over_memory(shell: _Shell, e: Equation) -> None:
 
 def _over_rows(shell: _Shell, e: Equation) -> bool:
     """The loop in several workgroups, where its rows are independent; False where they are not."""
-    n = rows_of(e)
-    groups = next((g for g in range(min(ROW_GROUPS, n // ROWS), 1, -1) if n % g == 0), 1)
-    if groups == 1 or work_of(e) < SPREAD_WORK:
-        return False
-    m = n // groups  # no row twice: a carry lies where two groups would write to it
-    parts = split(e, m)
+    n, m = rows_of(e), part_of(e)
+    parts = split(e, m) if m and work_of(e) >= SPREAD_WORK else None
     if parts is None:
         return False
-    first = memory.index(memory.times(shell.spread(groups), m))
+    first = memory.index(memory.times(shell.spread(-(-n // m)), m))
+    if n % m:  # the last group takes rows of the one before it, too
+        first = memory.operation("arith.minsi", [memory.index_type()], [
+            first, memory.index(n - m)]).results[0]
     row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
                                          [first]).results[0], (), np.dtype("i4"))
     emitter = Emitter(shell.allocate, emit_loop, shell.registers)
@@ -326,10 +324,14 @@ def _over_rows(shell: _Shell, e: Equation) -> bool:
     stacked = [y.cut(a + 1, first, m) for y, a in zip(shell.results[count:], parts.stacked)
                if a is not None]
     form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
-    outs = form(emitter, parts.params, args, [*mine(shell.results[:count]), *stacked])
-    for out, target in zip(outs, shell.results):
-        if isinstance(out, Value):  # the same from every group
-            memory.store(SCALAR, out, target, [])
+    targets = mine(shell.results[:count])
+    homes = targets if n % m == 0 else [  # a row of two groups is carried by each, not shared
+        t if a is None else shell.allocate(t.shape, t.dtype)
+        for t, a in zip(targets, parts.carried)]
+    outs = form(emitter, parts.params, args, [*homes, *stacked])
+    for out, target in zip(outs, targets):
+        if out is not target:  # (a register: the same from every group)
+            emitter.copy(out, target)
     return True
 
 

@@ -14,12 +14,13 @@ from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops
+from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
-KERNEL_WORK = 1_000_000  # element operations of a step up to which one core does a loop
+KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
@@ -150,8 +151,9 @@ def is_kernel(e: Equation) -> bool:
         return False
     if loops.lanes(e) is not None:
         return True
-    limit = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK
-    return work(body) <= limit and loops.is_known(e)
+    limit, own = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK, work(body)
+    return own <= GROUPS * limit and loops.is_known(e) and (
+        own <= limit or own * part_of(e) <= rows_of(e) * limit and part_of(e) > 0)
 
 
 def is_whole(p: Program) -> bool:

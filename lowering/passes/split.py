@@ -20,6 +20,8 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.loops import ELEMENTWISE, FOLDS
 
+GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
+TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
 INDEX = ShapedArray((), np.dtype("i4"))
 Axes = Sequence[int | None]
 
@@ -49,6 +51,21 @@ def rows_of(e: Equation) -> int:
         carry = p["body_jaxpr"].in_avals[p["body_nconsts"]:]
     sizes = {a.shape[0] for a in carry if a.shape}
     return int(sizes.pop()) if len(sizes) == 1 else 0
+
+
+def part_of(e: Equation) -> int:
+    """How many of a loop's rows a workgroup takes; 0 where rows know each other, or are few."""
+    p = e.params
+    counts = tuple(p.get(k) for k in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"))
+    body: Program = p["jaxpr"] if e.primitive.name == "scan" else p["body_jaxpr"]
+    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))  # type: ignore
+
+
+def _part_of(e: Equation) -> int:
+    n = rows_of(e)
+    sizes = [-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1)]
+    m = next((m for m in sizes if m * -(-n // m) <= TWICE * n), 0)
+    return m if m and split(e, m) is not None else 0
 
 
 def split(e: Equation, m: int) -> Split | None:
