@@ -24,6 +24,7 @@ KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup 
 WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
+MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
@@ -197,8 +198,9 @@ def is_inline(p: Program) -> bool:
     """Whether it holds several host loops, in or beside each other, or kernels of loops in one: on
     local-task IREE frees memory of one too early ("transient buffer has not been committed", or
     another loop's values), on local-sync all is well.  Such a program keeps its caller waiting
-    anyway."""
-    return host_loops(p) > 1
+    anyway.  Nor is one queued that stacks much: on local-task its steps take ten times as long (12
+    arrays of 6.5 MB; up to 10 of them it is all the same)."""
+    return host_loops(p) > 1 or _host_stacks(p) > MOST_STACKED
 
 
 def host_loops(p: Program) -> int:
@@ -216,6 +218,14 @@ def _host_loops(p: Program, inside: bool) -> int:
             e.primitive.name == "scan" and not is_unrolled(e.params))
         found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in inner_programs(e))
     return found
+
+
+def _host_stacks(p: Program) -> int:
+    """Bytes that the loops which IREE steps through stack."""
+    return p.derived(("host stacks", loops.enabled), lambda: sum(  # type: ignore[no-any-return]
+        sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
+        for e in p.equations if e.primitive.name == "scan" and not (
+            is_kernel(e) or is_unrolled(e.params))))
 
 
 def is_cheap(p: Program) -> bool:
