@@ -40,7 +40,8 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     shape = loops.lanes(e)
     if shape is None:
         registers = registers_of(ctx.target)
-        e, sources = panels(e, lambda *sizes: panel_width(*sizes, registers))
+        e, sources = panels(e, lambda rows, columns, dtype: panel_width(
+            rows, columns, dtype, registers))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
     shell = _Shell(ctx, xs, outs)
     with shell.inside():

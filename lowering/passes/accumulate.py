@@ -121,7 +121,7 @@ class _Loop:
 
     def terms(self, i: int) -> list[Var]:
         """What a step adds to carry i; nothing where it does more."""
-        v, found = self.body.inputs[self.n + i], []
+        v, found = self.body.inputs[self.n + i], list[Var]()
         while True:
             users = self.users.get(v, [])
             if len(users) != 1:
