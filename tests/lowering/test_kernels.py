@@ -306,6 +306,6 @@ def test_host_loops_that_stack_much_run_inline() -> None:
         return lax.scan(lambda c, _: (jnp.tanh(c @ c),) * 2, x, None, length=length)
     x = np.ones((256, 256), F)
     for length, inline in ((100, False), (300, True)):
-        program = calque.make_jaxpr(lambda x: f(x, length))(x).jaxpr
+        program = calque.make_jaxpr(f, static_argnums=1)(x, length).jaxpr
         assert not cost.is_kernel(program.equations[-1])
         assert cost.is_inline(program) == inline

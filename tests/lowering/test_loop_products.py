@@ -93,7 +93,7 @@ def test_products(level: str) -> None:
                if e.primitive.name == "scan"]
     assert cost.is_kernel(loop)
     outs = calque.jit(every)(arrays)
-    for (text, sizes, dtype, same), (x, y), out in zip(PRODUCTS, arrays, outs, strict=True):
+    for (text, _, dtype, same), (x, y), out in zip(PRODUCTS, arrays, outs, strict=True):
         left, right = text.split("->")[0].split(",")
         wide = np.int64 if np.dtype(dtype).kind in "iu" else np.float64
         want = np.einsum(f"t{left},{'' if same else 't'}{right}->t{text.split('->')[1]}",
