@@ -21,6 +21,17 @@ def host_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
+def loops_over_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No loop of small arrays runs number by number."""
+    import calque
+    from calque.lowering.passes import registers
+    calque.clear_caches()
+    monkeypatch.setattr(registers, "enabled", False)
+    yield
+    calque.clear_caches()
+
+
+@pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit dtypes are kept."""
     import calque

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from oracle import difference, evaluate
+from oracle import difference, evaluate, interpret
 from samples import KEY, Row, Sample
 
 import calque
@@ -95,6 +95,18 @@ def drawn(items: Sequence[Any], share: float, seed: int = 0) -> tuple[list[Any],
     for i, item in enumerate(items):
         parts[i not in chosen].append(item)
     return parts
+
+
+def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
+    """The results of a function with loops against NumPy's, equation by equation."""
+    program = calque.make_jaxpr(f)(*args).jaxpr
+    wants = interpret(program.hoisted(), [*map(np.asarray, program.consts), *args])
+    gots = [np.asarray(x) for x in calque.tree_util.tree_leaves(calque.jit(f)(*args))]
+    for got, want in zip(gots, wants, strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape, name
+        # single precision through hundreds of steps; sums in another order
+        close = scale * (1e-5 if got.dtype == np.float32 else 1e-12)
+        np.testing.assert_allclose(got, want, rtol=close, atol=close, err_msg=name)
 
 
 # ---- primitives of a row

@@ -1,6 +1,6 @@
 """scan and while as one dispatch of a kernel written here, in a `stream.executable` of the module.
 
-A loop whose elements are independent runs in registers, spread over workgroups (kernels/lanes);
+A loop whose rows hold few numbers runs in registers, spread over workgroups (kernels/registers);
 any other runs over memory (kernels/tensors), in one workgroup, or in several that take parts of its
 rows where these are independent (passes/split).  Start reading at `emit_kernel`.
 """
@@ -16,37 +16,39 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.kernels import lanes, memory
+from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.dispatch import dispatch
+from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import Emitter, Entry
-from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.panels import Panels, panels
+from calque.lowering.passes.registers import plan
 from calque.lowering.passes.split import part_of, rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
-GROUPS = 64  # workgroups that a loop over elements is spread over at most
+TURNED = 256  # elements from which on an array of the carry is not copied home in each step
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
 def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
                 ) -> list[Value]:
-    """The results of a loop that loops.lanes or loops.known allows."""
-    shape = loops.lanes(e)
-    if shape is None:
-        registers = registers_of(ctx.target)
+    """The results of a loop that cost.is_kernel allows."""
+    found = plan(e)
+    if found is None:
+        level = registers_of(ctx.target)
         e, sources = panels(e, lambda rows, columns, dtype: panel_width(
-            rows, columns, dtype, registers))
+            rows, columns, dtype, level))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
     shell = _Shell(ctx, xs, outs)
     with shell.inside():
-        if shape is not None:
-            _in_lanes(shell, e, loops.elements(shape))
+        if found is not None:
+            registers.emit(shell.spread, e, found, shell.operands, shell.results)
         elif not _over_rows(shell, e):
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
@@ -244,45 +246,6 @@ def _joined(b: Builder, xs: list[Value]) -> Value:
         [b.reshape(x, (_size(x.shape),)) for x in xs], 0)
 
 
-# ---- one loop per element
-def _in_lanes(shell: _Shell, e: Equation, count: int) -> None:
-    width = 32 if all(m.dtype.itemsize <= 4 for m in (*shell.operands, *shell.results)) else 16
-    while width > count:
-        width //= 2
-    b = SCALAR if width == 1 else KernelBuilder(width)
-    blocks = -(-count // width)
-    shell.groups = min(GROUPS, max(1, blocks // 4))
-    each = -(-blocks // shell.groups) * width
-    k = 0 if e.primitive.name == "while" else e.params["num_consts"] + e.params["num_carry"]
-    last = len(shell.operands) if e.primitive.name == "while" else k
-    n = len(shell.results) if e.primitive.name == "while" else e.params["num_carry"]
-
-    def flat(m: Memory, stacked: bool) -> Memory:
-        """One row of elements (stacked: one per step); what is one number has stride 0."""
-        lead = m.shape[:1] if stacked else ()
-        rest = m.shape[1:] if stacked else m.shape
-        size = count if rest else 1
-        return m.view((*lead, count), (*([size] if stacked else []), 1 if rest else 0))
-
-    sources = [flat(m, i >= last) for i, m in enumerate(shell.operands)]
-    results = [flat(m, i >= n) for i, m in enumerate(shell.results)]
-
-    def part(at: Index) -> list[Any]:
-        if count % width:  # the last vector begins earlier, over elements that are done twice
-            at = memory.operation("arith.minsi", [memory.index_type()], [
-                memory.index(at), memory.index(count - width)]).results[0]
-        lanes.step_through(b, e, sources, results[:n], results[n:], at)
-        return []
-
-    if shell.groups == 1:
-        memory.loop(blocks * width, part, step=width)
-        return
-    first = memory.times(shell.spread(shell.groups), each)
-    end = memory.operation("arith.minsi", [memory.index_type()], [
-        memory.add(first, each), memory.index(blocks * width)]).results[0]
-    memory.loop(end, part, start=first, step=width)
-
-
 # ---- over memory
 def _over_memory(shell: _Shell, e: Equation) -> None:
     emitter = Emitter(shell.allocate, emit_loop, shell.registers)
@@ -346,31 +309,48 @@ def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
 
 
 class _Carry:
-    """The carry of a loop: rank-0 members in registers, arrays in memory of their own."""
+    """The carry of a loop: rank-0 members in registers, arrays in memory of their own.
 
-    def __init__(self, emitter: Emitter, init: Sequence[Entry], homes: Sequence[Memory]) -> None:
-        self.emitter = emitter
+    Of large arrays (`turned`) there are two, which take turns: a step reads one and writes the
+    other, so that nothing is copied.
+    """
+
+    def __init__(self, emitter: Emitter, init: Sequence[Entry], homes: Sequence[Memory],
+                 turned: Sequence[bool]) -> None:
+        self.emitter, self.turned = emitter, turned
         self.homes: list[Memory | None] = [
-            None if isinstance(x, Value) else m for x, m in zip(init, homes)]
+            None if isinstance(x, Value) else
+            emitter.allocate((2, *m.shape), m.dtype) if turn else m
+            for x, m, turn in zip(init, homes, turned)]
         self.dtypes = [x.dtype for x in init]
         self.start = [x.ir for x in init if isinstance(x, Value)]
-        for x, m in zip(init, self.homes):
+        for x, m in zip(init, self.places(0)):
             if m is not None and x is not m:
                 emitter.copy(x, m)
 
-    def entries(self, raw: Sequence[Any]) -> list[Entry]:
+    def places(self, turn: Index) -> list[Memory | None]:
+        """Where arrays lie in an even or odd step."""
+        return [m if m is None or not turned else
+                m.view(m.shape[1:], m.strides[1:], memory.times(turn, m.strides[0]))
+                for m, turned in zip(self.homes, self.turned)]
+
+    def entries(self, raw: Sequence[Any], turn: Index = 0) -> list[Entry]:
         scalars = iter(raw)
         return [Value(SCALAR, next(scalars), (), d) if m is None else m
-                for m, d in zip(self.homes, self.dtypes)]
+                for m, d in zip(self.places(turn), self.dtypes)]
 
-    def update(self, outs: Sequence[Entry]) -> list[Any]:
-        """Write the new arrays home; the new registers."""
-        refs = [m.ref for m in self.homes if m is not None]
-        moving: list[tuple[Entry, Memory]] = []
-        for out, m in zip(outs, self.homes):
-            if m is None or out is m:
+    def owned(self) -> list[Any]:
+        return [m.ref for m, turned in zip(self.homes, self.turned)
+                if m is not None and not turned]
+
+    def update(self, outs: Sequence[Part]) -> list[Any]:
+        """Write the new arrays home, where they do not take turns; the new registers."""
+        refs = self.owned()
+        moving: list[tuple[Part, Memory]] = []
+        for out, m, turned in zip(outs, self.homes, self.turned):
+            if m is None or out is m or turned:
                 continue
-            if isinstance(out, Memory) and any(out.ref is r for r in refs):
+            if not isinstance(out, Value) and any(q is r for q in joined.refs(out) for r in refs):
                 out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
             moving.append((out, m))
         for out, m in moving:
@@ -378,31 +358,55 @@ class _Carry:
         return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]
 
 
+def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
+    """Which arrays of the carry, inputs from k on, are large and made anew in each step."""
+    makers = {v: e for e in body.equations for v in e.outputs}
+    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.name in loops.ELEMENTWISE
+            for v, o in zip(body.inputs[k:k + carry], body.outputs)]
+
+
 def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
           ) -> list[Entry]:
     body: Program = p["jaxpr"]
     n, k, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
     consts, xs = args[:n], args[k:]
-    carry = _Carry(emitter, args[n:k], results)
+    turned = _taking_turns(body, n, p["num_carry"])
+    carry = _Carry(emitter, args[n:k], results, turned)
     ys = results[p["num_carry"]:]
 
     def step(i: Index, *raw: Any) -> list[Any]:
-        t = i if not p["reverse"] else lanes.back(length, i)
+        t = i if not p["reverse"] else registers.back(length, i)
         rows = [_row(x, t) for x in xs]
+        turn = _odd(i) if any(turned) else 0
+        after = carry.places(_odd(memory.add(i, 1)) if any(turned) else 0)
         where = [m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0])) for m in ys]
         wanted: dict[Any, list[Memory]] = {}
         outputs = body.outputs[p["num_carry"]:]
         for o, m in zip(outputs, where):
             if m.shape and o not in body.inputs and not hasattr(o, "value"):
                 wanted.setdefault(o, []).append(m)
-        outs = emitter.run(body, [*consts, *carry.entries(raw), *rows], wanted)
+        for o, place, turns in zip(body.outputs, after, turned):
+            if turns and place is not None:
+                wanted.setdefault(o, []).append(place)
+        outs = emitter.run(body, [*consts, *carry.entries(raw, turn), *rows], wanted,
+                           carry.owned())
         for o, y, m in zip(outputs, outs[p["num_carry"]:], where):
             if o not in wanted:
                 emitter.copy(y, m)
         return carry.update(outs[:p["num_carry"]])
 
-    final = memory.loop(length, step, carry.start)
-    return [*carry.entries(final), *ys]
+    final = carry.entries(memory.loop(length, step, carry.start), length % 2)
+    for i, m in enumerate(results[:p["num_carry"]]):
+        if turned[i]:
+            emitter.copy(final[i], m)
+            final[i] = m
+    return [*final, *ys]
+
+
+def _odd(i: Index) -> Index:
+    """i mod 2."""
+    return i % 2 if isinstance(i, int) else memory.operation(
+        "arith.andi", [memory.index_type()], [i, memory.index(1)]).results[0]
 
 
 def _row(x: Entry, t: Index) -> Entry:
@@ -416,7 +420,7 @@ def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list
     ir = mlir.ir()
     k = p["cond_nconsts"]
     n = k + p["body_nconsts"]
-    carry = _Carry(emitter, args[n:], results)
+    carry = _Carry(emitter, args[n:], results, [False] * len(results))
     types = [r.type for r in carry.start]
     op = memory.operation("scf.while", types, carry.start, regions=2)
     places = [ir.Location.current] * len(types)
@@ -427,6 +431,7 @@ def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list
         memory.operation("scf.condition", [], [pred.ir, *before.arguments])
     after = op.regions[1].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(after):
-        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)])
+        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)],
+                           owned=carry.owned())
         memory.operation("scf.yield", [], carry.update(outs))
     return carry.entries(list(op.results))

@@ -56,6 +56,18 @@ def times(a: Index, k: int) -> Index:
         "arith.muli", [index_type()], [a, index(k)]).results[0]
 
 
+def quotient(a: Index, n: int) -> Index:
+    """a // n of what is not negative."""
+    return a // n if isinstance(a, int) else operation(
+        "arith.divui", [index_type()], [a, index(n)]).results[0]
+
+
+def remainder(a: Index, n: int) -> Index:
+    """a % n of what is not negative."""
+    return a % n if isinstance(a, int) else operation(
+        "arith.remui", [index_type()], [a, index(n)]).results[0]
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     strides, step = [], 1
     for n in reversed(shape):
@@ -126,9 +138,17 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
         return b.spread(one) if b.lanes > 1 else one
     if stride == 1:
         return _load(b, m, at)
-    parts = [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)]
-    vector = operation("vector.from_elements", [b.type_of(_kept(m.dtype))], parts).results[0]
-    return _as_value(b, vector, m.dtype)
+    return _together(b, [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)], m.dtype)
+
+
+def gathered(b: KernelBuilder, each: Sequence[Memory], where: Sequence[Index]) -> Value:
+    """The element at `where` of each of as many views as b has lanes."""
+    return _together(b, [_raw(SCALAR, m, m.at(where)) for m in each], each[0].dtype)
+
+
+def _together(b: KernelBuilder, parts: Sequence[Any], dtype: Dtype) -> Value:
+    vector = operation("vector.from_elements", [b.type_of(_kept(dtype))], parts).results[0]
+    return _as_value(b, vector, dtype)
 
 
 def _kept(dtype: Dtype) -> Dtype:

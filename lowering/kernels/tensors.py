@@ -14,11 +14,12 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.builder import Dtype, Value
-from calque.lowering.kernels import indexing, memory
+from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import Registers, dot_general
+from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes.loops import ELEMENTWISE, VIEWS
+from calque.lowering.passes.loops import ELEMENTWISE, VIEWS, decomposition
 from calque.lowering.rules.registry import Context, rules
 
 Entry = Value | Memory
@@ -35,29 +36,43 @@ class Emitter:
 
     def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
                  emit_loop: Callable[..., list[Entry]], registers: Registers) -> None:
-        self.allocate, self.emit_loop, self.registers = allocate, emit_loop, registers
+        self.new, self.emit_loop, self.registers = allocate, emit_loop, registers
+        self.made: list[Any] = []  # the memory allocated so far, in order
 
-    def run(self, p: Program, args: Sequence[Entry],
-            destinations: dict[Var, list[Memory]] | None = None) -> list[Entry]:
-        """The outputs of p; a var with destinations is written there as well."""
-        return _Run(self, p, args, destinations or {}).outputs()
+    def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+        memory = self.new(shape, dtype)
+        self.made.append(memory.ref)
+        return memory
+
+    def run(self, p: Program, args: Sequence[Part],
+            destinations: dict[Var, list[Memory]] | None = None,
+            owned: Sequence[Any] = ()) -> list[Part]:
+        """The outputs of p; a var with destinations is written there as well.  owned: memory that
+        p may overwrite, which only its arguments are views of."""
+        return _Run(self, p, args, destinations or {}, owned).outputs()
 
     def scalar(self, value: Any, dtype: Dtype) -> Value:
         return SCALAR.splat(value, (), dtype)
 
-    def copy(self, source: Entry, target: Memory) -> None:
+    def copy(self, source: Part, target: Memory) -> None:
         """Write source (a scalar: everywhere) into target."""
         elementwise(target.shape, [target], [source], lambda b, xs: xs)
 
-    def temporary(self, source: Memory) -> Memory:
+    def temporary(self, source: Memory | Joined) -> Memory:
         target = self.allocate(source.shape, source.dtype)
         self.copy(source, target)
         return target
 
 
-def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], sources: Sequence[Entry],
+def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], parts: Sequence[Part],
                 body: Callable[[KernelBuilder, list[Value]], Sequence[Value]]) -> None:
-    """targets = body(sources) at every index of shape."""
+    """targets = body(parts) at every index of shape."""
+    if any(isinstance(s, Joined) for s in parts):
+        for box in joined.boxes(shape, parts):
+            elementwise(tuple(n for _, n in box), [joined.within(t, box) for t in targets],
+                        [joined.within(s, box) for s in parts], body)
+        return
+    sources = [s for s in parts if not isinstance(s, Joined)]
     arrays = [s for s in (*sources, *targets) if isinstance(s, Memory)]
     if all(a.is_dense() for a in arrays):
         size = int(np.prod(shape, dtype=np.int64))
@@ -88,10 +103,11 @@ def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], sources: Sequ
 class _Run:
     """One Program being emitted."""
 
-    def __init__(self, emitter: Emitter, p: Program, args: Sequence[Entry],
-                 destinations: dict[Var, list[Memory]]) -> None:
+    def __init__(self, emitter: Emitter, p: Program, args: Sequence[Part],
+                 destinations: dict[Var, list[Memory]], owned: Sequence[Any]) -> None:
         self.emitter, self.p, self.destinations = emitter, p, destinations
-        self.env: dict[Var, Entry] = dict(zip(p.inputs, args, strict=True))
+        self.owned, self.before = owned, len(emitter.made)
+        self.env: dict[Var, Part] = dict(zip(p.inputs, args, strict=True))
         self.group: list[Equation] = []
         self.written: set[Var] = set()  # vars whose destinations were served
         self.uses: dict[Var, list[int]] = {}
@@ -104,25 +120,32 @@ class _Run:
                 self.uses.setdefault(o, []).append(len(p.equations))
         self.position = {id(e): i for i, e in enumerate(p.equations)}
 
-    def outputs(self) -> list[Entry]:
+    def outputs(self) -> list[Part]:
         for e in self.p.equations:
             self.equation(e)
         self.flush()
-        outs = [self.env[o] if isinstance(o, Var) and o in self.env else
-                self.read(o) if not (isinstance(o, Var) and o in self.written) else
-                self.destinations[o][0] for o in self.p.outputs]
+        outs = [self.destinations[o][0] if o in self.written and o not in self.env else
+                self.peek(o) for o in self.p.outputs]
         for v, targets in self.destinations.items():
             if v not in self.written:
                 for t in targets:
-                    self.emitter.copy(self.read(v), t)
+                    self.emitter.copy(self.peek(v), t)
         return outs
 
-    def read(self, a: Atom) -> Entry:
+    def peek(self, a: Atom) -> Part:
         if isinstance(a, Literal):
             return self.emitter.scalar(a.value, a.aval.dtype)
         if a not in self.env:
             self.flush()
         return self.env[a]
+
+    def read(self, a: Atom) -> Entry:
+        """The same in one piece."""
+        x = self.peek(a)
+        if isinstance(x, Joined):
+            assert isinstance(a, Var)
+            self.env[a] = x = self.emitter.temporary(x)
+        return x
 
     # ---- equations
     def equation(self, e: Equation) -> None:
@@ -138,10 +161,13 @@ class _Run:
             self.env[e.outputs[0]] = self.view(e)
         elif name in FOLDS:
             self.env[e.outputs[0]] = self.fold(e)
+        elif name in ("concatenate", "pad") and self.join_lazily(e):
+            pass
         elif name in indexing.NAMES:
             self.env[e.outputs[0]] = self.indexed(e)
         else:
-            outs = getattr(self, f"_{name}")(e, [self.read(a) for a in e.inputs])
+            form = getattr(self, f"_{name}", self.decomposed)
+            outs = form(e, [self.read(a) for a in e.inputs])
             self.env.update(zip(e.outputs, outs, strict=True))
 
     def scalar_of(self, x: Entry) -> Value:
@@ -160,11 +186,15 @@ class _Run:
         group, self.group = self.group, []
         inside = {e.outputs[0] for e in group}
         last = self.position[id(group[-1])]
-        sources: dict[Atom, Entry] = {}
+        sources: dict[Atom, Part] = {}
         for e in group:
             for a in e.inputs:
                 if a not in inside and a not in sources:
-                    sources[a] = self.read(a)
+                    sources[a] = self.peek(a)
+        shape = group[0].outputs[0].aval.shape
+        boxes = len(joined.boxes(shape, list(sources.values())))
+        if boxes > joined.MOST_BOXES or boxes > 1 and boxes * len(group) > joined.MOST_CODE:
+            sources = {a: self.read(a) for a in sources}
         members = {self.position[id(e)] for e in group}
         stored: list[tuple[Var, Memory]] = []
         for e in group:
@@ -188,14 +218,19 @@ class _Run:
                 env[e.outputs[0]] = apply(b, e, [env[a] for a in e.inputs])
             return [env[v] for v, _ in stored]
 
-        shape = group[0].outputs[0].aval.shape
         elementwise(shape, [t for _, t in stored], [
             _aligned(s, shape) for s in sources.values()], body)
 
     # ---- views
-    def view(self, e: Equation) -> Entry:
+    def view(self, e: Equation) -> Part:
         name, p, shape = e.primitive.name, e.params, e.outputs[0].aval.shape
-        x = self.read(e.inputs[0])
+        x = self.peek(e.inputs[0])
+        if isinstance(x, Joined):
+            if name == "slice" and set(p["strides"] or (1,)) == {1}:
+                for axis, (first, n) in enumerate(zip(p["start_indices"], shape)):
+                    x = joined.cut(x, axis, first, n)
+                return x
+            x = self.read(e.inputs[0])
         if isinstance(x, Value):  # a scalar: in registers until somebody stores it
             if not shape:
                 return x
@@ -261,12 +296,31 @@ class _Run:
     def indexed(self, e: Equation) -> Entry:
         x, indices, *updates = [self.in_memory(self.read(a)) for a in e.inputs]
         if updates:
-            made = self.emitter.temporary(x)
+            made = self.writable(e, x, updates)
             indexing.scatter(e, made, indices, updates[0], elementwise)
         else:
             made = self.emitter.allocate(e.outputs[0].aval.shape, x.dtype)
             indexing.gather(e, x, indices, made, elementwise)
         return self.loaded(made)
+
+    def writable(self, e: Equation, x: Memory, updates: list[Any]) -> Memory:
+        """The memory of e's first operand for e to write into: itself where nobody reads it any
+        more, else a copy."""
+        self.flush()
+        now, a = self.position[id(e)], e.inputs[0]
+        mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
+        if not mine or isinstance(a, Literal) or any(
+                self.last_use(v) > now for v, m in self.env.items()
+                if any(r is x.ref for r in joined.refs(m))):
+            return self.emitter.temporary(x)
+        updates[:] = [self.emitter.temporary(u) if any(r is x.ref for r in joined.refs(u)) else u
+                      for u in updates]
+        return x
+
+    def last_use(self, v: Var) -> int:
+        """The last equation that reads a value; their number, if that is the end."""
+        end = len(self.p.equations)
+        return end if v in self.destinations else max(self.uses.get(v, ()), default=-1)
 
     def _dot_general(self, e: Equation, args: list[Entry]) -> list[Entry]:
         x, y = [self.in_memory(a) for a in args]
@@ -279,7 +333,9 @@ class _Run:
         x, update = args[:2]
         if isinstance(x, Value):  # the window is the whole of it
             return [update]
-        made = self.emitter.temporary(x)
+        updates = [update]
+        made = self.writable(e, x, updates)
+        (update,) = updates
         shape = e.inputs[1].aval.shape
         window = made.view(shape, made.strides, self.offset(made, shape, e.inputs[2:]))
         self.emitter.copy(update, window)
@@ -293,6 +349,28 @@ class _Run:
             self.emitter.copy(part, made.view(a.aval.shape, made.strides, at * made.strides[axis]))
             at += a.aval.shape[axis]
         return [made]
+
+    def join_lazily(self, e: Equation) -> bool:
+        """A concatenation, or a padding that only adds, as its parts; False where a copy is
+        better."""
+        out = e.outputs[0].aval
+        parts = [self.peek(a) for a in e.inputs]
+        if e.primitive.name == "concatenate":
+            axis = e.params["dimension"]
+            made = joined.join(axis, parts, [a.aval.shape[axis] for a in e.inputs], out.shape,
+                               out.dtype)
+        else:
+            made, shape = parts[0], list(e.inputs[0].aval.shape)
+            value = self.scalar_of(self.read(e.inputs[1]))
+            if any(min(config) < 0 or config[2] for config in e.params["padding_config"]):
+                return False
+            for axis, (low, high, _) in enumerate(e.params["padding_config"]):
+                n, shape[axis] = shape[axis], low + shape[axis] + high
+                made = joined.join(axis, [value, made, value], [low, n, high], shape, out.dtype)
+        if isinstance(made, Joined) and not joined.pays(made):
+            return False
+        self.env[e.outputs[0]] = made
+        return True
 
     def _pad(self, e: Equation, args: list[Entry]) -> list[Entry]:
         x, value = args
@@ -328,7 +406,10 @@ class _Run:
         memory.nest(out.shape, put)
         return [made]
 
-    def _jit(self, e: Equation, args: list[Entry]) -> list[Entry]:
+    def decomposed(self, e: Equation, args: list[Entry]) -> list[Part]:
+        return self.emitter.run(decomposition(e), args)
+
+    def _jit(self, e: Equation, args: list[Entry]) -> list[Part]:
         return self.emitter.run(e.params["jaxpr"], args)
 
     def _scan(self, e: Equation, args: list[Entry]) -> list[Entry]:
@@ -365,7 +446,7 @@ class _Run:
                 memory.operation("scf.yield", [], [])
 
 
-def _aligned(s: Entry, shape: tuple[int, ...]) -> Entry:
+def _aligned(s: Part, shape: tuple[int, ...]) -> Part:
     """Rank-0 operands among arrays are scalars."""
     if isinstance(s, Memory) and s.shape != shape:
         return memory.load(SCALAR, s, [0] * len(s.shape))

@@ -13,15 +13,15 @@ from typing import Any
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.core.weights import weight
-from calque.lowering.passes import hazards, loops
+from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
+COPIED = 8  # elements that are copied in the time of an operation
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
-WANTED_WORK = 1_000_000  # the same for scans with unroll=0: factorizations, half of them views
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
 MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
@@ -73,8 +73,11 @@ def equation_work(e: Equation) -> Any:
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
-    if e.primitive.name == "gather":  # it reads no more of its operand than it returns
+    if e.primitive.name in ("gather", "dynamic_slice"):  # they read no more than they return
         return out
+    if hazards.is_update(e):  # at worst the rest is copied
+        update = max((a.aval.size for a in e.inputs[1:]), key=guess)
+        return update * weight(e.primitive.name) + e.inputs[0].aval.size // COPIED
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
@@ -150,11 +153,11 @@ def is_kernel(e: Equation) -> bool:
         body = e.params["body_jaxpr"]
     else:
         return False
-    if loops.lanes(e) is not None:
+    if registers.plan(e) is not None:
         return True
-    limit, own = KERNEL_WORK if e.params.get("unroll", 1) else WANTED_WORK, work(body)
-    return own <= GROUPS * limit and loops.is_known(e) and (
-        own <= limit or own * part_of(e) <= rows_of(e) * limit and part_of(e) > 0)
+    own = work(body)
+    return own <= GROUPS * KERNEL_WORK and loops.is_known(e) and (
+        own <= KERNEL_WORK or own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0)
 
 
 def is_whole(p: Program) -> bool:
@@ -163,7 +166,8 @@ def is_whole(p: Program) -> bool:
     if not loops.enabled or any(map(is_dynamic, p.equations)):
         return False
     return loops.passes(p) > 1 and len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p))
+        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p)
+        and not loops.decomposes(p))  # C is better at one
 
 
 def loop_steps(p: Program) -> int:

@@ -29,6 +29,7 @@ LOOPS = frozenset(("scan", "while"))
 OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
                     "pad", "jit", "cond", "gather", "scatter", "scatter-add", "scatter-sub",
                     "scatter-mul", "scatter-min", "scatter-max"))
+DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
 enabled = True  # tests switch kernels off to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
@@ -42,7 +43,7 @@ def inner(e: Equation) -> Iterator[Program]:
                 yield q
 
 
-def _plain(e: Equation) -> bool:
+def plain(e: Equation) -> bool:
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
 
 
@@ -54,14 +55,33 @@ def known(p: Program) -> bool:
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.primitive.name
-    if name not in ELEMENTWISE | VIEWS | OTHERS or not _plain(e):
+    if not plain(e):
         return False
+    if name not in ELEMENTWISE | VIEWS | OTHERS:
+        return is_small_decomposition(e) and known(decomposition(e))
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and np.dtype(bool) not in dtypes
     return all(known(q) for q in inner(e))
+
+
+def is_small_decomposition(e: Equation) -> bool:
+    """Whether an equation decomposes a matrix that is small enough to do it among others."""
+    return e.primitive.program is not None and all(
+        max(a.aval.shape, default=1) <= DECOMPOSED for a in e.inputs)
+
+
+def decomposes(p: Program) -> bool:
+    """Whether a Program decomposes a small matrix, at any depth."""
+    return any(is_small_decomposition(e) or any(map(decomposes, inner(e))) for e in p.equations)
+
+
+def decomposition(e: Equation) -> Program:
+    """The Program of such an equation."""
+    assert e.primitive.program is not None
+    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)  # type: ignore[no-any-return]
 
 
 def passes(p: Program) -> int:
@@ -72,16 +92,16 @@ def passes(p: Program) -> int:
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
-    if e.primitive.name not in LOOPS or not _plain(e):
+    if e.primitive.name not in LOOPS or not plain(e):
         return None
-    shapes = {_per_step(a.aval.shape, part) for a, part in _parts(e)} - {()}
+    shapes = {_per_step(a.aval.shape, part) for a, part in parts(e)} - {()}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
     return shape if all(_in_lanes(q, shape) for q in inner(e)) else None
 
 
-def _parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
+def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
     """(operand or result, whether its leading axis counts the steps)."""
     if e.primitive.name == "while":
         yield from ((a, False) for a in (*e.inputs, *e.outputs))
@@ -98,11 +118,11 @@ def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
 def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
     for e in p.equations:
         name = e.primitive.name
-        if not _plain(e):
+        if not plain(e):
             return False
         if name in LOOPS:
-            parts = list(_parts(e))
-            if any(stacked or a.aval.shape not in ((), shape) for a, stacked in parts) or not all(
+            around = list(parts(e))
+            if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
                     _in_lanes(q, shape) for q in inner(e)):
                 return False
         elif name == "jit":

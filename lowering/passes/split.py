@@ -4,12 +4,12 @@
 of a network, chains of a sampler, whatever vmap made) for m of n rows, from a row that is a further
 operand on.  Workgroups then take parts of the rows (kernels/loop).  Values that depend on rows
 carry the position of that axis; others are computed in full by everyone, and cut where they meet
-rows.  Start reading at `split`, then `_Rewriter.equation`.
+rows.  Start reading at `split`, then `Rewriter.equation`.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,10 @@ GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
 INDEX = ShapedArray((), np.dtype("i4"))
 Axes = Sequence[int | None]
+Where = Callable[[int], tuple[int, int]]
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Rows know each other, or a form is not known here."""
 
 
@@ -80,11 +81,11 @@ def split(e: Equation, m: int) -> Split | None:
         cond, body = p["cond_jaxpr"], p["body_jaxpr"]
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
         carry = [0 if a.shape else None for a in body.in_avals[kb:]]
-        made, _ = _rewritten(body, [*[None] * kb, *carry], carry, n, m)
-        test, _ = _rewritten(cond, [*[None] * kc, *carry], [None], n, m)
+        made, _ = rewritten(Rewriter(n, m), body, [*[None] * kb, *carry], carry)
+        test, _ = rewritten(Rewriter(n, m), cond, [*[None] * kc, *carry], [None])
         return Split({**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
                       "body_nconsts": kb + 1}, tuple(carry), (), ())
-    except _Refused:
+    except Refused:
         return None
 
 
@@ -93,9 +94,9 @@ def _scan(p: dict[str, Any], scanned: Axes, n: int, m: int) -> Split | None:
     k, c = p["num_consts"], p["num_carry"]
     carried = [0 if a.shape else None for a in body.in_avals[k:k + c]]
     try:
-        made, outs = _rewritten(body, [*[None] * k, *carried, *scanned], carried, n, m,
-                                stacked=True)
-    except _Refused:
+        made, outs = rewritten(Rewriter(n, m), body, [*[None] * k, *carried, *scanned], carried,
+                               stacked=True)
+    except Refused:
         return None
     if None in outs[c:]:  # every group would write it
         return None
@@ -103,12 +104,11 @@ def _scan(p: dict[str, Any], scanned: Axes, n: int, m: int) -> Split | None:
                  tuple(outs[c:]))
 
 
-def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int, stacked: bool = False
-               ) -> tuple[Program, list[int | None]]:
+def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None, stacked: bool = False
+              ) -> tuple[Program, list[int | None]]:
     """p for m rows, with the first row as a further input in front; axes of its outputs.  wanted:
     what the first outputs must have (a value without rows is cut).  stacked: others that have none
     are cut in front, if they can be."""
-    r = _Rewriter(n, m)
     inputs = [r.input(v, a) for v, a in zip(p.inputs, axes, strict=True)]
     for e in p.equations:
         r.equation(e)
@@ -116,13 +116,14 @@ def _rewritten(p: Program, axes: Axes, wanted: Axes | None, n: int, m: int, stac
     if wanted is not None:
         outputs[:len(wanted)] = [r.with_axis(*o, a) for o, a in zip(outputs, wanted)]
         if stacked:
-            outputs = [r.with_axis(x, a, 0) if i >= len(wanted) and a is None
-                       and x.aval.shape[:1] == (n,) else (x, a) for i, (x, a) in enumerate(outputs)]
+            outputs[len(wanted):] = [
+                r.with_axis(x, a, 0) if a is None and x.aval.shape[:1] == (r.n,) else (x, a)
+                for x, a in outputs[len(wanted):]]
     program = Program([r.first, *inputs], r.equations, [o for o, _ in outputs], name=p.name)
     return program, [a for _, a in outputs]
 
 
-class _Rewriter:
+class Rewriter:
     def __init__(self, n: int, m: int) -> None:
         self.n, self.m = n, m
         self.first = Var(INDEX)
@@ -141,7 +142,7 @@ class _Rewriter:
         if axis is None:
             return a
         if a.shape[axis] != self.n:
-            raise _Refused
+            raise Refused
         return a.update(shape=(*a.shape[:axis], self.m, *a.shape[axis + 1:]))
 
     def read(self, a: Atom) -> tuple[Atom, int | None]:
@@ -152,7 +153,7 @@ class _Rewriter:
         if has == axis:
             return x, axis
         if has is not None or axis is None:
-            raise _Refused
+            raise Refused
         if (x, axis) not in self.cuts:
             out = Var(self.part(x.aval, axis))
             zero = Literal(0, INDEX)
@@ -166,7 +167,7 @@ class _Rewriter:
         """Values of one shape (or rank 0) with their rows at one axis."""
         axes = {a for _, a in given} - {None}
         if len(axes) > 1:
-            raise _Refused
+            raise Refused
         axis = axes.pop() if axes else None
         return [x if not x.aval.shape else self.with_axis(x, a, axis)[0] for x, a in given], axis
 
@@ -178,7 +179,10 @@ class _Rewriter:
 
     # ---- equations
     def equation(self, e: Equation) -> None:
-        name, given = e.primitive.name, [self.read(a) for a in e.inputs]
+        self.form(e, [self.read(a) for a in e.inputs])
+
+    def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+        name = e.primitive.name
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
@@ -188,13 +192,19 @@ class _Rewriter:
         elif name in FOLDS:
             (x, axis), axes = given[0], e.params["axes"]
             if axis in axes or axis is None:
-                raise _Refused
+                raise Refused
             self.emit(e, [x], [axis - sum(i < axis for i in axes)])
         else:
-            form = getattr(self, f"_{name}", None)
+            form = getattr(self, f"_{name.partition('-')[0]}", None)
             if form is None:
-                raise _Refused
+                raise Refused
             form(e, given)
+
+    def inner(self, p: Program, axes: Axes, wanted: Axes | None, where: Where
+              ) -> tuple[Program, list[int | None]]:
+        """A Program that an equation holds, whose input i is the equation's operand where(i)[0],
+        with where(i)[1] axes less."""
+        return rewritten(Rewriter(self.n, self.m), p, axes, wanted)
 
     def _broadcast_in_dim(self, e: Equation, given: list[Any]) -> None:
         (x, axis), p = given[0], e.params
@@ -208,14 +218,14 @@ class _Rewriter:
         to = next((i for i, size in enumerate(new)
                    if math.prod(new[:i]) == before and size == self.n), None)
         if to is None:
-            raise _Refused
+            raise Refused
         self.emit(e, [x], [to], new_sizes=self.part(e.outputs[0].aval, to).shape)
 
     def _squeeze(self, e: Equation, given: list[Any]) -> None:
         x, axis = given[0]
         gone = e.params["dimensions"]
         if axis in gone:
-            raise _Refused
+            raise Refused
         self.emit(e, [x], [axis - sum(i < axis for i in gone)])
 
     def _expand_dims(self, e: Equation, given: list[Any]) -> None:
@@ -231,53 +241,107 @@ class _Rewriter:
         (x, axis), p = given[0], e.params
         starts, limits = list(p["start_indices"]), list(p["limit_indices"])
         if starts[axis] or limits[axis] != self.n or (p["strides"] and p["strides"][axis] != 1):
-            raise _Refused
+            raise Refused
         limits[axis] = self.m
         self.emit(e, [x], [axis], limit_indices=tuple(limits))
 
     def _rev(self, e: Equation, given: list[Any]) -> None:
         x, axis = given[0]
         if axis in e.params["dimensions"]:
-            raise _Refused
+            raise Refused
         self.emit(e, [x], [axis])
 
     def _pad(self, e: Equation, given: list[Any]) -> None:
         (x, axis), value = given
         if axis is None or value[1] is not None or any(e.params["padding_config"][axis]):
-            raise _Refused
+            raise Refused
         self.emit(e, [x, value[0]], [axis])
 
     def _concatenate(self, e: Equation, given: list[Any]) -> None:
         inputs, axis = self.together(given)
         if axis == e.params["dimension"]:
-            raise _Refused
+            raise Refused
         self.emit(e, inputs, [axis])
 
     def _dynamic_slice(self, e: Equation, given: list[Any]) -> None:
         (x, axis), *starts = given
         if axis is None or any(a is not None for _, a in starts):
-            raise _Refused
+            raise Refused
         out = self.part(e.outputs[0].aval, axis)
         self.emit(e, [x, *[s for s, _ in starts]], [axis], slice_sizes=out.shape)
 
     def _dynamic_update_slice(self, e: Equation, given: list[Any]) -> None:
         (x, update), axis = self.together(given[:2])
         if any(a is not None for _, a in given[2:]):
-            raise _Refused
+            raise Refused
         self.emit(e, [x, update, *[s for s, _ in given[2:]]], [axis])
+
+    def _gather(self, e: Equation, given: list[Any]) -> None:
+        """Rows are a batch of operand and indices, of indices alone, or whole in every window."""
+        ((x, i), (indices, j)), d = given, e.params["dimension_numbers"]
+        places = [k for k in range(e.outputs[0].aval.ndim) if k not in d.offset_dims]
+        sizes = list(e.params["slice_sizes"])
+        i, j = self.batched(i, j, d.operand_batching_dims, d.start_indices_batching_dims)
+        if i in d.operand_batching_dims and j is not None:
+            x, indices = self.with_axis(x, given[0][1], i)[0], self.with_axis(
+                indices, given[1][1], j)[0]
+            axis = places[j]
+        elif i is None and j is not None and j < e.inputs[1].aval.ndim - 1:
+            axis = places[j]
+        elif j is None and i is not None and i not in (
+                *d.collapsed_slice_dims, *d.start_index_map) and sizes[i] == self.n:
+            dropped = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+            axis = d.offset_dims[i - sum(k < i for k in dropped)]
+            sizes[i] = self.m
+        else:
+            raise Refused
+        self.emit(e, [x, indices], [axis], slice_sizes=tuple(sizes))
+
+    def batched(self, i: int | None, j: int | None, of: Sequence[int], to: Sequence[int]
+                ) -> tuple[int | None, int | None]:
+        """Axes of an operand and its indices, both where one of them is a batch of both."""
+        if i is not None and i in of:
+            return i, to[list(of).index(i)]
+        return (of[list(to).index(j)], j) if j is not None and j in to else (i, j)
+
+    def _scatter(self, e: Equation, given: list[Any]) -> None:
+        """The same, of what is updated."""
+        (x, i), (indices, j), (updates, k) = given
+        d, n = e.params["dimension_numbers"], e.inputs[2].aval.ndim
+        places = [q for q in range(n) if q not in d.update_window_dims]
+        dropped = (*d.inserted_window_dims, *d.operand_batching_dims)
+        if k is not None:  # the updates say where the rows are
+            if k in places:
+                i, j = self.batched(None, places.index(k), d.operand_batching_dims,
+                                    d.scatter_indices_batching_dims)
+            else:
+                kept = [a for a in range(e.inputs[0].aval.ndim) if a not in dropped]
+                i = kept[d.update_window_dims.index(k)]
+        else:
+            i, j = self.batched(i, j, d.operand_batching_dims, d.scatter_indices_batching_dims)
+        if i in d.operand_batching_dims and j is not None:
+            k = places[j]
+        elif i is not None and j is None and i not in (*dropped, *d.scatter_dims_to_operand_dims):
+            k = d.update_window_dims[i - sum(q < i for q in dropped)]
+            if e.inputs[2].aval.shape[k] != self.n:
+                raise Refused
+        else:
+            raise Refused
+        moved = [self.with_axis(v, has, a)[0] for (v, has), a in zip(given, (i, j, k))]
+        self.emit(e, moved, [i])
 
     def _dot_general(self, e: Equation, given: list[Any]) -> None:
         ((x, i), (y, j)), dims = given, e.params["dimension_numbers"]
         (xc, yc), (xb, yb) = dims
         if i in xc or j in yc:
-            raise _Refused
+            raise Refused
         if i in xb or j in yb:
             k = list(xb).index(i) if i in xb else list(yb).index(j)
             (x, i), (y, j) = self.with_axis(x, i, xb[k]), self.with_axis(y, j, yb[k])
             self.emit(e, [x, y], [k])
             return
         if i is not None and j is not None:
-            raise _Refused
+            raise Refused
         xf = [a for a in range(x.aval.ndim) if a not in (*xc, *xb)]
         yf = [a for a in range(y.aval.ndim) if a not in (*yc, *yb)]
         at = xf.index(i) if i is not None else len(xf) + yf.index(j)
@@ -285,18 +349,21 @@ class _Rewriter:
 
     # ---- equations that hold Programs
     def _jit(self, e: Equation, given: list[Any]) -> None:
-        made, axes = _rewritten(e.params["jaxpr"], [a for _, a in given], None, self.n, self.m)
+        made, axes = self.inner(e.params["jaxpr"], [a for _, a in given], None, lambda i: (i, 0))
         self.emit(e, [self.first, *[x for x, _ in given]], axes, jaxpr=made)
 
     def _cond(self, e: Equation, given: list[Any]) -> None:
         (index, where), *operands = given
         if where is not None:
-            raise _Refused
+            raise Refused
         given_axes = [a for _, a in operands]
-        found = [_rewritten(q, given_axes, None, self.n, self.m)[1] for q in e.params["branches"]]
+
+        def branch(q: Program, wanted: Axes | None) -> tuple[Program, list[int | None]]:
+            return self.inner(q, given_axes, wanted, lambda i: (1 + i, 0))
+
+        found = [branch(q, None)[1] for q in e.params["branches"]]
         axes = [next((a for a in column if a is not None), None) for column in zip(*found)]
-        branches = tuple(_rewritten(q, given_axes, axes, self.n, self.m)[0]
-                         for q in e.params["branches"])
+        branches = tuple(branch(q, axes)[0] for q in e.params["branches"])
         self.emit(e, [index, self.first, *[x for x, _ in operands]], axes, branches=branches)
 
     def _scan(self, e: Equation, given: list[Any]) -> None:
@@ -304,10 +371,14 @@ class _Rewriter:
         k, c = p["num_consts"], p["num_carry"]
         rows = [None if a is None else a - 1 for _, a in given[k + c:]]
         if -1 in rows:
-            raise _Refused
-        carry = self.settled(body, [a for _, a in given[:k]], [a for _, a in given[k:k + c]], rows)
-        made, outs = _rewritten(body, [*[a for _, a in given[:k]], *carry, *rows], carry, self.n,
-                                self.m)
+            raise Refused
+        consts = [a for _, a in given[:k]]
+
+        def where(i: int) -> tuple[int, int]:
+            return i, int(i >= k + c)
+
+        carry = self.settled(body, consts, [a for _, a in given[k:k + c]], rows, where)
+        made, outs = self.inner(body, [*consts, *carry, *rows], carry, where)
         start = [self.with_axis(x, has, a)[0] for (x, has), a in zip(given[k:k + c], carry)]
         stacked = [None if a is None else a + 1 for a in outs[c:]]
         self.emit(e, [self.first, *[x for x, _ in given[:k]], *start,
@@ -318,21 +389,26 @@ class _Rewriter:
         p = e.params
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
         heads, consts, start = given[:kc], given[kc:kc + kb], given[kc + kb:]
-        carry = self.settled(p["body_jaxpr"], [a for _, a in consts], [a for _, a in start], [])
-        body, _ = _rewritten(p["body_jaxpr"], [*[a for _, a in consts], *carry], carry, self.n,
-                             self.m)
-        test, _ = _rewritten(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None], self.n,
-                             self.m)
+
+        def in_body(i: int) -> tuple[int, int]:
+            return kc + i, 0
+
+        axes = [a for _, a in consts]
+        carry = self.settled(p["body_jaxpr"], axes, [a for _, a in start], [], in_body)
+        body, _ = self.inner(p["body_jaxpr"], [*axes, *carry], carry, in_body)
+        test, _ = self.inner(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None],
+                             lambda i: (i if i < kc else kb + i, 0))
         self.emit(e, [self.first, *[x for x, _ in heads], self.first, *[x for x, _ in consts],
                       *[self.with_axis(x, has, a)[0] for (x, has), a in zip(start, carry)]],
                   carry, cond_jaxpr=test, body_jaxpr=body, cond_nconsts=kc + 1,
                   body_nconsts=kb + 1)
 
-    def settled(self, body: Program, consts: Axes, carry: Axes, rows: Axes) -> list[int | None]:
+    def settled(self, body: Program, consts: Axes, carry: Axes, rows: Axes, where: Where
+                ) -> list[int | None]:
         """Axes of an inner loop's carry that its body keeps."""
         now = list(carry)
         while True:
-            _, outs = _rewritten(body, [*consts, *now, *rows], None, self.n, self.m)
+            _, outs = self.inner(body, [*consts, *now, *rows], None, where)
             after = [b if a is None else a for a, b in zip(now, outs)]
             if after == now:
                 return now

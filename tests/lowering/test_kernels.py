@@ -1,6 +1,6 @@
 """Loops as kernels of ours: every primitive they know in every dtype against its oracle, in
-registers (each element its own loop) and over memory; nests, carries that swap, tails of vectors;
-and the same loops in their portable form.
+registers (each element its own loop; others in test_registers) and over memory; nests, carries that
+swap, tails of vectors; and the same loops in their portable form.
 """
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, drawn, expected, function, run
-from oracle import interpret
+from harness import Case, check_loop, compare, drawn, expected, function, run
 from samples import KEY, ROWS, Row, Sample
 
 import calque
@@ -89,7 +88,7 @@ def parts(names: Sequence[str], memory: bool) -> tuple[list[Case], list[Case]]:
 
 
 @pytest.mark.parametrize("start", range(0, len(KNOWN), 10))
-def test_primitives_over_memory(start: int) -> None:
+def test_primitives_over_memory(start: int, loops_over_memory: None) -> None:
     run(parts(KNOWN[start:start + 10], True)[0])
 
 
@@ -101,7 +100,8 @@ def test_primitives_in_registers(start: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", [True, False], ids=["memory", "registers"])
 @pytest.mark.parametrize("start", range(0, len(KNOWN), 8))
-def test_more_over_memory_and_in_registers(start: int, memory: bool) -> None:
+def test_more_over_memory_and_in_registers(start: int, memory: bool, loops_over_memory: None
+                                           ) -> None:
     names = [n for n in KNOWN[start:start + 8] if memory or n in ELEMENTWISE]
     found = parts(names, memory)[1]
     if found:
@@ -110,7 +110,7 @@ def test_more_over_memory_and_in_registers(start: int, memory: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), 8))
-def test_every_dtype_over_memory(start: int) -> None:
+def test_every_dtype_over_memory(start: int, loops_over_memory: None) -> None:
     run([c for n in ELEMENTWISE[start:start + 8] for c in cases(n, True)])
 
 
@@ -119,7 +119,7 @@ def test_every_dtype_over_memory(start: int) -> None:
     *[pytest.param(KNOWN[i:i + 12], marks=pytest.mark.slow) for i in range(0, len(KNOWN), 12)]],
     ids=lambda names: names[0])
 @pytest.mark.parametrize("memory", [True, False])
-def test_narrow_floats(names: list[str], memory: bool) -> None:
+def test_narrow_floats(names: list[str], memory: bool, loops_over_memory: None) -> None:
     found = [c for n in names for c in cases(n, memory, narrow=True)]
     if found:
         run(found)
@@ -206,35 +206,19 @@ WHOLE = {
 }
 
 
-def flat(tree: Any) -> list[Any]:
-    return [np.asarray(x) for x in calque.tree_util.tree_leaves(tree)]
-
-
-def check_whole(name: str) -> None:
-    f, args = WHOLE[name]
-    program = calque.make_jaxpr(f)(*args).jaxpr
-    wants = interpret(program.hoisted(), [*map(np.asarray, program.consts), *args])
-    gots = flat(calque.jit(f)(*args))
-    for got, want in zip(gots, wants, strict=True):
-        assert got.dtype == want.dtype and got.shape == want.shape
-        # single precision through hundreds of steps; sums in another order
-        close = 1e-5 if got.dtype == F else 1e-12
-        np.testing.assert_allclose(got, want, rtol=close, atol=close, err_msg=name)
-
-
 @pytest.mark.parametrize("name", WHOLE)
-def test_whole_loops(name: str) -> None:
+def test_whole_loops(name: str, loops_over_memory: None) -> None:
     f, args = WHOLE[name]
     text = calque.jit(f).lower(*args).as_text()
     assert "stream.executable" in text and "stablehlo.while" not in text
-    check_whole(name)
+    check_loop(f, args, name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_loops_in_the_portable_form(name: str, host_loops: None) -> None:
     assert "stablehlo.while" in calque.jit(WHOLE[name][0]).lower(*WHOLE[name][1]).as_text()
-    check_whole(name)
+    check_loop(*WHOLE[name], name)
 
 
 @pytest.mark.parametrize("name", ["rnn", "nested", "ode of 33"])

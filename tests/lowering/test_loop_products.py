@@ -21,7 +21,7 @@ from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.targets import TargetError, runnable_target
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = pytest.mark.usefixtures("x64", "loops_over_memory")
 STEPS = 260
 BF16 = ml_dtypes.bfloat16
 RNG = np.random.default_rng(3)

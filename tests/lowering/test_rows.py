@@ -15,6 +15,7 @@ import calque.numpy as jnp
 from calque import lax
 from calque.lowering.kernels import loop
 
+pytestmark = pytest.mark.usefixtures("loops_over_memory")
 RNG = np.random.default_rng(0)
 
 

@@ -1,0 +1,269 @@
+"""Loops in registers (passes/registers): every number of a row is a value, a vector holds as many
+rows as it has lanes, and a vector's loop ends when its last row is done.
+
+Start reading at `emit`, then `_Loop`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.program import Equation
+from calque.lowering import mlir
+from calque.lowering.builder import Dtype, Value
+from calque.lowering.kernels import memory
+from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.tensors import apply
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes.registers import Place, Plan
+from calque.lowering.passes.scalars import Grid, Scalars, Symbol, grid
+
+GROUPS = 64  # workgroups that rows are spread over at most
+BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
+WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
+
+
+def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
+    """Lanes: several vectors of one row's numbers hide what each waits for, where there are few."""
+    lanes = 128 // max(4, *[d.itemsize for d in dtypes])
+    if plan.flat is None and plan.state > 1:
+        lanes //= 2
+    while lanes > plan.rows:
+        lanes //= 2
+    return max(1, lanes)
+
+
+def emit(spread: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequence[Memory],
+         results: Sequence[Memory]) -> None:
+    """The loop; `spread` makes several workgroups and gives the number of this one."""
+    lanes = width(plan, [m.dtype for m in (*operands, *results)])
+    loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), e, plan, operands, results)
+    blocks = -(-plan.rows // lanes)
+    steps = plan.params.get("length", 1)
+    each = BLOCKS if plan.numbers * steps * BLOCKS < WORTH else max(
+        1, WORTH // (plan.numbers * steps))
+    groups = min(GROUPS, max(1, blocks // each))
+    count = -(-blocks // groups) * lanes
+
+    def part(at: Index) -> list[Any]:
+        if plan.rows % lanes:  # the last vector begins earlier, over rows that are done twice
+            at = memory.operation("arith.minsi", [memory.index_type()], [
+                memory.index(at), memory.index(plan.rows - lanes)]).results[0]
+        loop.rows(at)
+        return []
+
+    if groups == 1:
+        memory.loop(blocks * lanes, part, step=lanes)
+        return
+    first = memory.times(spread(groups), count)
+    end = memory.operation("arith.minsi", [memory.index_type()], [
+        memory.add(first, count), memory.index(blocks * lanes)]).results[0]
+    memory.loop(end, part, start=first, step=lanes)
+
+
+class _Registers:
+    """scalars.Arithmetic on values of a KernelBuilder."""
+
+    def __init__(self, b: KernelBuilder) -> None:
+        self.b = b
+
+    def constant(self, value: Any, dtype: Dtype) -> Value:
+        return self.b.splat(value, (), dtype)
+
+    def leaf(self, e: Equation, xs: list[Value]) -> Value:
+        return apply(self.b, e, xs)
+
+    def binary(self, how: str, x: Value, y: Value, dtype: Dtype) -> Value:
+        return self.b.binary(how, x, y)
+
+    def fma(self, x: Value, y: Value, z: Value, dtype: Dtype) -> Value:
+        return self.b.fma(x, y, z) if dtype.kind == "f" else x * y + z
+
+    def select(self, where: Value, x: Value, y: Value) -> Value:
+        return self.b.select(where, x, y)
+
+    def at_least(self, x: Value, k: int) -> Value:
+        return self.b.compare("GE", x, k)
+
+    def below(self, x: Value, k: int) -> Value:
+        return self.b.compare("LT", x, k)
+
+    def convert(self, x: Value, old: Dtype, new: Dtype) -> Value:
+        return self.b.convert(x, new)
+
+    def loop(self, length: int, carry: list[Value],
+             step: Callable[[list[Value]], list[Value]]) -> list[Value]:
+        return self.counted(length, carry, lambda i, now: step(now))
+
+    def counted(self, length: int, carry: list[Value],
+                step: Callable[[Index, list[Value]], list[Value]]) -> list[Value]:
+        dtypes = [c.dtype for c in carry]
+
+        def body(i: Index, *raw: Any) -> list[Any]:
+            return [v.ir for v in step(i, self.values(raw, dtypes))]
+
+        return self.values(memory.loop(length, body, [c.ir for c in carry]), dtypes)
+
+    def values(self, raw: Sequence[Any], dtypes: Sequence[Dtype]) -> list[Value]:
+        return [Value(self.b, r, (), d) for r, d in zip(raw, dtypes)]
+
+    def until(self, go: Callable[[list[Value]], Value], carry: list[Value],
+              step: Callable[[list[Value]], list[Value]]) -> list[Value]:
+        return self.b.loop(lambda *now: go(list(now)), lambda *now: step(list(now)), carry)
+
+
+class _Loop:
+    """The loop for as many rows as b has lanes."""
+
+    def __init__(self, b: KernelBuilder, e: Equation, plan: Plan, operands: Sequence[Memory],
+                 results: Sequence[Memory]) -> None:
+        self.b, self.name, self.plan = b, e.primitive.name, plan
+        self.operands, self.results = operands, results
+        self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
+        self.first = [] if plan.flat is not None else [
+            grid((), [np.int32(0)])] * len(plan.sizes)  # what split rewrites takes the first row
+        self.offsets: dict[tuple[int, ...], list[Index]] = {}
+
+    def rows(self, at: Index) -> None:
+        """All steps of the rows from `at` on."""
+        self.offsets.clear()
+        p, axes = self.plan.params, self.plan.axes
+        if self.name == "while":
+            self.until(at)
+            return
+        k = p["num_consts"] - len(self.first)
+        c = k + p["num_carry"]
+        consts = [*self.first, *[self.get(m, a, at) for m, a in zip(self.operands[:k], axes)]]
+        init = [self.get(m, a, at) for m, a in zip(self.operands[k:c], axes[k:c])]
+        n, length, body = p["num_carry"], p["length"], p["jaxpr"]
+        arithmetic = _Registers(self.b)
+        state = self.scalars.state(init, [m.dtype for m in self.operands[k:c]])
+
+        def step(i: Index, now: list[Symbol]) -> list[Symbol]:
+            t = i if not p["reverse"] else back(length, i)
+            xs = [self.get(_row(m, t), a, at) for m, a in zip(self.operands[c:], axes[c:])]
+            outs = self.scalars.run(body, [*consts, *state.packed(now), *xs])
+            for y, m, a in zip(outs[n:], self.results[n:], self.plan.results[n:]):
+                self.put(y, _row(m, t), a, at)
+            return state.flat(outs[:n])
+
+        final = state.packed(arithmetic.counted(length, state.flat(init), step))
+        for g, m, a in zip(final, self.results, self.plan.results):
+            self.put(g, m, a, at)
+
+    def until(self, at: Index) -> None:
+        p = self.plan.params
+        loaded = [self.get(m, a, at) for m, a in zip(self.operands, self.plan.axes)]
+        k = p["cond_nconsts"] - len(self.first)
+        args = [*self.first, *loaded[:k], *self.first, *loaded[k:]]
+        for g, m, a in zip(self.scalars.loop_while(p, args), self.results, self.plan.results):
+            self.put(g, m, a, at)
+
+    # ---- memory
+    def view(self, m: Memory, place: Place) -> tuple[Memory, tuple[int, ...], tuple[int, ...]]:
+        """(numbers of a row..., rows) of m; the shape that a row has in the program; and, where no
+        one stride leads from row to row, the strides of all axes of rows."""
+        sizes = self.plan.sizes
+        if self.plan.flat is not None:
+            return m.view(sizes, (1 if m.shape else 0,)), (), ()
+        rest = [i for i in range(len(m.shape)) if i not in place]
+        steps = tuple(0 if a is None else m.strides[a] for a in place)
+        shape = tuple(1 if i in place else n for i, n in enumerate(m.shape))
+        rows = m.view([*[m.shape[i] for i in rest], self.plan.rows],
+                      [*[m.strides[i] for i in rest], steps[-1] if steps else 0])
+        regular = all(s == n * t for s, n, t in zip(steps, sizes[1:], steps[1:]))
+        return rows, shape, () if regular else steps
+
+    def get(self, m: Memory, place: Place, at: Index) -> Grid:
+        rows, shape, steps = self.view(m, place)
+        inside = list(np.ndindex(*rows.shape[:-1]))
+        if steps:
+            each = [rows.view(rows.shape[:-1], rows.strides[:-1], k) for k in self.apart(steps, at)]
+            return grid(shape, [memory.gathered(self.b, each, i) for i in inside])
+        n = self.together(rows)
+        if n:
+            return grid(shape, self.sorted(rows, n, at))
+        return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
+
+    def apart(self, steps: tuple[int, ...], at: Index) -> list[Index]:
+        """Where the row of each lane begins."""
+        if steps not in self.offsets:
+            found = []
+            for k in range(self.b.lanes):
+                row, offset = memory.add(at, k), 0
+                for n, step in zip(reversed(self.plan.sizes), reversed(steps)):
+                    offset = memory.add(offset, memory.times(memory.remainder(row, n), step))
+                    row = memory.quotient(row, n)
+                found.append(offset)
+            self.offsets[steps] = found
+        return self.offsets[steps]
+
+    def together(self, rows: Memory) -> int:
+        """How many numbers of a row lie one after another, with nothing else between rows; 0 where
+        they are not few or do not."""
+        n = rows.strides[-1]
+        inner = rows.view(rows.shape[:-1], rows.strides[:-1])
+        return n if self.b.lanes > 1 and 1 < n <= WIDE and n == inner.size and (
+            inner.is_dense()) else 0
+
+    def sorted(self, rows: Memory, n: int, at: Index) -> list[Value]:
+        """One vector of all numbers of the rows, taken apart."""
+        line = rows.view((rows.shape[-1] * n,), (1,))
+        every = memory.load(KernelBuilder(self.b.lanes * n), line, [memory.times(at, n)])
+        return [_shuffled(self.b, every, every, range(k, self.b.lanes * n, n)) for k in range(n)]
+
+    def put(self, g: Grid, m: Memory, place: Place, at: Index) -> None:
+        rows, _, steps = self.view(m, place)
+        values = self.scalars.symbols(g, m.dtype)
+        n = self.together(rows)
+        if n:
+            lanes, every = self.b.lanes, values[0]
+            for k, v in enumerate(values[1:], 1):
+                every = _shuffled(KernelBuilder(lanes * (k + 1)), every, v, range(lanes * (k + 1)))
+            wide = KernelBuilder(lanes * n)
+            every = _shuffled(wide, every, every, [
+                k * lanes + r for r in range(lanes) for k in range(n)])
+            line = rows.view((rows.shape[-1] * n,), (1,))
+            memory.store(wide, every, line, [memory.times(at, n)])
+            return
+        inside = list(np.ndindex(*rows.shape[:-1]))
+        if steps:
+            for k, offset in enumerate(self.apart(steps, at)):
+                row = rows.view(rows.shape[:-1], rows.strides[:-1], offset)
+                for i, x in zip(inside, values):
+                    memory.store(SCALAR, _lane(x, k), row, i)
+            return
+        for i, x in zip(inside, values):
+            if self.b.lanes == 1 or rows.strides[-1] == 1:
+                memory.store(self.b, x, rows, [*i, at])
+                continue
+            for k in range(self.b.lanes if rows.strides[-1] else 1):  # else one for all rows
+                memory.store(SCALAR, _lane(x, k), rows, [*i, memory.add(at, k)])
+
+
+def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:
+    """Lanes of x and then y, picked."""
+    op = memory.operation("vector.shuffle", [b.type_of(x.dtype)], [x.ir, y.ir], {
+        "mask": mlir.ir().Attribute.parse(f"array<i64: {', '.join(map(str, order))}>")})
+    return Value(b, op.results[0], (), x.dtype)
+
+
+def _lane(x: Value, k: int) -> Value:
+    first = memory.operation("vector.extract", [SCALAR.type_of(x.dtype)], [x.ir], {
+        "static_position": mlir.ir().Attribute.parse(f"array<i64: {k}>")}).results[0]
+    return Value(SCALAR, first, (), x.dtype)
+
+
+def _row(m: Memory, t: Index) -> Memory:
+    """Row t of stacked values: shape (steps, ...)."""
+    return m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0]))
+
+
+def back(length: int, i: Index) -> Index:
+    """The position of step i of a loop that runs from the end."""
+    if isinstance(i, int):
+        return length - 1 - i
+    return memory.operation("arith.subi", [memory.index_type()],
+                            [memory.index(length - 1), i]).results[0]

@@ -1,0 +1,294 @@
+"""Loops that run in registers: which, and what one of their rows does.
+
+A row is what runs by itself: an element of arrays that are all elementwise (`loops.lanes`), or
+what stands at one place of a leading axis whose places do not know each other (states under vmap,
+chains, a batch of small matrices); a small loop without such an axis is one row.  Of a row every
+number has a register (passes/scalars), and vectors hold as many rows as they have lanes.  Start
+reading at `plan`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes import loops
+from calque.lowering.passes.loops import ELEMENTWISE
+from calque.lowering.passes.scalars import counted
+from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
+
+enabled = True  # tests switch it off to see loops over memory
+FEWEST = 4  # rows that are worth lanes
+NUMBERS = 500  # that one row computes in a step, at most: half a millisecond to compile each
+SIZE = 128  # of an array of a row, at most
+ALONE, ALONE_SIZE = 1000, 64  # the same where there is one row
+ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
+
+
+Place = tuple[int | None, ...]  # the axis for each of Plan.sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """sizes: of the axes whose places are the rows; params: of the loop of one row (its Programs
+    have an unused input in front for each of these axes); axes and results: where each operand and
+    result has them, a scanned one without its steps, None where all rows share it; flat: the shape
+    whose elements are the rows; numbers: what a row computes in a step; state: how many numbers of
+    the carry differ between rows."""
+
+    sizes: tuple[int, ...]
+    params: dict[str, Any]
+    axes: tuple[Place, ...]
+    results: tuple[Place, ...]
+    flat: tuple[int, ...] | None
+    numbers: int
+    state: int
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.sizes)
+
+
+def plan(e: Equation) -> Plan | None:
+    """How a loop runs in registers; None where it does not."""
+    name, p = e.primitive.name, e.params
+    if name not in loops.LOOPS or not loops.plain(e):
+        return None
+    key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
+    body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
+    made: tuple[Any, Plan | None] = body.derived(key, lambda: (p, _plan(e)))
+    return made[1]
+
+
+def _plan(e: Equation) -> Plan | None:
+    flat = loops.lanes(e)
+    if flat is not None:
+        return _flat(e, flat)
+    return _rows(e, 0) or _alone(e) if enabled else None
+
+
+def _carry(e: Equation) -> list[Any]:
+    p = e.params
+    if e.primitive.name == "while":
+        return list(p["body_jaxpr"].in_avals[p["body_nconsts"]:])
+    return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
+
+
+def _bodies(params: dict[str, Any]) -> list[Program]:
+    return [params[k] for k in ("jaxpr", "cond_jaxpr", "body_jaxpr") if k in params]
+
+
+def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
+    per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
+    axes: list[Place] = [(0 if s else None,) for s in per_step]
+    n = len(e.inputs)
+    count = counted(_bodies(e.params), 1 << 20, 1, shape)
+    return Plan((math.prod(shape),), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
+                NUMBERS if count is None else count.total, sum(bool(a.shape) for a in _carry(e)))
+
+
+def _alone(e: Equation) -> Plan | None:
+    count = counted(_bodies(e.params), ALONE, ALONE_SIZE)
+    if count is None or count.functions > ALONE_FUNCTIONS and loops.is_known(e):
+        return None
+    return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
+
+
+# ---- rows along an axis
+class _Wanted(Exception):
+    """Input `index` of a Program is to have its rows at `axis`."""
+
+    def __init__(self, index: int, axis: int) -> None:
+        self.index, self.axis = index, axis
+
+
+class _Asked(_Wanted):
+    """The same of an operand of an equation."""
+
+
+class _Row(Rewriter):
+    """A Program for one row.  What all rows share is not cut: an input is asked for by the row, and
+    what is computed is computed for the row."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n, 1)
+        self.indices: dict[Atom, int] = {}
+        self.makers: dict[Atom, Equation] = {}
+
+    def input(self, v: Var, axis: int | None) -> Var:
+        if axis is None:
+            self.indices[v] = len(self.env)
+        return super().input(v, axis)
+
+    def equation(self, e: Equation) -> None:
+        given = [self.read(a) for a in e.inputs]
+        while True:
+            try:
+                self.form(e, given)
+                return
+            except _Asked as w:
+                given[w.index] = self.with_axis(*given[w.index], w.axis)
+
+    def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+        if e.primitive.program is not None and any(a is not None for _, a in given):
+            self.decomposition(e, given)
+            return
+        super().form(e, given)
+        if all(a is None for _, a in given):
+            self.makers.update((v, self.equations[-1]) for v in e.outputs)
+
+    def decomposition(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+        """Of matrices in a batch, of which an axis is the rows."""
+        inputs, axis = [], next(a for _, a in given if a is not None)
+        for x, has in given:
+            if axis >= x.aval.ndim - 2:
+                raise Refused
+            inputs.append(self.with_axis(x, has, axis)[0])
+        self.emit(e, inputs, [axis] * len(e.outputs))
+
+    def inner(self, p: Program, axes: Axes, wanted: Axes | None, where: Where
+              ) -> tuple[Program, list[int | None]]:
+        try:
+            return rewritten(_Row(self.n), p, axes, wanted)
+        except _Asked:
+            raise
+        except _Wanted as w:
+            index, more = where(w.index)
+            raise _Asked(index, w.axis + more) from None
+
+    def with_axis(self, x: Atom, has: int | None, axis: int | None) -> tuple[Atom, int | None]:
+        if has == axis:
+            return x, axis
+        if has is not None or axis is None or isinstance(x, Literal):
+            raise Refused
+        if x in self.indices:
+            raise _Wanted(self.indices[x], axis)
+        if (x, axis) not in self.cuts:
+            self.cuts[x, axis] = self.anew(x, axis)
+        return self.cuts[x, axis], axis
+
+    def anew(self, x: Var, axis: int) -> Var:
+        """What all rows share, for one row: computed with fewer elements."""
+        e = self.makers.get(x)
+        if e is None or len(e.outputs) > 1:
+            raise Refused
+        name, p, out = e.primitive.name, e.params, Var(self.part(x.aval, axis))
+        if name in ELEMENTWISE:
+            inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
+                      for a in e.inputs]
+            self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))
+            return out
+        if name == "broadcast_in_dim":
+            operand, to = e.inputs[0], list(p["broadcast_dimensions"])
+            if axis in to and operand.aval.shape[to.index(axis)] != 1:
+                operand = self.with_axis(operand, None, to.index(axis))[0]
+            self.equations.append(Equation(registry[name], (operand,), (out,), {
+                **p, "shape": out.aval.shape}))
+            return out
+        raise Refused
+
+
+def _rows(e: Equation, at: int) -> Plan | None:
+    """The plan with rows along axes `at`, at + 1, ... of the carry, as many as know no other."""
+    sizes = {a.shape[at] for a in _carry(e) if len(a.shape) > at} - {1}
+    for n in sorted(sizes, reverse=True):
+        found = _along(e, at, int(n)) if n >= FEWEST or at else None
+        if found is None:
+            continue
+        params, axes, results = found
+        inner = _rows(e.replace(params=params), at + 1)
+        if inner is not None:
+            return Plan((int(n), *inner.sizes), inner.params, _paired(axes, inner.axes),
+                        _paired(results, inner.results), None, inner.numbers, inner.state)
+        made = _made(int(n), params, axes, results)
+        if made is not None:
+            return made
+    return None
+
+
+def _paired(first: Sequence[int | None], others: Sequence[Place]) -> tuple[Place, ...]:
+    return tuple((a, *p) for a, p in zip(first, others, strict=True))
+
+
+Axis = int | None
+
+
+def _along(e: Equation, at: int, n: int
+           ) -> tuple[dict[str, Any], list[Axis], list[Axis]] | None:
+    """The loop of one row along an axis of size n of the carry (where it has it), and the axes of
+    operands and results."""
+    p, name = e.params, e.primitive.name
+    k = p["num_consts"] if name == "scan" else p["body_nconsts"]
+    body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
+    c = len(_carry(e))
+    axes = _settled(body, n, at, k, c)
+    if axes is None:
+        return None
+    if name == "scan":
+        made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
+        return {**p, "jaxpr": made, "num_consts": k + 1}, axes[at:], outs
+    kc = p["cond_nconsts"]
+    heads = _settled(p["cond_jaxpr"], n, at, kc, 0, axes[k:])
+    if heads is None or heads[kc:] != axes[k:]:
+        return None
+    test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], heads, None)
+    made, _ = rewritten(_Row(n), body, axes, axes[k:])
+    if pred not in (None, at):
+        return None
+    params = {**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
+              "body_nconsts": k + 1}
+    return params, [*heads[at:kc], *axes[at:]], axes[k:]
+
+
+def _settled(p: Program, n: int, at: int, k: int, c: int,
+             given: Sequence[Axis] = ()) -> list[Axis] | None:
+    """Axes of p's inputs with which it can be rewritten; those of the carry, c from k on, are its
+    outputs', too.  What has an axis of size n in the carry's place is taken for rows, as vmap
+    makes them; where that fails, only what the body uses so."""
+    def has(shape: Sequence[int]) -> Axis:
+        return next((i for i in range(at, -1, -1) if len(shape) > i and shape[i] == n), None)
+
+    for guessed in (True, False):
+        axes = [(at if a.shape[at:at + 1] == (n,) else None) if k <= i < k + c else
+                has(a.shape) if guessed else None for i, a in enumerate(p.in_avals)]
+        if given:
+            axes[k:] = given
+        if _settle(p, axes, n, k, c):
+            return axes
+    return None
+
+
+def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
+    """Bring axes of inputs to where p can be rewritten and its carry keeps its axes; False where
+    there is no such way."""
+    while True:
+        try:
+            _, outs = rewritten(_Row(n), p, axes, None)
+            for i, (has, out) in enumerate(zip(axes[k:k + c], outs)):
+                if has is None and out is not None:
+                    axes[k + i] = out
+                    break
+            else:
+                rewritten(_Row(n), p, axes, axes[k:k + c])
+                return True
+        except _Wanted as w:
+            if axes[w.index] is not None:
+                return False
+            axes[w.index] = w.axis
+        except Refused:
+            return False
+
+
+def _made(n: int, params: dict[str, Any], axes: Sequence[Axis], results: Sequence[Axis]
+          ) -> Plan | None:
+    count = counted(_bodies(params), NUMBERS, SIZE)
+    if count is None:
+        return None
+    body = params.get("jaxpr", params.get("body_jaxpr"))
+    assert body is not None
+    state = sum(v.aval.size for v, a in zip(body.outputs, results) if a is not None)
+    return Plan((n,), params, tuple((a,) for a in axes), tuple((a,) for a in results), None,
+                count.total, state)
