@@ -25,6 +25,7 @@ from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.passes import cost, hazards, keys, loops
+from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.control import emit_at_once
@@ -84,7 +85,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       in_process: the program will run in this process, where NumPy can be called.
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
-    p = hoist(eliminate_dead_code(program))
+    p = accumulate(hoist(eliminate_dead_code(program)))
     baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if bake_consts else program.const_vars

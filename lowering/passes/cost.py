@@ -14,14 +14,16 @@ from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops, registers
+from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
-KERNEL_WORK = 1_000_000  # element operations of a step up to which one core does a loop
+KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
+MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
@@ -154,7 +156,9 @@ def is_kernel(e: Equation) -> bool:
         return False
     if registers.plan(e) is not None:
         return True
-    return guess(total(body, True)) <= KERNEL_WORK and loops.is_known(e)
+    own = guess(total(body, True))
+    return own <= GROUPS * KERNEL_WORK and loops.is_known(e) and (
+        own <= KERNEL_WORK or own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0)
 
 
 def is_whole(p: Program) -> bool:
@@ -199,8 +203,9 @@ def is_inline(p: Program) -> bool:
     """Whether it holds several host loops, in or beside each other, or kernels of loops in one: on
     local-task IREE frees memory of one too early ("transient buffer has not been committed", or
     another loop's values), on local-sync all is well.  Such a program keeps its caller waiting
-    anyway."""
-    return host_loops(p) > 1
+    anyway.  Nor is one queued that stacks much: on local-task its steps take ten times as long (12
+    arrays of 6.5 MB; up to 10 of them it is all the same)."""
+    return host_loops(p) > 1 or _host_stacks(p) > MOST_STACKED
 
 
 def host_loops(p: Program) -> int:
@@ -218,6 +223,14 @@ def _host_loops(p: Program, inside: bool) -> int:
             e.primitive.name == "scan" and not is_unrolled(e.params))
         found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in inner_programs(e))
     return found
+
+
+def _host_stacks(p: Program) -> int:
+    """Bytes that the loops which IREE steps through stack."""
+    return p.derived(("host stacks", loops.enabled), lambda: sum(  # type: ignore[no-any-return]
+        sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
+        for e in p.equations if e.primitive.name == "scan" and not (
+            is_kernel(e) or is_unrolled(e.params))))
 
 
 def is_cheap(p: Program) -> bool:
