@@ -65,10 +65,12 @@ def is_dynamic(e: Equation) -> bool:
 
 def equation_work(e: Equation, in_place: bool = False) -> Any:
     """Element operations of one equation (a Dim where they depend on sizes); in_place: in a loop,
-    whose updates copy nothing."""
+    whose updates and views copy nothing."""
     inner = inner_programs(e)
     if inner:
         return sum(total(p, in_place or e.primitive.name in loops.LOOPS) * n for p, n in inner)
+    if in_place and e.primitive.name in loops.VIEWS:
+        return 0
     out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
