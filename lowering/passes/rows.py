@@ -1,0 +1,383 @@
+"""Groups of equations over rows that do not know each other: softmax, a layer's norm, their
+gradients.  IREE makes a dispatch of each reduction and writes what lies between them to memory; a
+group becomes one kernel (kernels/rows) that keeps a row in the cache.
+
+All arrays of a group lie over one index space, the axes of what is folded first: `Axes` says of an
+array which axis of the space each of its own is (-1: of size 1), in rising order.  The axes that
+folds go over are the same for all of them; the others are the rows.  A group grows from a fold to
+its neighbours, as long as no path leaves it and comes back.  Start reading at `grouped`, then
+`_Group.infer`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.lowering.passes import cost, loops
+
+Axes = tuple[int, ...]
+VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
+MOST_EQUATIONS = 300  # of a group
+MOST_ARRAYS = 20  # that a group reads and writes
+ROW_BYTES = 1 << 18  # of a row at most: more does not stay in a core's cache
+VECTOR = 64  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How a group lies over its space: sizes of the axes, which of them folds go over, and for each
+    equation the axes of its operands and of its result."""
+
+    sizes: tuple[int, ...]
+    folded: frozenset[int]
+    reads: tuple[tuple[Axes, ...], ...]
+    made: tuple[Axes, ...]
+
+
+def grouped(p: Program) -> Program:
+    """p with each group as a call that says so (params "rows"); p itself where there is none."""
+    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
+
+
+def _grouped(p: Program) -> Program:
+    env: dict[Var, Atom] = {}
+    if not loops.enabled:
+        return p
+    plain = list(_inlined(p.equations, env))
+    outputs = [env.get(o, o) if isinstance(o, Var) else o for o in p.outputs]
+    live = eliminate_dead_code(p.replace(equations=plain, outputs=outputs))
+    equations = list(live.equations)
+    results = {o for o in outputs if isinstance(o, Var)}
+    tried: set[int] = set()
+    found = False
+    while True:
+        finder = _Finder(equations, results)
+        group = next(filter(None, (finder.grow(i) for i in finder.seeds(tried))), None)
+        if group is None:
+            break
+        equations, found = finder.joined(group), True
+    if not found:
+        return p
+    return live.replace(equations=equations)
+
+
+def _inlined(equations: Sequence[Equation], env: dict[Var, Atom]) -> Iterator[Equation]:
+    """The equations of calls in place of the calls; env: what variables have become."""
+    for e in equations:
+        inputs = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
+        if e.primitive.name != "jit":
+            yield e.replace(inputs=inputs)
+            continue
+        q: Program = e.params["jaxpr"]
+        inner: dict[Var, Atom] = dict(zip(q.inputs, inputs))
+        for made in _inlined(q.equations, inner):
+            fresh = tuple(Var(v.aval) for v in made.outputs)
+            inner.update(zip(made.outputs, fresh))
+            yield made.replace(outputs=fresh)
+        env.update((v, inner.get(o, o) if isinstance(o, Var) else o)
+                   for v, o in zip(e.outputs, q.outputs))
+
+
+class _Finder:
+    """The equations of a program, and the groups among them."""
+
+    def __init__(self, equations: list[Equation], results: set[Var]) -> None:
+        self.equations, self.results = equations, results
+        self.producer = {v: i for i, e in enumerate(equations) for v in e.outputs}
+        self.users: dict[Var, list[int]] = {}
+        for i, e in enumerate(equations):
+            for a in e.inputs:
+                if isinstance(a, Var):
+                    self.users.setdefault(a, []).append(i)
+
+    def seeds(self, tried: set[int]) -> Iterator[int]:
+        for i, e in enumerate(self.equations):
+            if e.primitive.name in loops.FOLDS and id(e) not in tried:
+                tried.add(id(e))
+                yield i
+
+    def neighbours(self, i: int) -> Iterator[int]:
+        for a in self.equations[i].inputs:
+            if isinstance(a, Var) and a in self.producer:
+                yield self.producer[a]
+        for v in self.equations[i].outputs:
+            yield from self.users.get(v, ())
+
+    def grow(self, seed: int) -> _Group | None:
+        """The group around a fold; None where one does not pay."""
+        group = _Group.around(self.equations[seed], seed)
+        if group is None:
+            return None
+        waiting, refused = set(self.neighbours(seed)), set[int]()
+        while waiting:
+            fresh = False
+            for i in sorted(waiting):
+                if self.add(group, i):
+                    waiting |= set(self.neighbours(i))
+                    fresh = True
+                else:
+                    refused.add(i)
+            waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
+        self.trim(group)
+        return group if group.pays(self) else None
+
+    def add(self, group: _Group, i: int) -> bool:
+        """Take an equation into a group, where that is possible."""
+        e = self.equations[i]
+        if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS:
+            return False
+        found = group.infer(e)
+        if found is None or not self.is_convex({*group.members, i}):
+            return False
+        group.members[i] = e, found
+        if len(self.operands(group)) + len(self.outputs(group)) > MOST_ARRAYS:
+            del group.members[i]
+            return False
+        group.take(e, found)
+        return True
+
+    def is_convex(self, members: set[int]) -> bool:
+        """Whether no path leaves the members and comes back."""
+        inside, after = set[Atom](), set[Atom]()
+        for i in range(min(members), max(members) + 1):
+            e = self.equations[i]
+            if i in members:
+                if not after.isdisjoint(e.inputs):
+                    return False
+                inside.update(e.outputs)
+            elif e.primitive.has_effects(e.params):
+                return False
+            elif not (inside.isdisjoint(e.inputs) and after.isdisjoint(e.inputs)):
+                after.update(e.outputs)
+        return True
+
+    def operands(self, group: _Group) -> list[Var]:
+        made = {v for e, _ in group.members.values() for v in e.outputs}
+        return list(dict.fromkeys(a for i in sorted(group.members) for a in self.equations[i].inputs
+                                  if isinstance(a, Var) and a not in made))
+
+    def outputs(self, group: _Group) -> list[Var]:
+        return [v for i in sorted(group.members) for v in self.equations[i].outputs
+                if v in self.results or any(
+                    u not in group.members for u in self.users.get(v, ()))]
+
+    def trim(self, group: _Group) -> None:
+        """Without views that only others read: they are free there, and arrays here."""
+        for i in sorted(group.members, reverse=True):
+            e = self.equations[i]
+            if e.primitive.name in (*VIEWS, "iota") and all(
+                    u not in group.members for v in e.outputs for u in self.users.get(v, ())):
+                del group.members[i]
+
+    def joined(self, group: _Group) -> list[Equation]:
+        """The equations with a group as one of them."""
+        members = sorted(group.members)
+        first, last = members[0], members[-1]
+        needed: set[Atom] = {a for i in members for a in self.equations[i].inputs}
+        before, after = list[Equation](), list[Equation]()
+        for i in range(last, first - 1, -1):
+            e = self.equations[i]
+            if i in group.members:
+                continue
+            if needed.isdisjoint(e.outputs):
+                after.append(e)
+            else:
+                needed.update(e.inputs)
+                before.append(e)
+        inner = [self.equations[i] for i in members]
+        rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in members),
+                    tuple(group.members[i][1][1] for i in members))
+        inputs, outputs = self.operands(group), self.outputs(group)
+        seed = self.equations[group.seed]
+        one = Equation(registry["jit"], tuple(inputs), tuple(outputs), {
+            "jaxpr": Program(inputs, inner, outputs, name="rows"), "name": "rows", "rows": rows},
+            seed.source, seed.scope)
+        return [*self.equations[:first], *before[::-1], one, *after[::-1],
+                *self.equations[last + 1:]]
+
+
+def _is_known(e: Equation) -> bool:
+    name = e.primitive.name
+    return (name in loops.ELEMENTWISE or name in loops.FOLDS or name in VIEWS or name == "iota") \
+        and not cost.is_dynamic(e) and loops.is_known(e)
+
+
+Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
+
+
+class _Group:
+    """A group that grows."""
+
+    def __init__(self, sizes: tuple[int, ...], folded: frozenset[int], seed: int) -> None:
+        self.sizes, self.folded, self.seed = sizes, folded, seed
+        self.rows = frozenset(range(len(sizes))) - folded
+        self.members: dict[int, tuple[Equation, Found]] = {}
+        self.made: dict[Atom, Axes] = {}
+        self.used: dict[Atom, set[Axes]] = {}
+
+    @classmethod
+    def around(cls, e: Equation, seed: int) -> _Group | None:
+        if not _is_known(e) or e.inputs[0].aval.dtype == np.dtype(bool):
+            return None
+        shape = e.inputs[0].aval.shape
+        axes = _numbered(shape)
+        sizes = tuple(n for n in shape if n > 1)
+        folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
+        group = cls(sizes, folded, seed)
+        found = group.infer(e, (axes,))
+        if not folded or found is None or not group.is_near(e.inputs[0].aval.dtype.itemsize):
+            return None
+        group.members[seed] = e, found
+        group.take(e, found)
+        return group
+
+    def is_near(self, itemsize: int) -> bool:
+        """Whether what one workgroup has in hand at a time stays in a core's cache."""
+        row = math.prod(self.sizes[i] for i in self.folded) * itemsize
+        lanes = 1 if len(self.sizes) - 1 in self.folded else VECTOR // itemsize
+        return row * lanes <= ROW_BYTES
+
+    def take(self, e: Equation, found: Found) -> None:
+        reads, made = found
+        self.made[e.outputs[0]] = made
+        for a, axes in zip(e.inputs, reads):
+            self.used.setdefault(a, set()).add(axes)
+
+    def pays(self, finder: _Finder) -> bool:
+        """Whether something is computed of whole rows after they were folded."""
+        ready: dict[Atom, int] = {}
+        full = False
+        for i in sorted(self.members):
+            e, (reads, made) = self.members[i]
+            level = max((ready.get(a, 0) for a in e.inputs), default=0)
+            if e.primitive.name in loops.FOLDS and any(
+                    x in self.folded for x in set(reads[0]) - set(made)):
+                full |= level > 0
+                level += 1
+            elif e.primitive.name in loops.ELEMENTWISE and self.folded <= set(made):
+                full |= level > 0
+            ready[e.outputs[0]] = level
+        return full
+
+    # ---- axes
+    def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None) -> Found | None:
+        """The axes of an equation's operands and result, by those that are known."""
+        out = e.outputs[0]
+        if reads is None:
+            reads = [self.made.get(a) for a in e.inputs]
+        wanted = self.used.get(out, set())
+        if len(wanted) > 1:
+            return None
+        made = next(iter(wanted), None)
+        name = e.primitive.name
+        if not out.aval.shape and name in loops.ELEMENTWISE and self.rows:
+            # a number: only what follows from constants
+            if not all(isinstance(a, Literal) or a in self.made for a in e.inputs):
+                return None
+            return ((),) * len(e.inputs), ()
+        form = self._elementwise if name in loops.ELEMENTWISE else (
+            self._fold if name in loops.FOLDS else getattr(self, f"_{name}"))
+        found = form(e, list(reads), made)
+        if found is None:
+            return None
+        for a, axes in zip((*e.inputs, out), (*found[0], found[1])):
+            if not self._fits(a.aval.shape, axes):
+                return None
+        if name == "iota":
+            return found
+        inside = set(found[1])
+        whole = self.folded <= inside or self.folded.isdisjoint(inside)
+        return found if self.rows <= inside and whole else None
+
+    def _fits(self, shape: tuple[int, ...], axes: Axes) -> bool:
+        real = [i for i in axes if i >= 0]
+        return len(shape) == len(axes) and real == sorted(set(real)) and all(
+            n == (1 if i < 0 else self.sizes[i]) for n, i in zip(shape, axes))
+
+    def _elementwise(self, e: Equation, reads: list[Axes | None], made: Axes | None
+                     ) -> Found | None:
+        known = {r for r, a in zip(reads, e.inputs) if r is not None and a.aval.shape}
+        if made is not None:
+            known.add(made)
+        if not e.outputs[0].aval.shape:
+            known = {()}
+        if len(known) != 1:
+            return None
+        (axes,) = known
+        return tuple(axes if a.aval.shape else () for a in e.inputs), axes
+
+    def _fold(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        x, gone = e.inputs[0].aval, e.params["axes"]
+        if x.dtype == np.dtype(bool):
+            return None
+        axes = reads[0]
+        if axes is None:
+            if made is None:
+                return None
+            kept, folded = iter(made), iter(sorted(self.folded))
+            axes = tuple((-1 if n == 1 else next(folded, -1)) if i in gone else next(kept)
+                         for i, n in enumerate(x.shape))
+        if {axes[i] for i in gone} - {-1} not in (set(), set(self.folded)):
+            return None
+        result = tuple(a for i, a in enumerate(axes) if i not in gone)
+        return None if made is not None and made != result else ((axes,), result)
+
+    def _broadcast_in_dim(self, e: Equation, reads: list[Axes | None], made: Axes | None
+                          ) -> Found | None:
+        shape, to = e.outputs[0].aval.shape, e.params["broadcast_dimensions"]
+        source = e.inputs[0].aval.shape
+        if made is None:
+            axes = () if not source else reads[0]
+            if axes is None:
+                return None
+            at = {k: a for k, a, n in zip(to, axes, source) if n > 1}
+            made = self._filled(shape, at)
+            if made is None:
+                return None
+        back = tuple(-1 if n == 1 else made[k] for k, n in zip(to, source))
+        return None if reads[0] is not None and reads[0] != back else ((back,), made)
+
+    def _filled(self, shape: tuple[int, ...], at: dict[int, int]) -> Axes | None:
+        """Axes of a shape of which some are known: the only ones of these sizes in rising order."""
+        def fill(i: int, low: int) -> list[Axes]:
+            if i == len(shape):
+                return [()]
+            if shape[i] == 1:
+                return [(-1, *rest) for rest in fill(i + 1, low)]
+            found = [at[i]] if i in at else range(low, len(self.sizes))
+            return [(k, *rest) for k in found if k >= low and self.sizes[k] == shape[i]
+                    for rest in fill(i + 1, k + 1)]
+        every = fill(0, 0)
+        return every[0] if len(every) == 1 else None
+
+    def _reshape(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        """Axes of size 1 come and go."""
+        old, new = e.inputs[0].aval.shape, e.outputs[0].aval.shape
+        if [n for n in old if n > 1] != [n for n in new if n > 1]:
+            return None
+        known = reads[0] if reads[0] is not None else made
+        if known is None:
+            return None
+        back, out = _spread(known, old), _spread(known, new)
+        return None if made not in (None, out) else ((back,), out)
+
+    _squeeze = _expand_dims = _reshape
+
+    def _iota(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        return None if made is None else ((), made)
+
+
+def _numbered(shape: Sequence[int]) -> Axes:
+    at = iter(range(len(shape)))
+    return tuple(next(at) if n > 1 else -1 for n in shape)
+
+
+def _spread(axes: Axes, shape: tuple[int, ...]) -> Axes:
+    """The axes of a shape with the same sizes but 1."""
+    real = iter([a for a in axes if a >= 0])
+    return tuple(next(real) if n > 1 else -1 for n in shape)
