@@ -16,7 +16,6 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
-from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import memory
@@ -25,13 +24,12 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import FOLDS, apply, widest
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost, loops
-from calque.lowering.passes.rows import VIEWS, Axes, Rows
+from calque.lowering.passes.rows import VIEWS, Axes, Rows, price
 from calque.lowering.rules.registry import Context
 
 GROUPS = 32  # workgroups at most
 WORTH = 50_000  # element operations that one should have
 AGAIN = 3  # weight of what is rather computed again than kept
-SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
 CHAIN = 128  # additions in a row of one lane
 
 
@@ -147,7 +145,7 @@ class _Kernel:
                 self.env[out] = self.node(key, lambda e=e, xs=xs: _Node(
                     "map", e.outputs[0].aval.dtype, frozenset().union(*[x.axes for x in xs]),
                     max([x.ready for x in xs], default=0), e, xs,
-                    SLOW.get(e.primitive.name, weight(e.primitive.name))))
+                    price(e.primitive.name)))
 
     def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> _Node:
         if isinstance(a, Literal):

@@ -18,6 +18,7 @@ import numpy as np
 
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
 
 Axes = tuple[int, ...]
@@ -26,6 +27,9 @@ MOST_EQUATIONS = 300  # of a group
 MOST_ARRAYS = 20  # that a group reads and writes
 ROW_BYTES = 1 << 18  # of a row at most: more does not stay in a core's cache
 VECTOR = 64  # bytes
+AGAIN = 6  # what computing an element again may cost, rather than writing and reading it
+SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
+SEEING = loops.ELEMENTWISE | loops.FOLDS | frozenset(VIEWS)  # what fuses with what it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ class _Finder:
 
     def joined(self, group: _Group) -> list[Equation]:
         """The equations with a group as one of them."""
+        outputs, again = self.handed_out(group)
         members = sorted(group.members)
         first, last = members[0], members[-1]
         needed: set[Atom] = {a for i in members for a in self.equations[i].inputs}
@@ -189,16 +194,62 @@ class _Finder:
             else:
                 needed.update(e.inputs)
                 before.append(e)
-        inner = [self.equations[i] for i in members]
-        rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in members),
-                    tuple(group.members[i][1][1] for i in members))
-        inputs, outputs = self.operands(group), self.outputs(group)
-        seed = self.equations[group.seed]
+        live: set[Atom] = set(outputs)
+        for i in reversed(members):
+            if live.isdisjoint(self.equations[i].outputs):
+                del group.members[i]
+            else:
+                live.update(self.equations[i].inputs)
+        kept = sorted(group.members)
+        rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in kept),
+                    tuple(group.members[i][1][1] for i in kept))
+        inputs, seed = self.operands(group), self.equations[group.seed]
+        inner = Program(inputs, [self.equations[i] for i in kept], outputs, name="rows")
         one = Equation(registry["jit"], tuple(inputs), tuple(outputs), {
-            "jaxpr": Program(inputs, inner, outputs, name="rows"), "name": "rows", "rows": rows},
-            seed.source, seed.scope)
-        return [*self.equations[:first], *before[::-1], one, *after[::-1],
+            "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope)
+        return [*self.equations[:first], *before[::-1], one,
+                *[self.equations[i] for i in sorted(again)], *after[::-1],
                 *self.equations[last + 1:]]
+
+    def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
+        """What a group writes to memory, and its equations that are computed outside once more:
+        what follows cheaply from numbers of a row and what is in memory anyway."""
+        maker = {v: i for i in group.members for v in self.equations[i].outputs}
+        kept, again = dict[Var, None](), set[int]()
+
+        def follow(v: Atom, found: set[int], numbers: list[Var], full: set[Atom]) -> int:
+            """What it costs to compute v outside, by the equations found."""
+            i = maker.get(v, -1) if isinstance(v, Var) else -1  # type: ignore[arg-type]
+            if i in found:
+                return 0
+            if i < 0 or v in kept:
+                if isinstance(v, Var) and v.aval.size >= math.prod(group.sizes):
+                    full.add(v)
+                return 0
+            e, (_, made) = group.members[i]
+            if e.primitive.name not in VIEWS and not group.folded & set(made):
+                numbers.append(e.outputs[0])
+                return 0
+            found.add(i)
+            own = 0 if e.primitive.name in VIEWS else price(e.primitive.name)
+            return own + sum(follow(a, found, numbers, full) for a in e.inputs)
+
+        for v in self.outputs(group):
+            found, numbers, full = set[int](), list[Var](), set[Atom]()
+            users = {self.equations[u].primitive.name for u in self.users.get(v, ())
+                     if u not in group.members}
+            if v not in self.results and users <= SEEING and follow(
+                    v, found, numbers, full) <= AGAIN and found and len(full) <= 2:
+                again |= found
+                kept.update(dict.fromkeys(numbers))
+            else:
+                kept[v] = None
+        return sorted(kept, key=lambda v: maker[v]), again
+
+
+def price(primitive: str) -> int:
+    """What a primitive costs in registers."""
+    return SLOW.get(primitive, weight(primitive))
 
 
 def _is_known(e: Equation) -> bool:
