@@ -30,7 +30,7 @@ from calque.lowering.rules.registry import Context
 GROUPS = 32  # workgroups at most
 WORTH = 50_000  # element operations that one should have
 AGAIN = 3  # weight of what is rather computed again than kept
-CHAIN = 128  # additions in a row of one lane
+CHAIN = 64  # additions in a row of one lane
 
 
 class _Node:
@@ -357,7 +357,8 @@ class _Kernel:
         for f, (how, _, _) in enumerate(kinds):
             row = [p[f] for p in parts]
             while len(row) > 1:
-                row = [b.binary(how, x, y) for x, y in zip(row[::2], row[1::2])]
+                row = [*[b.binary(how, x, y) for x, y in zip(row[::2], row[1::2])],
+                       *row[len(row) // 2 * 2:]]
             made.append(row[0] if self.columns else _together(how, row[0]))
         return made
 

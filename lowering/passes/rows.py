@@ -355,11 +355,10 @@ class _Group:
         known = {r for r, a in zip(reads, e.inputs) if r is not None and a.aval.shape}
         if made is not None:
             known.add(made)
-        if not e.outputs[0].aval.shape:
-            known = {()}
-        if len(known) != 1:
+        shape = e.outputs[0].aval.shape
+        axes = next(iter(known), None) or self._filled(shape, {})
+        if len(known) > 1 or axes is None:
             return None
-        (axes,) = known
         return tuple(axes if a.aval.shape else () for a in e.inputs), axes
 
     def _fold(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
