@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
+from calque.core.program import Atom, Literal, Program, Var, param_key
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.loop import _Shell
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.tensors import FOLDS, apply, widest
+from calque.lowering.kernels.tensors import FOLDS, apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost, loops
-from calque.lowering.passes.rows import VIEWS, Axes, Rows, price
+from calque.lowering.passes.rows import VECTOR, VIEWS, Axes, Rows, price
 from calque.lowering.rules.registry import Context
 
 GROUPS = 32  # workgroups at most
@@ -36,16 +36,16 @@ CHAIN = 64  # additions in a row of one lane
 class _Node:
     """A value of the group at each point of its space.
 
-    axes: which ones it depends on; ready: the sweep in which it is known.
+    what: the equation, or a literal; axes: those it depends on; ready: the sweep in which it is
+    known; price: what computing it costs beside its operands.
     """
 
-    __slots__ = ("kind", "equation", "operands", "axes", "dtype", "ready", "cost")
+    __slots__ = ("kind", "what", "operands", "axes", "dtype", "ready", "price")
 
-    def __init__(self, kind: str, dtype: Dtype, axes: Iterable[int], ready: int = 0,
-                 equation: Equation | None = None, operands: Sequence[_Node] = (),
-                 cost: int = 0) -> None:
+    def __init__(self, kind: str, dtype: Dtype, axes: Iterable[int] = (), ready: int = 0,
+                 what: Any = None, operands: Sequence[_Node] = (), price: int = 0) -> None:
         self.kind, self.dtype, self.axes, self.ready = kind, dtype, frozenset(axes), ready
-        self.equation, self.operands, self.cost = equation, tuple(operands), cost
+        self.what, self.operands, self.price = what, tuple(operands), price
 
 
 def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
@@ -64,7 +64,8 @@ class _Space:
     """The index space, neighbouring axes taken as one where all arrays allow it."""
 
     def __init__(self, rows: Rows, places: dict[Any, tuple[int, ...]], kept: set[int]) -> None:
-        self.sizes, self.folded = list(rows.sizes), [i in rows.folded for i in range(len(rows.sizes))]
+        self.sizes = list(rows.sizes)
+        self.folded = [i in rows.folded for i in range(len(rows.sizes))]
         self.numbers = list(range(len(rows.sizes)))  # of the given axes, now
         self.places = {k: list(s) for k, s in places.items()}
         for i in reversed(range(len(rows.sizes) - 1)):
@@ -81,10 +82,11 @@ class _Kernel:
     def __init__(self, shell: _Shell, p: Program, rows: Rows) -> None:
         self.shell, self.p = shell, p
         inputs = dict(zip(p.inputs, shell.operands))
-        made = {e.outputs[0]: axes for e, axes in zip(p.equations, rows.made)}
-        places = {(a, axes): _strides(a, axes, len(rows.sizes))
-                  for e, reads in zip(p.equations, rows.reads)
-                  for a, axes in zip(e.inputs, reads) if a in inputs}
+        made: dict[Atom, Axes] = {e.outputs[0]: a for e, a in zip(p.equations, rows.made)}
+        places: dict[tuple[Atom, Axes], tuple[int, ...]] = {
+            (a, axes): _strides(a, axes, len(rows.sizes))
+            for e, reads in zip(p.equations, rows.reads)
+            for a, axes in zip(e.inputs, reads) if a in inputs}
         places |= {(o, made[o]): _strides(o, made[o], len(rows.sizes)) for o in p.outputs}
         counted = {axes[e.params["dimension"]] for e, axes in zip(p.equations, rows.made)
                    if e.primitive.name == "iota"}
@@ -100,7 +102,7 @@ class _Kernel:
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
                         for o, m in zip(p.outputs, shell.results)]
         size = max([4, *[n.dtype.itemsize for n in self.nodes]])
-        self.lanes = min(VECTOR_BYTES // size, 1 << (self.space.sizes[self.last].bit_length() - 1))
+        self.lanes = min(VECTOR // size, 1 << (self.space.sizes[self.last].bit_length() - 1))
         self.units = [self.space.sizes[i] for i in self.row_axes]
         if self.columns:
             self.units[-1] = -(-self.units[-1] // self.lanes)
@@ -115,47 +117,44 @@ class _Kernel:
     def view(self, m: Memory, strides: Sequence[int]) -> Memory:
         return m.view(tuple(self.space.sizes), tuple(strides))
 
-    def node(self, key: Any, make: Callable[[], _Node]) -> _Node:
+    def node(self, key: Any, kind: str, dtype: Dtype, *rest: Any) -> _Node:
+        """The only node of a key."""
         if key not in self.unique:
-            self.unique[key] = made = make()
-            self.nodes.append(made)
+            self.unique[key] = _Node(kind, dtype, *rest)
+            self.nodes.append(self.unique[key])
         return self.unique[key]
 
     def follow(self, p: Program, rows: Rows, inputs: dict[Var, Memory]) -> None:
+        """The nodes of a Program; views are what they are views of."""
         self.env: dict[Atom, _Node] = {}
-        numbers = self.space.numbers
         for e, reads, made in zip(p.equations, rows.reads, rows.made):
             xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
-            name, out = e.primitive.name, e.outputs[0]
-            key = (name, tuple(map(id, xs)), out.aval.dtype,
+            name, out, dtype = e.primitive.name, e.outputs[0], e.outputs[0].aval.dtype
+            key = (name, tuple(map(id, xs)), dtype,
                    tuple((k, param_key(v)) for k, v in e.params.items()))
-            if name in VIEWS or name in loops.FOLDS and set(reads[0]) == {*made, *reads[0]} & {
-                    *made, -1}:
+            ready = max([x.ready for x in xs], default=0)
+            if name in VIEWS or name in loops.FOLDS and set(reads[0]) - {-1} <= set(made):
                 self.env[out] = xs[0]
             elif name in loops.FOLDS:
-                self.env[out] = self.node(key, lambda e=e, xs=xs: _Node(
-                    "fold", e.outputs[0].aval.dtype, xs[0].axes - set(self.free), xs[0].ready + 1,
-                    e, xs))
+                self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
+                                          ready + 1, e, xs)
             elif name == "iota":
                 axis = made[e.params["dimension"]]
-                axes = [] if axis < 0 else [numbers[axis]]
-                self.env[out] = self.node(("iota", *axes, out.aval.dtype), lambda e=e, axes=axes:
-                                          _Node("iota", e.outputs[0].aval.dtype, axes, 0, e))
+                axes = [] if axis < 0 else [self.space.numbers[axis]]
+                self.env[out] = self.node(("iota", *axes, dtype), "iota", dtype, axes)
             else:
-                self.env[out] = self.node(key, lambda e=e, xs=xs: _Node(
-                    "map", e.outputs[0].aval.dtype, frozenset().union(*[x.axes for x in xs]),
-                    max([x.ready for x in xs], default=0), e, xs,
-                    price(e.primitive.name)))
+                depends = frozenset[int]().union(*[x.axes for x in xs])
+                self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs, price(name))
 
     def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> _Node:
         if isinstance(a, Literal):
-            return self.node(("literal", a.aval, np.asarray(a.value).tobytes()), lambda: _Node(
-                "literal", a.aval.dtype, (), 0, Equation(None, (a,), (), {})))  # type: ignore
+            key = "literal", a.aval, np.asarray(a.value).tobytes()
+            return self.node(key, "literal", a.aval.dtype, (), 0, a)
         if a in self.env:
             return self.env[a]
         strides = self.space.places[a, axes]
-        made = self.node((a, tuple(strides)), lambda: _Node(
-            "input", a.aval.dtype, [i for i, s in enumerate(strides) if s]))
+        made = self.node((a, tuple(strides)), "input", a.aval.dtype,
+                         [i for i, s in enumerate(strides) if s])
         self.memories[made] = self.view(inputs[a], strides)
         return made
 
@@ -166,7 +165,6 @@ class _Kernel:
     # ---- what each sweep does
     def plan(self) -> None:
         """Which folds and stores each sweep does, and what it keeps for a later one."""
-        count = max([n.ready for n, _ in self.targets])
         full = [(n, m) for n, m in self.targets if any(m.strides[i] for i in self.free)]
         self.numbers = [(n, m) for n, m in self.targets if (n, m) not in full]
         live = self.needed([n for n, _ in self.targets])
@@ -202,7 +200,7 @@ class _Kernel:
         """What it costs to compute a value once more."""
         if n.kind != "map" or self.is_row(n):
             return 0
-        return n.cost + sum(map(self.again, n.operands))
+        return n.price + sum(map(self.again, n.operands))
 
     def room(self, n: _Node) -> Memory:
         """Scratch for the values of one row (of as many as there are lanes)."""
@@ -240,8 +238,8 @@ class _Kernel:
         self.values: dict[_Node, Value] = {}  # numbers of the row
         for k in range(len(self.folds)):
             self.sweep(k)
-        for n, m in self.numbers:
-            memory.store(self.across, self.number(n), m, self.where)
+        for node, m in self.numbers:
+            memory.store(self.across, self.number(node), m, self.where)
 
     def number(self, n: _Node) -> Value:
         """A value that a row has one of."""
@@ -254,13 +252,12 @@ class _Kernel:
                  where: list[Index]) -> Value:
         """The value of a node at one place, of whose operands env knows the values."""
         if n.kind == "literal":
-            (a,) = n.equation.inputs
-            return b.splat(a.value, (), a.aval.dtype)
+            return b.splat(n.what.value, (), n.dtype)
         if n.kind == "input":
             return memory.load(b, self.memories[n], where)
         if n.kind == "iota":
             return self.counted(b, n, where)
-        return apply(b, n.equation, [env[x] for x in n.operands])
+        return apply(b, n.what, [env[x] for x in n.operands])
 
     def counted(self, b: KernelBuilder, n: _Node, where: list[Index]) -> Value:
         """The index along an axis."""
@@ -308,7 +305,7 @@ class _Kernel:
                 made.append(b.binary(how, total, v))
             return made
 
-        totals = self.through(body, kinds, sum(n.cost for n in order if not self.is_row(n)))
+        totals = self.through(body, kinds, sum(n.price for n in order if not self.is_row(n)))
         for f, total in zip(folds, totals):
             self.values[f] = self.across.convert(total, f.dtype)
 
@@ -391,10 +388,7 @@ class _Kernel:
         return carry
 
 
-VECTOR_BYTES = 64
-
-
-def _strides(a: Var, axes: Axes, rank: int) -> tuple[int, ...]:
+def _strides(a: Atom, axes: Axes, rank: int) -> tuple[int, ...]:
     """How far apart neighbours along each axis of the space lie in an array."""
     found = [0] * rank
     for axis, step in zip(axes, memory.row_major(a.aval.shape)):
@@ -423,8 +417,7 @@ def _put(where: list[Index], axis: int, i: Index) -> list[Index]:
 
 def _kind_of(f: _Node) -> tuple[str, Dtype, Any]:
     """(binary operation, dtype of the accumulator, what it starts from) of a fold."""
-    assert f.equation is not None
-    how, _, start = FOLDS[f.equation.primitive.name]
+    how, _, start = FOLDS[f.what.primitive.name]
     if start is None:
         from calque.lowering.rules.reduce import extreme
         start = extreme(f.dtype, how == "minimum")

@@ -25,7 +25,10 @@ Axes = tuple[int, ...]
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
 MOST_EQUATIONS = 300  # of a group
 MOST_ARRAYS = 20  # that a group reads and writes
-ROW_BYTES = 1 << 18  # of a row at most: more does not stay in a core's cache
+ROW_BYTES = 1 << 20  # of a row, or of columns side by side: a core's cache, nearly
+FAR_BYTES = 1 << 24  # the same where there are FEW of them, for as many cores (suite.py batchnorm)
+FEW = 4
+SHORTEST = 6  # elements along vectors: IREE is ahead below (softmax of 40,000 x 5: 1.4)
 VECTOR = 64  # bytes
 AGAIN = 6  # what computing an element again may cost, rather than writing and reading it
 SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
@@ -219,7 +222,7 @@ class _Finder:
 
         def follow(v: Atom, found: set[int], numbers: list[Var], full: set[Atom]) -> int:
             """What it costs to compute v outside, by the equations found."""
-            i = maker.get(v, -1) if isinstance(v, Var) else -1  # type: ignore[arg-type]
+            i = maker.get(v, -1) if isinstance(v, Var) else -1
             if i in found:
                 return 0
             if i < 0 or v in kept:
@@ -289,9 +292,18 @@ class _Group:
 
     def is_near(self, itemsize: int) -> bool:
         """Whether what one workgroup has in hand at a time stays in a core's cache."""
+        last = len(self.sizes) - 1
         row = math.prod(self.sizes[i] for i in self.folded) * itemsize
-        lanes = 1 if len(self.sizes) - 1 in self.folded else VECTOR // itemsize
-        return row * lanes <= ROW_BYTES
+        units = math.prod(self.sizes[i] for i in self.rows)
+        if last not in self.folded:
+            lanes = min(VECTOR // itemsize, self.sizes[last])
+            row, units = row * lanes, units // lanes
+        along = 1
+        for i in range(last, -1, -1):
+            if (i in self.folded) != (last in self.folded):
+                break
+            along *= self.sizes[i]
+        return along >= SHORTEST and row <= (ROW_BYTES if units < FEW else FAR_BYTES)
 
     def take(self, e: Equation, found: Found) -> None:
         reads, made = found
