@@ -19,12 +19,13 @@ from calque.core.program import Atom, Literal, Program, Var, param_key
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import memory
+from calque.lowering.kernels.folds import I32, Fold, across, fold_of
 from calque.lowering.kernels.loop import _Shell
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.tensors import FOLDS, apply
+from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes import cost, loops
-from calque.lowering.passes.rows import VECTOR, VIEWS, Axes, Rows, price
+from calque.lowering.passes import cost
+from calque.lowering.passes.rows import FOLDS, VECTOR, VIEWS, Axes, Rows, price
 from calque.lowering.rules.registry import Context
 
 GROUPS = 32  # workgroups at most
@@ -133,9 +134,9 @@ class _Kernel:
             key = (name, tuple(map(id, xs)), dtype,
                    tuple((k, param_key(v)) for k, v in e.params.items()))
             ready = max([x.ready for x in xs], default=0)
-            if name in VIEWS or name in loops.FOLDS and set(reads[0]) - {-1} <= set(made):
+            if name in VIEWS or name in FOLDS and set(reads[0]) - {-1} <= set(made):
                 self.env[out] = xs[0]
-            elif name in loops.FOLDS:
+            elif name in FOLDS:
                 self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
                                           ready + 1, e, xs)
             elif name == "iota":
@@ -262,16 +263,17 @@ class _Kernel:
     def counted(self, b: KernelBuilder, n: _Node, where: list[Index]) -> Value:
         """The index along an axis."""
         from calque.lowering.math import convert
-        i4 = np.dtype("i4")
         if not n.axes:
             return b.splat(0, (), n.dtype)
-        (axis,) = n.axes
-        i = memory.operation("arith.index_cast", [SCALAR.type_of(i4)],
+        return convert(b, self.place(b, next(iter(n.axes)), where), n.dtype)
+
+    def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
+        i = memory.operation("arith.index_cast", [SCALAR.type_of(I32)],
                              [memory.index(where[axis])]).results[0]
-        value = b.spread(Value(SCALAR, i, (), i4))
+        value = b.spread(Value(SCALAR, i, (), I32))
         if axis == self.last and b.lanes > 1:
-            value = value + _constant(b, list(range(b.lanes)), i4)
-        return convert(b, value, n.dtype)
+            value = value + _constant(b, list(range(b.lanes)), I32)
+        return value
 
     def sweep(self, k: int) -> None:
         """Folds and stores of sweep k."""
@@ -281,10 +283,13 @@ class _Kernel:
         for n in order:
             if self.is_row(n):
                 self.number(n)
-        kinds = [_kind_of(f) for f in folds]
+        how = [fold_of(f.what) for f in folds]
 
         def body(b: KernelBuilder, where: list[Index], mask: Value | None,
                  totals: list[Value]) -> list[Value]:
+            def place() -> Value:
+                return self.place(b, self.free[0], where)
+
             env: dict[_Node, Value] = {}
             for n in order:
                 if self.is_row(n):
@@ -297,17 +302,15 @@ class _Kernel:
             for n, m in stores:
                 memory.store(b, env[n], m, self.local(n, where) if m is self.scratch.get(n)
                              else where)
-            made = []
-            for f, (how, dtype, start), total in zip(folds, kinds, totals):
-                v = b.convert(env[f.operands[0]], dtype)
-                if mask is not None:
-                    v = b.select(mask, v, b.splat(start, (), dtype))
-                made.append(b.binary(how, total, v))
+            made: list[Value] = []
+            for f, fold in zip(folds, how):
+                mine = totals[len(made):len(made) + len(fold.specs)]
+                made += fold.take(b, mine, env[f.operands[0]], mask, place)
             return made
 
-        totals = self.through(body, kinds, sum(n.price for n in order if not self.is_row(n)))
-        for f, total in zip(folds, totals):
-            self.values[f] = self.across.convert(total, f.dtype)
+        totals = self.through(body, how, sum(n.price for n in order if not self.is_row(n)))
+        for f, fold, total in zip(folds, how, totals):
+            self.values[f] = fold.result(self.across, total)
 
     def within(self, wanted: Sequence[_Node], k: int) -> list[_Node]:
         """The values that sweep k computes or reads, in order."""
@@ -325,67 +328,97 @@ class _Kernel:
         return [*where[:self.last], 0]
 
     # ---- loops
-    def through(self, body: Callable[..., list[Value]], kinds: list[Any], weight: int
-                ) -> list[Value]:
-        """Body at all places of a row; the folded values."""
-        outer = [i for i in self.free if i != self.last]
-        vector = not self.columns and self.lanes > 1
+    def through(self, body: Callable[..., list[Value]], folds: list[Fold], weight: int
+                ) -> list[list[Value]]:
+        """Body at all places of a row; the accumulators of each fold."""
         b = KernelBuilder(self.lanes) if self.lanes > 1 else SCALAR
-        many = 1 if not vector else 4 if weight <= 8 else 2
-        zero = [b.splat(start, (), dtype).ir for _, dtype, start in kinds]
+        outer = [i for i in self.free if i != self.last]
+        many = 1 if self.columns or self.lanes == 1 else 4 if weight <= 8 else 2
         many = max(1, min(many, self.space.sizes[self.last] // self.lanes))
-
-        def values(raw: Sequence[Any]) -> list[Value]:
-            return [Value(b, r, (), dtype) for r, (_, dtype, _) in zip(raw, kinds)]
+        chains = _Chains(b, folds)
 
         def line(axes: list[int], where: list[Index], carry: list[Any]) -> list[Any]:
             if axes:
                 def step(i: Index, *raw: Any) -> list[Any]:
                     return line(axes[1:], _put(where, axes[0], i), list(raw))
-                return _in_blocks(self.space.sizes[axes[0]], 1, step, carry, kinds, b)
+                return chains.loop(self.space.sizes[axes[0]], 1, step, carry)
             if self.columns:
-                return [v.ir for v in body(b, where, None, values(carry))]
-            return self.strip(b, many, body, kinds, where, carry)
+                return [v.ir for v in body(b, where, None, chains.values(carry))]
+            return self.strip(chains, many, body, where, carry)
 
-        count = many if not self.columns else 1
-        found = line(outer, self.where, zero * count)
-        parts = [values(found[i * len(kinds):(i + 1) * len(kinds)]) for i in range(count)]
-        made = []
-        for f, (how, _, _) in enumerate(kinds):
-            row = [p[f] for p in parts]
-            while len(row) > 1:
-                row = [*[b.binary(how, x, y) for x, y in zip(row[::2], row[1::2])],
-                       *row[len(row) // 2 * 2:]]
-            made.append(row[0] if self.columns else _together(how, row[0]))
-        return made
+        found = chains.joined(line(outer, self.where, chains.start * many))
+        return found if self.columns else [across(f, xs) for f, xs in zip(folds, found)]
 
-    def strip(self, b: KernelBuilder, many: int, body: Callable[..., list[Value]],
-              kinds: list[Any], where: list[Index], carry: list[Any]) -> list[Any]:
+    def strip(self, chains: _Chains, many: int, body: Callable[..., list[Value]],
+              where: list[Index], carry: list[Any]) -> list[Any]:
         """Body along the last axis: several vectors a step, then one, then what is left, whose
         vector begins earlier."""
-        n, k = self.space.sizes[self.last], len(kinds)
+        n, b, k = self.space.sizes[self.last], chains.b, len(chains.start)
 
         def some(count: int) -> Callable[..., list[Any]]:
             def step(i: Index, *raw: Any) -> list[Any]:
                 out = []
                 for c in range(count):
-                    now = [Value(b, r, (), d) for r, (_, d, _) in zip(raw[c * k:], kinds)]
-                    out += [v.ir for v in body(b, _put(where, self.last, memory.add(
-                        i, c * b.lanes)), None, now)]
+                    at = _put(where, self.last, memory.add(i, c * b.lanes))
+                    out += [v.ir for v in body(b, at, None, chains.values(raw[c * k:]))]
                 return [*out, *raw[count * k:]]
             return step
 
         wide = many * b.lanes
-        stop = n // wide * wide
-        carry = _in_blocks(stop, wide, some(many), carry, kinds, b)
-        whole = n // b.lanes * b.lanes
+        stop, whole = n // wide * wide, n // b.lanes * b.lanes
+        carry = chains.loop(stop, wide, some(many), carry)
         carry = memory.loop(whole, some(1), carry, start=stop, step=b.lanes)
         if whole < n:
             mask = _constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], np.dtype(bool))
-            now = [Value(b, r, (), d) for r, (_, d, _) in zip(carry, kinds)]
-            last = body(b, _put(where, self.last, n - b.lanes), mask, now)
+            last = body(b, _put(where, self.last, n - b.lanes), mask, chains.values(carry))
             carry = [*[v.ir for v in last], *carry[k:]]
         return carry
+
+
+class _Chains:
+    """Accumulators of several folds, and several of each, as what a loop carries."""
+
+    def __init__(self, b: KernelBuilder, folds: list[Fold]) -> None:
+        self.b, self.folds = b, folds
+        self.specs = [s for f in folds for s in f.specs]
+        self.start = [b.splat(start, (), dtype).ir for dtype, start in self.specs]
+
+    def values(self, raw: Sequence[Any]) -> list[Value]:
+        return [Value(self.b, r, (), dtype) for r, (dtype, _) in zip(raw, self.specs)]
+
+    def apart(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """The accumulators of each fold."""
+        rest, found = self.values(raw), []
+        for f in self.folds:
+            found.append(rest[:len(f.specs)])
+            rest = rest[len(f.specs):]
+        return found
+
+    def joined(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """One of each fold: neighbours are joined until one is left."""
+        k = len(self.specs)
+        row = [self.apart(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
+        while len(row) > 1:
+            row = [*[[f.join(self.b, x, y) for f, x, y in zip(self.folds, p, q)]
+                     for p, q in zip(row[::2], row[1::2])], *row[len(row) // 2 * 2:]]
+        return row[0] if row else []
+
+    def loop(self, stop: int, step: int, body: Callable[..., list[Any]], carry: list[Any]
+             ) -> list[Any]:
+        """memory.loop, in blocks whose totals are joined: no long chain of additions."""
+        if stop // step <= 2 * CHAIN or not self.specs:
+            return memory.loop(stop, body, carry, step=step)
+        k, count = len(self.specs), len(carry) // len(self.specs)
+
+        def block(i: Index, *totals: Any) -> list[Any]:
+            end = memory.operation("arith.minsi", [memory.index_type()], [
+                memory.index(memory.add(i, CHAIN * step)), memory.index(stop)]).results[0]
+            found = memory.loop(end, body, self.start * count, start=i, step=step)
+            return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
+                self.folds, self.apart(totals[c:c + k]), self.apart(found[c:c + k]))
+                for v in f.join(self.b, x, y)]
+
+        return memory.loop(stop, block, carry, step=CHAIN * step)
 
 
 def _strides(a: Atom, axes: Axes, rank: int) -> tuple[int, ...]:
@@ -415,34 +448,6 @@ def _put(where: list[Index], axis: int, i: Index) -> list[Index]:
     return [*where[:axis], i, *where[axis + 1:]]
 
 
-def _kind_of(f: _Node) -> tuple[str, Dtype, Any]:
-    """(binary operation, dtype of the accumulator, what it starts from) of a fold."""
-    how, _, start = FOLDS[f.what.primitive.name]
-    if start is None:
-        from calque.lowering.rules.reduce import extreme
-        start = extreme(f.dtype, how == "minimum")
-    return how, memory.summed(f.dtype) if how in ("add", "multiply") else f.dtype, start
-
-
-def _in_blocks(stop: int, step: int, body: Callable[..., list[Any]], carry: list[Any],
-               kinds: list[Any], b: KernelBuilder) -> list[Any]:
-    """memory.loop in blocks whose totals are folded: no long chain of additions."""
-    steps = stop // step
-    if steps <= 2 * CHAIN or not kinds:
-        return memory.loop(stop, body, carry, step=step)
-    count = len(carry) // len(kinds)
-    zero = [b.splat(start, (), dtype).ir for _, dtype, start in kinds] * count
-
-    def block(i: Index, *totals: Any) -> list[Any]:
-        end = memory.operation("arith.minsi", [memory.index_type()], [
-            memory.index(memory.add(i, CHAIN * step)), memory.index(stop)]).results[0]
-        found = memory.loop(end, body, zero, start=i, step=step)
-        return [b.binary(how, Value(b, t, (), dtype), Value(b, v, (), dtype)).ir
-                for t, v, (how, dtype, _) in zip(totals, found, kinds * count)]
-
-    return memory.loop(stop, block, carry, step=CHAIN * step)
-
-
 def _constant(b: KernelBuilder, values: Sequence[Any], dtype: Dtype) -> Value:
     """A vector with a value for each lane."""
     ir = mlir.ir()
@@ -450,24 +455,3 @@ def _constant(b: KernelBuilder, values: Sequence[Any], dtype: Dtype) -> Value:
     attribute = ir.Attribute.parse(f"dense<[{text}]> : {b.type_of(dtype)}")
     op = memory.operation("arith.constant", [b.type_of(dtype)], [], {"value": attribute})
     return Value(b, op.results[0], (), dtype)
-
-
-def _together(how: str, x: Value) -> Value:
-    """All lanes folded, halves onto each other."""
-    ir, b = mlir.ir(), x.b
-    assert isinstance(b, KernelBuilder)
-    if b.lanes == 1:
-        return x
-    n = b.lanes // 2
-    half = KernelBuilder(n) if n > 1 else SCALAR
-    parts = []
-    for i in (0, n):
-        if n > 1:
-            op = memory.operation("vector.extract_strided_slice", [half.type_of(x.dtype)], [x.ir], {
-                name: ir.Attribute.parse(f"[{v}]")
-                for name, v in (("offsets", i), ("sizes", n), ("strides", 1))})
-        else:
-            op = memory.operation("vector.extract", [half.type_of(x.dtype)], [x.ir], {
-                "static_position": ir.Attribute.parse(f"array<i64: {i}>")})
-        parts.append(Value(half, op.results[0], (), x.dtype))
-    return _together(how, half.binary(how, *parts))

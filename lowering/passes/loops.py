@@ -42,7 +42,8 @@ def inner(e: Equation) -> Iterator[Program]:
                 yield q
 
 
-def _plain(e: Equation) -> bool:
+def is_plain(e: Equation) -> bool:
+    """Whether arrays of an equation are of dtypes that kernels have, and not empty."""
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
 
 
@@ -54,7 +55,7 @@ def known(p: Program) -> bool:
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.primitive.name
-    if name not in ELEMENTWISE | VIEWS | OTHERS or not _plain(e):
+    if name not in ELEMENTWISE | VIEWS | OTHERS or not is_plain(e):
         return False
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
@@ -72,7 +73,7 @@ def passes(p: Program) -> int:
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
-    if e.primitive.name not in LOOPS or not _plain(e):
+    if e.primitive.name not in LOOPS or not is_plain(e):
         return None
     shapes = {_per_step(a.aval.shape, part) for a, part in _parts(e)} - {()}
     if len(shapes) != 1:
@@ -98,7 +99,7 @@ def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
 def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
     for e in p.equations:
         name = e.primitive.name
-        if not _plain(e):
+        if not is_plain(e):
             return False
         if name in LOOPS:
             parts = list(_parts(e))

@@ -22,6 +22,10 @@ from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
 
 Axes = tuple[int, ...]
+EXTREMA = frozenset(("argmax", "argmin"))
+FOLDS = loops.FOLDS | EXTREMA
+BITS = "bitcast_convert_type"
+MAPS = loops.ELEMENTWISE | {BITS}
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
 MOST_EQUATIONS = 300  # of a group
 MOST_ARRAYS = 20  # that a group reads and writes
@@ -32,7 +36,7 @@ SHORTEST = 6  # elements along vectors: IREE is ahead below (softmax of 40,000 x
 VECTOR = 64  # bytes
 AGAIN = 6  # what computing an element again may cost, rather than writing and reading it
 SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
-SEEING = loops.ELEMENTWISE | loops.FOLDS | frozenset(VIEWS)  # what fuses with what it reads
+SEEING = MAPS | loops.FOLDS | frozenset(VIEWS)  # what fuses with what it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class _Finder:
 
     def seeds(self, tried: set[int]) -> Iterator[int]:
         for i, e in enumerate(self.equations):
-            if e.primitive.name in loops.FOLDS and id(e) not in tried:
+            if e.primitive.name in FOLDS and id(e) not in tried:
                 tried.add(id(e))
                 yield i
 
@@ -257,8 +261,11 @@ def price(primitive: str) -> int:
 
 def _is_known(e: Equation) -> bool:
     name = e.primitive.name
-    return (name in loops.ELEMENTWISE or name in loops.FOLDS or name in VIEWS or name == "iota") \
-        and not cost.is_dynamic(e) and loops.is_known(e)
+    if cost.is_dynamic(e) or name not in MAPS | FOLDS | {*VIEWS, "iota"}:
+        return False
+    if name == BITS:
+        return loops.is_plain(e) and e.inputs[0].aval.shape == e.outputs[0].aval.shape
+    return loops.is_plain(e) if name in EXTREMA else loops.is_known(e)
 
 
 Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
@@ -312,17 +319,19 @@ class _Group:
             self.used.setdefault(a, set()).add(axes)
 
     def pays(self, finder: _Finder) -> bool:
-        """Whether something is computed of whole rows after they were folded."""
+        """Whether something is computed of whole rows after they were folded, or the place of an
+        extremum is found: of two results at once IREE makes no vectors."""
         ready: dict[Atom, int] = {}
         full = False
         for i in sorted(self.members):
             e, (reads, made) = self.members[i]
+            full |= e.primitive.name in EXTREMA
             level = max((ready.get(a, 0) for a in e.inputs), default=0)
-            if e.primitive.name in loops.FOLDS and any(
+            if e.primitive.name in FOLDS and any(
                     x in self.folded for x in set(reads[0]) - set(made)):
                 full |= level > 0
                 level += 1
-            elif e.primitive.name in loops.ELEMENTWISE and self.folded <= set(made):
+            elif e.primitive.name in MAPS and self.folded <= set(made):
                 full |= level > 0
             ready[e.outputs[0]] = level
         return full
@@ -338,13 +347,13 @@ class _Group:
             return None
         made = next(iter(wanted), None)
         name = e.primitive.name
-        if not out.aval.shape and name in loops.ELEMENTWISE and self.rows:
+        if not out.aval.shape and name in MAPS and self.rows:
             # a number: only what follows from constants
             if not all(isinstance(a, Literal) or a in self.made for a in e.inputs):
                 return None
             return ((),) * len(e.inputs), ()
-        form = self._elementwise if name in loops.ELEMENTWISE else (
-            self._fold if name in loops.FOLDS else getattr(self, f"_{name}"))
+        form = self._elementwise if name in MAPS else (
+            self._fold if name in FOLDS else getattr(self, f"_{name}"))
         found = form(e, list(reads), made)
         if found is None:
             return None

@@ -163,6 +163,29 @@ def test_integers() -> None:
         np.testing.assert_array_equal(np.asarray(out), want)
 
 
+def test_places_of_extrema(x64: None) -> None:
+    """The first NaN, else the first of equals; also along columns, and of what is computed."""
+    found: list[tuple[Any, int]] = []
+    for dtype in (*CLOSE, np.int8, np.uint32, np.int64):
+        x = RNG.integers(0, 100, (23, 301)).astype(dtype)
+        found += [(x, 0), (x, 1)]
+    x = normal(9, 10, 300)
+    x[0], x[1, 2, 200], x[1, 2, 250], x[3:5] = -np.inf, np.nan, np.nan, np.inf
+    found += [(x, 0), (x, 1), (x, 2), (normal(2, 70_000), 1)]
+    least = np.full((3, 40), -128, np.int8)
+    found += [(least, 1), (least, 0)]
+
+    def f(np: Any, xs: list[Any]) -> list[Any]:
+        every = [h(x, axis) for x, (_, axis) in zip(xs, found) for h in (np.argmax, np.argmin)]
+        y = np.exp(xs[-3] - xs[-3].max(1, keepdims=True))
+        return [*every, (y / y.sum(1, keepdims=True)).argmax(1)]
+
+    args = [x for x, _ in found]
+    assert len(groups(lambda *xs: f(jnp, list(xs)), *args)) == 2 * len(found) + 1
+    for out, want in zip(calque.jit(lambda *xs: f(jnp, list(xs)))(*args), f(np, args)):
+        np.testing.assert_array_equal(np.asarray(out), want)
+
+
 def test_gradients() -> None:
     """Against central differences in float64."""
     x, y = normal(6, 35), normal(6, 35)
