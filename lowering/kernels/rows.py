@@ -31,6 +31,8 @@ from calque.lowering.rules.registry import Context
 GROUPS = 32  # workgroups at most
 WORTH = 50_000  # element operations that one should have
 AGAIN = 3  # weight of what is rather computed again than kept
+LIGHT = 8  # weight of what is computed by vectors of which there are many in hand
+WIDE_UNITS = 8  # workgroups there should be for such vectors
 CHAIN = 64  # additions in a row of one lane
 
 
@@ -102,8 +104,7 @@ class _Kernel:
         self.follow(p, rows, inputs)
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
                         for o, m in zip(p.outputs, shell.results)]
-        size = max([4, *[n.dtype.itemsize for n in self.nodes]])
-        self.lanes = min(VECTOR // size, 1 << (self.space.sizes[self.last].bit_length() - 1))
+        self.lanes = self.width()
         self.units = [self.space.sizes[i] for i in self.row_axes]
         if self.columns:
             self.units[-1] = -(-self.units[-1] // self.lanes)
@@ -162,6 +163,20 @@ class _Kernel:
     def is_row(self, n: _Node) -> bool:
         """Whether there is one of it in a row."""
         return n.axes.isdisjoint(self.free)
+
+    def width(self) -> int:
+        """Lanes of a vector.  Of columns there are several vectors side by side, so that memory is
+        read in long runs (sum of 4096 x 4096 along axis 0: 7 to 1.3 ms), unless registers are many
+        or workgroups few."""
+        lanes = VECTOR // max([4, *[n.dtype.itemsize for n in self.nodes]])
+        size = self.space.sizes[self.last]
+        if self.columns:
+            others = math.prod(self.space.sizes[i] for i in self.row_axes[:-1])
+            most = 16 if sum(n.price for n in self.nodes) <= LIGHT else 4
+            while most > 1 and others * size < WIDE_UNITS * most * lanes:
+                most //= 2
+            lanes *= most
+        return min(lanes, 1 << (size.bit_length() - 1))
 
     # ---- what each sweep does
     def plan(self) -> None:
@@ -333,7 +348,7 @@ class _Kernel:
         """Body at all places of a row; the accumulators of each fold."""
         b = KernelBuilder(self.lanes) if self.lanes > 1 else SCALAR
         outer = [i for i in self.free if i != self.last]
-        many = 1 if self.columns or self.lanes == 1 else 4 if weight <= 8 else 2
+        many = 1 if self.columns or self.lanes == 1 else 4 if weight <= LIGHT else 2
         many = max(1, min(many, self.space.sizes[self.last] // self.lanes))
         chains = _Chains(b, folds)
 

@@ -27,6 +27,9 @@ FOLDS = loops.FOLDS | EXTREMA
 BITS = "bitcast_convert_type"
 MAPS = loops.ELEMENTWISE | {BITS}
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
+FUSED = MAPS | frozenset((  # what IREE computes where it is read
+    *VIEWS, "transpose", "rev", "slice", "dynamic_slice", "pad", "iota", "gather", "concatenate",
+    "real", "imag", "complex"))
 MOST_EQUATIONS = 300  # of a group
 MOST_ARRAYS = 20  # that a group reads and writes
 ROW_BYTES = 1 << 20  # of a row, or of columns side by side: a core's cache, nearly
@@ -111,6 +114,14 @@ class _Finder:
             if e.primitive.name in FOLDS and id(e) not in tried:
                 tried.add(id(e))
                 yield i
+
+    def is_at_hand(self, v: Var) -> bool:
+        """Whether a value is in memory, and not what IREE computes where it is read."""
+        e = self.equations[self.producer[v]] if v in self.producer else None
+        while e is not None and e.primitive.name in ("reshape", "squeeze", "expand_dims"):
+            (a,) = e.inputs
+            e = self.equations[self.producer[a]] if a in self.producer else None
+        return e is None or e.primitive.name not in FUSED
 
     def neighbours(self, i: int) -> Iterator[int]:
         for a in self.equations[i].inputs:
@@ -220,7 +231,7 @@ class _Finder:
 
     def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
         """What a group writes to memory, and its equations that are computed outside once more:
-        what follows cheaply from numbers of a row and what is in memory anyway."""
+        what follows cheaply from numbers of a row and what is in memory anyway, and constants."""
         maker = {v: i for i in group.members for v in self.equations[i].outputs}
         kept, again = dict[Var, None](), set[int]()
 
@@ -234,7 +245,8 @@ class _Finder:
                     full.add(v)
                 return 0
             e, (_, made) = group.members[i]
-            if e.primitive.name not in VIEWS and not group.folded & set(made):
+            if e.primitive.name not in VIEWS and not group.folded & set(made) and (
+                    group.rows <= set(made)):
                 numbers.append(e.outputs[0])
                 return 0
             found.add(i)
@@ -245,8 +257,10 @@ class _Finder:
             found, numbers, full = set[int](), list[Var](), set[Atom]()
             users = {self.equations[u].primitive.name for u in self.users.get(v, ())
                      if u not in group.members}
-            if v not in self.results and users <= SEEING and follow(
-                    v, found, numbers, full) <= AGAIN and found and len(full) <= 2:
+            cost = follow(v, found, numbers, full)
+            if not group.rows <= set(group.members[maker[v]][1][1]) or (
+                    v not in self.results and users <= SEEING and found and cost <= AGAIN
+                    and len(full) <= 2):
                 again |= found
                 kept.update(dict.fromkeys(numbers))
             else:
@@ -319,22 +333,26 @@ class _Group:
             self.used.setdefault(a, set()).add(axes)
 
     def pays(self, finder: _Finder) -> bool:
-        """Whether something is computed of whole rows after they were folded, or the place of an
-        extremum is found: of two results at once IREE makes no vectors."""
+        """Whether a kernel is ahead: always where something is computed of whole rows after they
+        were folded, or the place of an extremum is found (of two results at once IREE makes no
+        vectors); else where IREE would not compute what is folded on the way.  Few rows are no work
+        for many cores."""
         ready: dict[Atom, int] = {}
-        full = False
+        work, always = 0, False
         for i in sorted(self.members):
             e, (reads, made) = self.members[i]
-            full |= e.primitive.name in EXTREMA
+            name = e.primitive.name
             level = max((ready.get(a, 0) for a in e.inputs), default=0)
-            if e.primitive.name in FOLDS and any(
-                    x in self.folded for x in set(reads[0]) - set(made)):
-                full |= level > 0
-                level += 1
-            elif e.primitive.name in MAPS and self.folded <= set(made):
-                full |= level > 0
-            ready[e.outputs[0]] = level
-        return full
+            folds = name in FOLDS and not self.folded.isdisjoint(set(reads[0]) - set(made))
+            if folds or name in MAPS and self.folded <= set(made):
+                always |= level > 0 or name in EXTREMA
+                work += price(name)
+            ready[e.outputs[0]] = level + folds
+        few = math.prod(self.sizes[i] for i in self.rows) < FEW
+        if few and work * math.prod(self.sizes) > cost.MOST_WORK:
+            return False
+        return always or all(finder.is_at_hand(v) for v in finder.operands(self)
+                             if v.aval.size >= math.prod(self.sizes))
 
     # ---- axes
     def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None) -> Found | None:

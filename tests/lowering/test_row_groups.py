@@ -261,17 +261,57 @@ def test_no_path_comes_back() -> None:
                                rtol=1e-4)
 
 
+def test_sums_alone(x64: None) -> None:
+    """Sums and the like of what is in memory, of every dtype and axis; NaN goes through maxima."""
+    found: list[tuple[Any, Any]] = []
+    for dtype in (*CLOSE, np.int8, np.uint16, np.int64):
+        x = RNG.integers(0, 9, (23, 301)).astype(dtype)
+        found += [(x, 0), (x, 1), (x, (0, 1))]
+    x = RNG.integers(-9, 9, (5, 7, 300)).astype(np.float32)
+    x[0, 0, 200], x[2, 2] = np.nan, -0.0
+    found += [(x, a) for a in (0, 1, 2, (0, 2))] + [(normal(3000, 40).round(), 0)]
+
+    def total(np: Any, x: Any, a: Any) -> Any:
+        if np is jnp or x.dtype.kind in "iu":
+            return x.sum(a, dtype=x.dtype)
+        return x.astype(np.float64).sum(a).astype(x.dtype)  # (NumPy's sums of halves are not)
+
+    def f(np: Any, xs: Any) -> list[Any]:
+        return [y for x, (_, a) in zip(xs, found) for y in (
+            total(np, x, a), x.max(a), x.min(a), abs(x - 2).max(a))]
+    args = [x for x, _ in found]
+    assert len(groups(lambda *xs: f(jnp, xs), *args)) == 4 * len(found)
+    for out, want in zip(calque.jit(lambda *xs: f(jnp, xs))(*args), f(np, args)):
+        assert out.dtype == want.dtype
+        np.testing.assert_array_equal(np.asarray(out).astype(np.float64),
+                                      want.astype(np.float64))
+
+
+def test_numbers_of_constants() -> None:
+    """What follows from constants alone is returned, and used in a group of columns."""
+    x = normal(40, 33)
+
+    def f(x: Any) -> Any:
+        n = lax.sub(np.float32(40), np.float32(1))
+        d = x - x.mean(0)
+        return d / jnp.sqrt((d * d).sum(0) / n), n, x / n
+    s, n, y = calque.jit(f)(x)
+    np.testing.assert_allclose(np.asarray(s), (x - x.mean(0)) / x.std(0, ddof=1), rtol=1e-4)
+    assert n == 39
+    np.testing.assert_allclose(np.asarray(y), x / 39, rtol=1e-6)
+
+
 def not_groups() -> Iterator[tuple[Callable[..., Any], Any]]:
     x = np.zeros((64, 64), np.float32)
-    yield lambda x: x.sum(1), x
-    yield lambda x: jnp.exp(x).sum(1), x  # one sweep
-    yield lambda x: x - x.sum(), x  # rows know each other: one row, too long
-    yield lambda x: x - x.sum(1, keepdims=True).T, x  # other rows' numbers
+    yield lambda x: x.T.sum(1), x  # IREE reads in that order
+    yield lambda x: (x @ x)[:, ::2].max(1), x
+    yield lambda x: x - x.sum(), x  # rows know each other: they are one
+    yield lambda x: x - x.sum(1, keepdims=True).T, x  # (the sum alone)
     yield lambda x: jnp.cumsum(x, 1) - jnp.sort(x, 1), x
 
 
 def test_what_is_no_group() -> None:
     found = [len(groups(f, x)) for f, x in not_groups()]
-    assert found == [0, 0, 1, 0, 0]  # (a row of 16 KiB)
+    assert found == [0, 0, 1, 1, 0]
     for shape, axis in (((1, 1 << 19), 1), ((8, 1 << 23), 1), ((64, 5), 1), ((64, 5), 0)):
         assert not groups(lambda x, axis=axis: softmax(jnp, x, axis), np.zeros(shape, np.float32))
