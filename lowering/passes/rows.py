@@ -20,6 +20,7 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
+from calque.lowering.passes.graph import Graph
 
 Axes = tuple[int, ...]
 EXTREMA = frozenset(("argmax", "argmin"))
@@ -65,19 +66,15 @@ def _grouped(p: Program) -> Program:
     plain = list(_inlined(p.equations, env))
     outputs = [env.get(o, o) if isinstance(o, Var) else o for o in p.outputs]
     live = eliminate_dead_code(p.replace(equations=plain, outputs=outputs))
-    equations = list(live.equations)
     results = {o for o in outputs if isinstance(o, Var)}
-    tried: set[int] = set()
-    found = False
-    while True:
-        finder = _Finder(equations, results)
-        group = next(filter(None, (finder.grow(i) for i in finder.seeds(tried))), None)
-        if group is None:
-            break
-        equations, found = finder.joined(group), True
-    if not found:
-        return p
-    return live.replace(equations=equations)
+    finder, found = _Finder(live.equations, results), False
+    for i, e in enumerate(live.equations):
+        if e.primitive.name in FOLDS and i in finder.live:
+            group = finder.grow(i)
+            if group is not None:
+                finder.join(group)
+                found = True
+    return live.replace(equations=finder.ordered()) if found else p
 
 
 def _inlined(equations: Sequence[Equation], env: dict[Var, Atom]) -> Iterator[Equation]:
@@ -97,23 +94,12 @@ def _inlined(equations: Sequence[Equation], env: dict[Var, Atom]) -> Iterator[Eq
                    for v, o in zip(e.outputs, q.outputs))
 
 
-class _Finder:
+class _Finder(Graph):
     """The equations of a program, and the groups among them."""
 
-    def __init__(self, equations: list[Equation], results: set[Var]) -> None:
-        self.equations, self.results = equations, results
-        self.producer = {v: i for i, e in enumerate(equations) for v in e.outputs}
-        self.users: dict[Var, list[int]] = {}
-        for i, e in enumerate(equations):
-            for a in e.inputs:
-                if isinstance(a, Var):
-                    self.users.setdefault(a, []).append(i)
-
-    def seeds(self, tried: set[int]) -> Iterator[int]:
-        for i, e in enumerate(self.equations):
-            if e.primitive.name in FOLDS and id(e) not in tried:
-                tried.add(id(e))
-                yield i
+    def __init__(self, equations: Sequence[Equation], results: set[Var]) -> None:
+        super().__init__(equations)
+        self.results = results
 
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
@@ -138,7 +124,7 @@ class _Finder:
         waiting, refused = set(self.neighbours(seed)), set[int]()
         while waiting:
             fresh = False
-            for i in sorted(waiting):
+            for i in sorted(waiting, key=self.position.__getitem__):
                 if self.add(group, i):
                     waiting |= set(self.neighbours(i))
                     fresh = True
@@ -163,71 +149,46 @@ class _Finder:
         group.take(e, found)
         return True
 
-    def is_convex(self, members: set[int]) -> bool:
-        """Whether no path leaves the members and comes back."""
-        inside, after = set[Atom](), set[Atom]()
-        for i in range(min(members), max(members) + 1):
-            e = self.equations[i]
-            if i in members:
-                if not after.isdisjoint(e.inputs):
-                    return False
-                inside.update(e.outputs)
-            elif e.primitive.has_effects(e.params):
-                return False
-            elif not (inside.isdisjoint(e.inputs) and after.isdisjoint(e.inputs)):
-                after.update(e.outputs)
-        return True
+    def sorted(self, group: _Group) -> list[int]:
+        """The members, each behind what it reads."""
+        return sorted(group.members, key=self.position.__getitem__)
 
     def operands(self, group: _Group) -> list[Var]:
         made = {v for e, _ in group.members.values() for v in e.outputs}
-        return list(dict.fromkeys(a for i in sorted(group.members) for a in self.equations[i].inputs
+        return list(dict.fromkeys(a for i in self.sorted(group)
+                                  for a in self.equations[i].inputs
                                   if isinstance(a, Var) and a not in made))
 
     def outputs(self, group: _Group) -> list[Var]:
-        return [v for i in sorted(group.members) for v in self.equations[i].outputs
+        return [v for i in self.sorted(group) for v in self.equations[i].outputs
                 if v in self.results or any(
                     u not in group.members for u in self.users.get(v, ()))]
 
     def trim(self, group: _Group) -> None:
         """Without views that only others read: they are free there, and arrays here."""
-        for i in sorted(group.members, reverse=True):
+        for i in reversed(self.sorted(group)):
             e = self.equations[i]
             if e.primitive.name in (*VIEWS, "iota") and all(
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
 
-    def joined(self, group: _Group) -> list[Equation]:
-        """The equations with a group as one of them."""
+    def join(self, group: _Group) -> None:
+        """Put one equation for the members of a group."""
         outputs, again = self.handed_out(group)
-        members = sorted(group.members)
-        first, last = members[0], members[-1]
-        needed: set[Atom] = {a for i in members for a in self.equations[i].inputs}
-        before, after = list[Equation](), list[Equation]()
-        for i in range(last, first - 1, -1):
-            e = self.equations[i]
-            if i in group.members:
-                continue
-            if needed.isdisjoint(e.outputs):
-                after.append(e)
-            else:
-                needed.update(e.inputs)
-                before.append(e)
+        members = self.sorted(group)
         live: set[Atom] = set(outputs)
         for i in reversed(members):
             if live.isdisjoint(self.equations[i].outputs):
                 del group.members[i]
             else:
                 live.update(self.equations[i].inputs)
-        kept = sorted(group.members)
+        kept, inputs, seed = self.sorted(group), self.operands(group), self.equations[group.seed]
         rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in kept),
                     tuple(group.members[i][1][1] for i in kept))
-        inputs, seed = self.operands(group), self.equations[group.seed]
         inner = Program(inputs, [self.equations[i] for i in kept], outputs, name="rows")
-        one = Equation(registry["jit"], tuple(inputs), tuple(outputs), {
-            "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope)
-        return [*self.equations[:first], *before[::-1], one,
-                *[self.equations[i] for i in sorted(again)], *after[::-1],
-                *self.equations[last + 1:]]
+        self.contract(members, Equation(registry["jit"], tuple(inputs), tuple(outputs), {
+            "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope),
+            sorted(again, key=self.position.__getitem__))
 
     def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
         """What a group writes to memory, and its equations that are computed outside once more:
@@ -265,7 +226,7 @@ class _Finder:
                 kept.update(dict.fromkeys(numbers))
             else:
                 kept[v] = None
-        return sorted(kept, key=lambda v: maker[v]), again
+        return sorted(kept, key=lambda v: self.position[maker[v]]), again
 
 
 def price(primitive: str) -> int:
@@ -339,7 +300,7 @@ class _Group:
         for many cores."""
         ready: dict[Atom, int] = {}
         work, always = 0, False
-        for i in sorted(self.members):
+        for i in finder.sorted(self):
             e, (reads, made) = self.members[i]
             name = e.primitive.name
             level = max((ready.get(a, 0) for a in e.inputs), default=0)
