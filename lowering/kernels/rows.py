@@ -28,7 +28,7 @@ from calque.lowering.passes import cost
 from calque.lowering.passes.rows import FOLDS, VECTOR, VIEWS, Axes, Rows, price
 from calque.lowering.rules.registry import Context
 
-GROUPS = 32  # workgroups at most
+GROUPS = 64  # workgroups at most
 WORTH = 50_000  # element operations that one should have
 AGAIN = 3  # weight of what is rather computed again than kept
 LIGHT = 8  # weight of what is computed by vectors of which there are many in hand

@@ -28,7 +28,7 @@ class Graph:
         self.producer = {v: i for i, e in enumerate(equations) for v in e.outputs}
         self.users: dict[Var, set[int]] = {}
         self.position = list(range(len(equations)))  # where an equation stood
-        self.live = set(self.position)
+        self.live, self.alive = set(self.position), (1 << len(equations)) - 1  # not within another
         self.before: list[int] = []  # what it follows from
         self.after = [0] * len(equations)  # what follows from it
         self.effects = [i for i, e in enumerate(equations) if e.primitive.has_effects(e.params)]
@@ -77,6 +77,7 @@ class Graph:
                 if isinstance(a, Var):
                     self.users[a].discard(i)
         outside = ~sum(1 << i for i in members)
+        self.alive &= outside
         self._add(one, self.position[members[0]], before & outside, after & outside)
         for i in again:
             self._add(self.equations[i], self.position[i], 0, 0)
@@ -96,10 +97,11 @@ class Graph:
         after |= self._to(e)
         self.before.append(before)
         self.after.append(after)
-        for j in bits(after):
+        for j in bits(after & self.alive):
             self.before[j] |= before | 1 << i
-        for j in bits(before):
+        for j in bits(before & self.alive):
             self.after[j] |= after | 1 << i
+        self.alive |= 1 << i
 
     def ordered(self) -> list[Equation]:
         """The equations that are left, each behind what it reads, else where they stood."""
