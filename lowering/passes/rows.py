@@ -71,9 +71,7 @@ def _grouped(p: Program) -> Program:
     for i, e in enumerate(live.equations):
         if e.primitive.name in FOLDS and i in finder.live:
             group = finder.grow(i)
-            if group is not None:
-                finder.join(group)
-                found = True
+            found |= group is not None and finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p
 
 
@@ -172,8 +170,9 @@ class _Finder(Graph):
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
 
-    def join(self, group: _Group) -> None:
-        """Put one equation for the members of a group."""
+    def join(self, group: _Group) -> bool:
+        """Put one equation for the members of a group; not where it reads no array: of a dispatch
+        without operands IREE makes constants, and takes one result for the other."""
         outputs, again = self.handed_out(group)
         members = self.sorted(group)
         live: set[Atom] = set(outputs)
@@ -183,12 +182,15 @@ class _Finder(Graph):
             else:
                 live.update(self.equations[i].inputs)
         kept, inputs, seed = self.sorted(group), self.operands(group), self.equations[group.seed]
+        if not inputs:
+            return False
         rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in kept),
                     tuple(group.members[i][1][1] for i in kept))
         inner = Program(inputs, [self.equations[i] for i in kept], outputs, name="rows")
         self.contract(members, Equation(registry["jit"], tuple(inputs), tuple(outputs), {
             "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope),
             sorted(again, key=self.position.__getitem__))
+        return True
 
     def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
         """What a group writes to memory, and its equations that are computed outside once more:

@@ -301,6 +301,16 @@ def test_numbers_of_constants() -> None:
     np.testing.assert_allclose(np.asarray(y), x / 39, rtol=1e-6)
 
 
+def test_constants_stay_iree_s() -> None:
+    """Of two results of a dispatch without operands IREE takes one for the other."""
+    def f(x: Any) -> Any:
+        big = jnp.ones((40, 40)) / 3
+        s = (big > 0).sum().astype(np.float32)
+        return lax.fori_loop(0, 2, lambda i, c: c @ big + s, jnp.zeros((40, 40)))[0, 0], s
+    assert not groups(f, 0.0)
+    np.testing.assert_allclose(calque.jit(f)(0.0), (1600 * 40 / 3 + 1600, 1600), rtol=1e-6)
+
+
 def not_groups() -> Iterator[tuple[Callable[..., Any], Any]]:
     x = np.zeros((64, 64), np.float32)
     yield lambda x: x.T.sum(1), x  # IREE reads in that order
