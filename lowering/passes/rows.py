@@ -256,6 +256,7 @@ class _Group:
         self.rows = frozenset(range(len(sizes))) - folded
         self.members: dict[int, tuple[Equation, Found]] = {}
         self.made: dict[Atom, Axes] = {}
+        self.few = False  # workgroups, for work that is much
         self.used: dict[Atom, set[Axes]] = {}
 
     @classmethod
@@ -275,19 +276,20 @@ class _Group:
         return group
 
     def is_near(self, itemsize: int) -> bool:
-        """Whether what one workgroup has in hand at a time stays in a core's cache."""
+        """Whether what one workgroup has in hand at a time stays in a core's cache, nearly."""
         last = len(self.sizes) - 1
         row = math.prod(self.sizes[i] for i in self.folded) * itemsize
         units = math.prod(self.sizes[i] for i in self.rows)
         if last not in self.folded:
             lanes = min(VECTOR // itemsize, self.sizes[last])
             row, units = row * lanes, units // lanes
+        self.few = units < FEW
         along = 1
         for i in range(last, -1, -1):
             if (i in self.folded) != (last in self.folded):
                 break
             along *= self.sizes[i]
-        return along >= SHORTEST and row <= (ROW_BYTES if units < FEW else FAR_BYTES)
+        return along >= SHORTEST and row <= (ROW_BYTES if self.few else FAR_BYTES)
 
     def take(self, e: Equation, found: Found) -> None:
         reads, made = found
@@ -311,8 +313,7 @@ class _Group:
                 always |= level > 0 or name in EXTREMA
                 work += price(name)
             ready[e.outputs[0]] = level + folds
-        few = math.prod(self.sizes[i] for i in self.rows) < FEW
-        if few and work * math.prod(self.sizes) > cost.MOST_WORK:
+        if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
             return False
         return always or all(finder.is_at_hand(v) for v in finder.operands(self)
                              if v.aval.size >= math.prod(self.sizes))
