@@ -25,7 +25,7 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
-from calque.lowering.passes.rows import FOLDS, VECTOR, VIEWS, Axes, Rows, price
+from calque.lowering.passes.rows import EXTREMA, FOLDS, VECTOR, VIEWS, Axes, Rows, price
 from calque.lowering.rules.registry import Context
 
 GROUPS = 64  # workgroups at most
@@ -135,7 +135,11 @@ class _Kernel:
             key = (name, tuple(map(id, xs)), dtype,
                    tuple((k, param_key(v)) for k, v in e.params.items()))
             ready = max([x.ready for x in xs], default=0)
-            if name in VIEWS or name in FOLDS and set(reads[0]) - {-1} <= set(made):
+            alone = name in FOLDS and set(reads[0]) - {-1} <= set(made)  # folds of one element
+            if name in EXTREMA and alone:
+                zero = Literal(0, ShapedArray((), dtype))
+                self.env[out] = self.node(("zero", dtype), "literal", dtype, (), 0, zero)
+            elif name in VIEWS or alone:
                 self.env[out] = xs[0]
             elif name in FOLDS:
                 self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
