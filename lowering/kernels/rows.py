@@ -4,7 +4,7 @@ Workgroups take rows; each row is swept over a few times: what a fold gives is k
 sweep.  A sweep computes what its folds and stores need, by vectors; values that a later sweep needs
 again are computed again where that is cheap, else kept in scratch of one row.  Vectors run along
 the last axis of the space: where that is folded, numbers of a row are scalars; else (columns) they
-are vectors, a row each lane.  Start reading at `emit_rows`, then `_Kernel.sweep`.
+are vectors, a row in each lane.  Start reading at `emit_rows`, then `_Kernel.sweep`.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Groups of equations over rows that do not know each other: softmax, a layer's norm, their
-gradients.  IREE makes a dispatch of each reduction and writes what lies between them to memory; a
-group becomes one kernel (kernels/rows) that keeps a row in the cache.
+gradients, and folds alone.  IREE makes a dispatch of each reduction and writes what lies between
+them to memory; a group becomes one kernel (kernels/rows) that keeps a row in the cache.
 
 All arrays of a group lie over one index space, the axes of what is folded first: `Axes` says of an
 array which axis of the space each of its own is (-1: of size 1), in rising order.  The axes that
