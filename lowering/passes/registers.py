@@ -56,7 +56,7 @@ class Plan:
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""
     name, p = e.primitive.name, e.params
-    if name not in loops.LOOPS or not loops.plain(e):
+    if name not in loops.LOOPS or not loops.is_plain(e):
         return None
     key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
