@@ -18,7 +18,15 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes.registers import Place, Plan
-from calque.lowering.passes.scalars import Grid, Scalars, Symbol, grid
+from calque.lowering.passes.scalars import (
+    Grid,
+    Scalars,
+    Symbol,
+    Table,
+    grid,
+    is_known,
+    is_table,
+)
 
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
@@ -135,7 +143,7 @@ class _Loop:
             return
         k = p["num_consts"] - len(self.first)
         c = k + p["num_carry"]
-        consts = [*self.first, *[self.get(m, a, at) for m, a in zip(self.operands[:k], axes)]]
+        consts = [*self.first, *[self.const(m, a, at) for m, a in zip(self.operands[:k], axes)]]
         init = [self.get(m, a, at) for m, a in zip(self.operands[k:c], axes[k:c])]
         n, length, body = p["num_carry"], p["length"], p["jaxpr"]
         arithmetic = _Registers(self.b)
@@ -155,8 +163,10 @@ class _Loop:
 
     def until(self, at: Index) -> None:
         p = self.plan.params
-        loaded = [self.get(m, a, at) for m, a in zip(self.operands, self.plan.axes)]
         k = p["cond_nconsts"] - len(self.first)
+        consts = k + p["body_nconsts"] - len(self.first)
+        loaded = [(self.const if i < consts else self.get)(m, a, at)
+                  for i, (m, a) in enumerate(zip(self.operands, self.plan.axes))]
         args = [*self.first, *loaded[:k], *self.first, *loaded[k:]]
         for g, m, a in zip(self.scalars.loop_while(p, args), self.results, self.plan.results):
             self.put(g, m, a, at)
@@ -175,6 +185,22 @@ class _Loop:
                       [*[m.strides[i] for i in rest], steps[-1] if steps else 0])
         regular = all(s == n * t for s, n, t in zip(steps, sizes[1:], steps[1:]))
         return rows, shape, () if regular else steps
+
+    def const(self, m: Memory, place: Place, at: Index) -> Grid | Table:
+        """An operand that is the same in all steps; a large one stays where it is."""
+        _, shape, _ = self.view(m, place)
+        if self.plan.flat is not None or not is_table(shape):
+            return self.get(m, place, at)
+
+        def take(starts: list[Symbol], sizes: tuple[int, ...]) -> Grid:
+            base: Index = 0
+            for i, (start, n, k) in enumerate(zip(starts, shape, sizes)):
+                if i not in place:
+                    base = memory.add(base, memory.times(_position(start, n - k), m.strides[i]))
+            part = tuple(m.shape[i] if i in place else k for i, k in enumerate(sizes))
+            return self.get(m.view(part, m.strides, base), place, at)
+
+        return Table(shape, take)
 
     def get(self, m: Memory, place: Place, at: Index) -> Grid:
         rows, shape, steps = self.view(m, place)
@@ -241,6 +267,18 @@ class _Loop:
                 continue
             for k in range(self.b.lanes if rows.strides[-1] else 1):  # else one for all rows
                 memory.store(SCALAR, _lane(x, k), rows, [*i, memory.add(at, k)])
+
+
+def _position(start: Symbol, last: int) -> Index:
+    """A start that all rows share, brought to 0..last."""
+    if is_known(start):
+        return min(max(int(start), 0), last)
+    s = _lane(start, 0) if start.b.lanes > 1 else start
+    if s.dtype.kind == "i":
+        s = SCALAR.maximum(s, 0)
+    s = SCALAR.minimum(s, min(last, np.iinfo(s.dtype).max))
+    return memory.operation("arith.index_cast" if s.dtype.kind == "i" else "arith.index_castui",
+                            [memory.index_type()], [s.ir]).results[0]
 
 
 def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:

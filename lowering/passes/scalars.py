@@ -33,9 +33,11 @@ _KNOWN: dict[str, Callable[..., Any]] = {
     "xor": np.bitwise_xor, "not": np.invert, "copy": np.positive}
 _EXACT = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4",
                                          "f8"))  # NumPy rounds these as the CPU does
+TABLE = 32  # elements of a loop's constant above which registers do not hold it
 FUNCTION = 16  # what a function costs in code, an addition being 1
 
 
+READING = frozenset(("dynamic_slice", "jit", "cond", "scan", "while"))  # what takes a Table
 JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
          "scatter-min": "minimum", "scatter-max": "maximum"}
 
@@ -54,6 +56,14 @@ def grid(shape: Sequence[int], symbols: Sequence[Symbol]) -> Grid:
 def is_known(s: Symbol) -> bool:
     """Whether a symbol is a number that is known when the program is compiled."""
     return isinstance(s, np.generic)
+
+
+class Table:
+    """An array that stays in memory, of which elements at any position are read."""
+
+    def __init__(self, shape: tuple[int, ...], take: Callable[[list[Symbol], tuple[int, ...]], Grid]
+                 ) -> None:
+        self.shape, self.take = shape, take
 
 
 class Arithmetic(Protocol):
@@ -122,6 +132,8 @@ class Scalars:
     # ---- equations
     def equation(self, e: Equation, xs: list[Grid]) -> list[Grid]:
         name, p = e.primitive.name, e.params
+        if any(isinstance(x, Table) for x in xs) and name not in READING:
+            raise Unfit
         if name in ELEMENTWISE:
             return [self.elementwise(e, xs)]
         if name in JOINS:
@@ -238,6 +250,8 @@ class Scalars:
 
     def _dynamic_slice(self, e: Equation, x: Grid, *starts: Grid) -> Grid:
         dtype = e.inputs[0].aval.dtype
+        if isinstance(x, Table):
+            return x.take([s[()] for s in starts], e.params["slice_sizes"])
         for axis, (start, n, k) in enumerate(zip(starts, x.shape, e.params["slice_sizes"])):
             x = self.moved(start[()], n - k, lambda i, x=x, axis=axis, k=k: x[  # type: ignore[misc]
                 (slice(None),) * axis + (slice(i, i + k),)], dtype)
@@ -401,6 +415,8 @@ class Scalars:
 
     def written_out(self, p: dict[str, Any], consts: Sequence[Grid], carry: list[Grid],
                     xs: Sequence[Grid]) -> list[Grid]:
+        if any(isinstance(x, Table) for x in (*carry, *xs)):
+            raise Unfit
         steps = range(p["length"])
         rows: list[list[Grid]] = []
         for i in reversed(steps) if p["reverse"] else steps:
@@ -437,6 +453,8 @@ class State:
     """The carry of a loop that stays one, as a list of symbols."""
 
     def __init__(self, scalars: Scalars, start: Sequence[Grid], dtypes: Sequence[Dtype]) -> None:
+        if any(isinstance(g, Table) for g in start):
+            raise Unfit
         self.scalars, self.shapes, self.dtypes = scalars, [g.shape for g in start], dtypes
 
     def flat(self, grids: Sequence[Grid]) -> list[Symbol]:
@@ -510,22 +528,37 @@ class Count:
         return step(carry)
 
 
-def counted(programs: Sequence[Program], limit: int, most: int,
+def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
             flat: tuple[int, ...] | None = None) -> Count | None:
     """How many numbers Programs compute, functions as several; None where one is not fit, or there
-    are more than `limit`, or an array has more than `most`."""
+    are more than `limit`, or an array has more than `most`.  Of each Program so many inputs, the
+    first ones, may be tables."""
     count = Count(limit)
     scalars = Scalars(count, most, flat)
+
+    def taken(starts: list[Symbol], sizes: tuple[int, ...]) -> Grid:
+        return grid(sizes, [count.more() for _ in range(int(np.prod(sizes, dtype=int)))])
+
     try:
-        for p in programs:
+        for p, tables in programs:
             args = []
-            for a in p.in_avals:
+            for i, a in enumerate(p.in_avals):
                 shape = () if flat is not None else a.shape
-                if a.dtype not in DTYPES or not is_static(a.shape) or not a.size or (
-                        flat is None and a.size > most):
+                if a.dtype not in DTYPES or not is_static(a.shape) or not a.size:
                     return None
-                args.append(grid(shape, [object() for _ in range(int(np.prod(shape, dtype=int)))]))
+                if flat is None and i < tables and is_table(shape):
+                    args.append(Table(shape, taken))
+                elif flat is None and a.size > most:
+                    return None
+                else:
+                    size = int(np.prod(shape, dtype=int))
+                    args.append(grid(shape, [object() for _ in range(size)]))
             scalars.run(p, args)
     except Unfit:
         return None
     return count
+
+
+def is_table(shape: Sequence[int]) -> bool:
+    """Whether a constant of a loop stays in memory, of which so much belongs to one row."""
+    return int(np.prod(shape, dtype=int)) > TABLE

@@ -154,7 +154,7 @@ def shared(x: Any, table: Any, u: Any) -> Any:
     """What all rows share: a table, a step's input, zeros that are made in the body."""
     def step(c: Any, v: Any) -> Any:
         best = jnp.where(c > table[0], c, jnp.zeros_like(c))
-        return c * 0.9 + v * table[1] + best, jnp.broadcast_to(v, c.shape) + best
+        return c * 0.9 + v * table[1] + 0.05 * best, jnp.broadcast_to(v, c.shape) + best
     return lax.scan(step, x, u)
 
 
@@ -182,7 +182,22 @@ def placed(x: Any, n: Any) -> Any:
     return lax.scan(step, x, jnp.arange(70) % 7)
 
 
+def forced(y: Any, u: Any, w: Any, first: Any) -> Any:
+    """Tables that stay in memory, read where the step says, outside them, too."""
+    def body(i: Any, y: Any) -> Any:
+        near = lax.dynamic_slice(w, (i - first, i % 3), (2, 1)).sum()
+        return y + 0.01 * (u[i] - u[2 * i - 7] * jnp.abs(y)) + near
+    return lax.fori_loop(0, 90, body, y)
+
+
+def sought(x: Any, table: Any) -> Any:
+    """A table in a loop whose end the data decides, and in its condition."""
+    return lax.while_loop(lambda s: s[0] < lax.dynamic_slice(table, (s[1],), (1,))[0],
+                          lambda s: (s[0] + table[s[1] + 1] * 0.1, s[1] + 1), (x, 0))
+
+
 V = calque.vmap
+FORCE = [RNG.standard_normal(80), RNG.standard_normal((80, 3))]
 WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
     **{f"rk4 of {n}": (V(rk4), [RNG.standard_normal((n, 3)).astype(F)], (n,))
        for n in (4, 16, 33)},
@@ -211,6 +226,15 @@ WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
     "matrices of 4": (V(matrices), [RNG.standard_normal((4, 3, 3))], (4,)),
     "matrices alone": (matrices, [RNG.standard_normal((3, 3))], ()),
     "moved": (moved, [RNG.standard_normal(9), 1], ()),
+    "forced": (forced, [RNG.standard_normal(2), *FORCE, 3], ()),
+    "forced of 37": (V(forced, (0, None, None, None)), [RNG.standard_normal((37, 2)), *FORCE, 0],
+                     (37, 2)),
+    "each its force": (V(forced, (0, 0, None, None)), [
+        RNG.standard_normal((6, 2)).astype(F), RNG.standard_normal((6, 80)).astype(F),
+        FORCE[1].astype(F), 1], (6, 2)),
+    "sought": (sought, [0.5, np.linspace(9, 0, 50)], ()),
+    "newton of 3 x 5": (V(V(newton, (0, None)), (0, None)), [
+        np.abs(RNG.standard_normal((5, 3, 2))) + np.array([1.0, 3.0]), 1e-9], (5, 3)),
     "placed of 17": (V(placed, (0, None)), [RNG.standard_normal((17, 9)).astype(F), 2], (17,)),
 }
 
@@ -224,6 +248,15 @@ def test_whole_loops(level: str) -> None:
             plan = shown(f, *args)
             assert plan is not None and plan.sizes == sizes, (name, plan and plan.sizes)
             check_loop(f, args, name)
+
+
+def test_rows_with_ends_of_their_own_and_few_of_them() -> None:
+    """Three predicates are no one row's: such a loop runs over memory."""
+    f = calque.vmap(newton, (0, None))
+    x = np.abs(RNG.standard_normal((3, 2))) + np.array([1.0, 3.0])
+    assert shown(f, x, 1e-9) is None
+    got = calque.jit(f)(x, 1e-9)[0]
+    np.testing.assert_allclose(got, np.full((3, 2), np.sqrt(2)), rtol=1e-9)
 
 
 def test_derivatives_of_a_filter() -> None:
