@@ -41,9 +41,9 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     """The results of a loop that cost.is_kernel allows."""
     found = plan(e)
     if found is None:
-        level = registers_of(ctx.target)
+        level, n, m = registers_of(ctx.target), rows_of(e), _part_of(e)
         e, sources = panels(e, lambda rows, columns, dtype: panel_width(
-            rows, columns, dtype, level))
+            rows if not m or rows % n else rows // n * m, columns, dtype, level))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
     shell = _Shell(ctx, xs, outs)
     with shell.inside():
@@ -256,10 +256,15 @@ def _over_memory(shell: _Shell, e: Equation) -> None:
             memory.store(SCALAR, out, m, [])
 
 
+def _part_of(e: Equation) -> int:
+    """How many rows each workgroup takes; 0 where one does it all."""
+    return part_of(e) if work_of(e) >= SPREAD_WORK else 0
+
+
 def _over_rows(shell: _Shell, e: Equation) -> bool:
     """The loop in several workgroups, where its rows are independent; False where they are not."""
-    n, m = rows_of(e), part_of(e)
-    parts = split(e, m) if m and work_of(e) >= SPREAD_WORK else None
+    n, m = rows_of(e), _part_of(e)
+    parts = split(e, m) if m else None
     if parts is None:
         return False
     first = memory.index(memory.times(shell.spread(-(-n // m)), m))

@@ -73,7 +73,7 @@ class _Loop:
         self.e, self.body = e, flat(e.params["jaxpr"])
         self.length, self.n = e.params["length"], e.params["num_consts"]
         self.k = self.n + e.params["num_carry"]
-        self.made = {v: q for q in self.body.equations for v in q.outputs}
+        self.made: dict[Atom, Equation] = {v: q for q in self.body.equations for v in q.outputs}
         self.users: dict[Var, list[Equation | int]] = {}
         for q in self.body.equations:
             for a in q.inputs:
@@ -148,9 +148,11 @@ class _Loop:
             q = self.made.get(v)
             if q is None:
                 break
-            if q.primitive.name == "dot_general" and (least is None or len(self.users[v]) == 1):
+            dot = self.made.get(q.inputs[0]) if _widens(q) else q  # (a product's sums are wide)
+            if dot is not None and dot.primitive.name == "dot_general" and (
+                    least is None or len(self.users[v]) == 1):
                 try:
-                    return self.through(chain, *self.product(q, chain))
+                    return self.through(chain, v, self.product(dot, v.aval))
                 except _Refused:
                     break
             source = self.linear(q)
@@ -176,7 +178,7 @@ class _Loop:
         if not isinstance(x, Var):
             return None
         before, after = x.aval.dtype, q.outputs[0].aval.dtype
-        if before != after and not (_is_real(before) and _is_real(after)):
+        if before != after and (_widens(q) or not (_is_real(before) and _is_real(after))):
             return None
         if name == "pad" and not (isinstance(others[0], Literal) and others[0].value == 0):
             return None
@@ -188,16 +190,13 @@ class _Loop:
         """Whether it is a literal or a const of the loop."""
         return isinstance(a, Literal) or self.place.get(a, self.n) < self.n
 
-    def product(self, q: Equation, chain: list[Equation]) -> tuple[Var, Atom]:
-        """The sum of a product; a conversion to a wider float that follows is the product's."""
+    def product(self, q: Equation, aval: ShapedArray) -> Var:
+        """The sum of a product, as an aval that may be wider than its own."""
         (xc, yc), (xb, yb) = q.params["dimension_numbers"]
-        x, y = q.inputs
-        v, kind = q.outputs[0], q.params["preferred_element_type"]
-        if chain and chain[-1].primitive.name == "convert_element_type" and (
-                chain[-1].outputs[0].aval.dtype.itemsize > v.aval.dtype.itemsize):
-            v = chain.pop().outputs[0]
-            kind = v.aval.dtype
-        x, y = self.stack(x), self.stack(y)
+        kind = q.params["preferred_element_type"]
+        if aval.dtype != q.outputs[0].aval.dtype:
+            kind = aval.dtype
+        x, y = (self.stack(a) for a in q.inputs)
         dims: Any = [[(0, *[i + 1 for i in axes]) for axes in (xc, yc)],
                      [tuple(i + 1 for i in axes) for axes in (xb, yb)]]
         lead = len(xc) + 1
@@ -206,13 +205,15 @@ class _Loop:
                 math.prod(a.aval.shape[:lead]), *a.aval.shape[lead:])), dimensions=None,
                 sharding=None) for a in (x, y)]
             dims = [[(0,), (0,)], [(), ()]]
-        return v, self.put("dot_general", [x, y], v.aval, **{
+        return self.put("dot_general", [x, y], aval, **{
             **q.params, "dimension_numbers": tuple(map(tuple, dims)),
             "preferred_element_type": kind})
 
     def through(self, chain: Sequence[Equation], v: Var, now: Atom) -> Atom:
         """Linear operations (the last one first) from v on, of what takes its place."""
         for q in reversed(chain):
+            if q.primitive.name == "reduce_sum" and q.outputs[0].aval.dtype == np.float16:
+                raise _Refused  # (the sum of each of what is then added up may be too large)
             out = Var(q.outputs[0].aval)
             self.behind.append(q.replace(outputs=(out,), inputs=tuple(
                 now if a is v else self.outside(a) for a in q.inputs)))
@@ -239,17 +240,22 @@ class _Loop:
             raise _Refused
         if a in self.stacks:
             return self.stacks[a]
+        aval = _stacked(a.aval, self.length)
         q = self.made.get(a)
         if q is not None and q.primitive.name in VIEWS and q.inputs[0] in self.stacks:
-            self.stacks[a] = self.put(q.primitive.name, [self.stacks[q.inputs[0]]],
-                                      _stacked(a.aval, self.length), **_behind_steps(q))
+            if q.primitive.name == "convert_element_type":
+                self.take_room(aval)
+            self.stacks[a] = self.put(q.primitive.name, [self.stacks[q.inputs[0]]], aval,
+                                      **_behind_steps(q))
             return self.stacks[a]
-        aval = _stacked(a.aval, self.length)
-        self.room -= aval.nbytes
-        if self.room < 0:
-            raise _Refused
+        self.take_room(aval)
         self.stacked[a] = self.stacks[a] = Var(aval)
         return self.stacks[a]
+
+    def take_room(self, a: ShapedArray) -> None:
+        self.room -= a.nbytes
+        if self.room < 0:
+            raise _Refused
 
     # ---- what is left
     def equations(self) -> list[Equation]:
@@ -267,12 +273,21 @@ class _Loop:
             outputs=(*[e.outputs[i] for i in kept], *e.outputs[c:], *self.stacked.values()),
             params={**e.params, "jaxpr": program, "num_carry": len(kept)})
         last = {v: e.outputs[i] for i, v in gone.items()}
-        return [scan, *[q.replace(outputs=tuple(last.get(v, v) for v in q.outputs))
+        left = [scan] if scan.outputs or program.equations else []
+        return [*left, *[q.replace(outputs=tuple(last.get(v, v) for v in q.outputs))
                         for q in self.behind]]
 
 
 def _is_real(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fV"
+
+
+def _widens(q: Equation) -> bool:
+    """Whether an equation makes wider floats of narrow ones."""
+    if q.primitive.name != "convert_element_type":
+        return False
+    before, after = q.inputs[0].aval.dtype, q.outputs[0].aval.dtype
+    return _is_real(before) and _is_real(after) and after.itemsize > before.itemsize
 
 
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:

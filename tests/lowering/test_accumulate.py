@@ -205,6 +205,26 @@ def test_halves_are_rounded_once(dtype: Any) -> None:
     assert h.dtype == a.dtype == d.dtype and b.dtype == np.float32
 
 
+def test_sums_of_halves_that_are_widened_in_each_step_stay() -> None:
+    """In halves the sum over steps would be too large."""
+    x = np.full((400, 4, 3), 100, np.float16)
+
+    def f(x: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            return (c[0] + (x * 2).sum().astype(np.float32),
+                    c[1] + (x * 2).astype(np.float32).sum()), x * 2
+        return lax.scan(step, (np.float32(0), np.float32(0)), x)[0]
+
+    (loop,) = scans(accumulate(hoist(calque.make_jaxpr(f)(x).jaxpr.hoisted())))
+    assert loop.params["num_carry"] == 1
+    np.testing.assert_allclose(calque.jit(f)(x), [400 * 2400] * 2)
+
+
+def test_loops_of_sums_alone_are_gone() -> None:
+    f = lambda x: lax.scan(lambda c, x: (c + x.sum(), None), 1.0, x)[0]  # noqa: E731
+    assert not scans(both(f, draw(300, 2))[1])
+
+
 # ---- gradients
 def lstm(xs: Any, wx: Any, wh: Any, b: Any) -> Any:
     def step(carry: Any, x: Any) -> Any:
