@@ -32,6 +32,7 @@ GROUPS = 64  # workgroups at most
 WORTH = 50_000  # element operations that one should have
 AGAIN = 3  # weight of what is rather computed again than kept
 LIGHT = 8  # weight of what is computed by vectors of which there are many in hand
+HEAVY = 40  # weight of what is computed one vector at a time: compiling it takes time, too
 WIDE_UNITS = 8  # workgroups there should be for such vectors
 CHAIN = 64  # additions in a row of one lane
 
@@ -113,6 +114,7 @@ class _Kernel:
         self.each = -(-units // groups)  # units of a workgroup
         self.first = memory.times(shell.spread(-(-units // self.each)), self.each)
         self.scratch: dict[_Node, Memory] = {}
+        self.prices: dict[_Node, int] = {}
         self.plan()
 
     # ---- values
@@ -176,7 +178,8 @@ class _Kernel:
         size = self.space.sizes[self.last]
         if self.columns:
             others = math.prod(self.space.sizes[i] for i in self.row_axes[:-1])
-            most = 16 if sum(n.price for n in self.nodes) <= LIGHT else 4
+            weight = sum(n.price for n in self.nodes)
+            most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
             while most > 1 and others * size < WIDE_UNITS * most * lanes:
                 most //= 2
             lanes *= most
@@ -218,9 +221,10 @@ class _Kernel:
 
     def again(self, n: _Node) -> int:
         """What it costs to compute a value once more."""
-        if n.kind != "map" or self.is_row(n):
-            return 0
-        return n.price + sum(map(self.again, n.operands))
+        if n not in self.prices:
+            self.prices[n] = 0 if n.kind != "map" or self.is_row(n) else (
+                n.price + sum(map(self.again, n.operands)))
+        return self.prices[n]
 
     def room(self, n: _Node) -> Memory:
         """Scratch for the values of one row (of as many as there are lanes)."""
@@ -352,7 +356,8 @@ class _Kernel:
         """Body at all places of a row; the accumulators of each fold."""
         b = KernelBuilder(self.lanes) if self.lanes > 1 else SCALAR
         outer = [i for i in self.free if i != self.last]
-        many = 1 if self.columns or self.lanes == 1 else 4 if weight <= LIGHT else 2
+        many = 1 if self.columns or self.lanes == 1 or weight > HEAVY else (
+            4 if weight <= LIGHT else 2)
         many = max(1, min(many, self.space.sizes[self.last] // self.lanes))
         chains = _Chains(b, folds)
 

@@ -32,6 +32,7 @@ FUSED = MAPS | frozenset((  # what IREE computes where it is read
     *VIEWS, "transpose", "rev", "slice", "dynamic_slice", "pad", "iota", "gather", "concatenate",
     "real", "imag", "complex"))
 MOST_EQUATIONS = 300  # of a group
+MOST_WEIGHT = 150  # of its elementwise equations: compiling long ones takes time (10 sines)
 MOST_ARRAYS = 20  # that a group reads and writes
 ROW_BYTES = 1 << 20  # of a row, or of columns side by side: a core's cache, nearly
 FAR_BYTES = 1 << 24  # the same where there are FEW of them, for as many cores (suite.py batchnorm)
@@ -135,7 +136,8 @@ class _Finder(Graph):
     def add(self, group: _Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
-        if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS:
+        if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS or (
+                sum(price(m.primitive.name) for m, _ in group.members.values()) > MOST_WEIGHT):
             return False
         found = group.infer(e)
         if found is None or not self.is_convex({*group.members, i}):

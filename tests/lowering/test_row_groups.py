@@ -302,6 +302,24 @@ def test_numbers_of_constants() -> None:
     np.testing.assert_allclose(np.asarray(y), x / 39, rtol=1e-6)
 
 
+def test_long_chains() -> None:
+    """Of values that are used twice each; and no group of very many."""
+    def f(np: Any, x: Any) -> Any:
+        y = x - x.max(1, keepdims=True)
+        for _ in range(40):
+            y = (y + y) * 0.5 - y * 1e-3
+        return y / y.sum(1, keepdims=True)
+    x = normal(9, 50)
+    np.testing.assert_allclose(np.asarray(calque.jit(lambda x: f(jnp, x))(x)),
+                               f(np, x.astype(np.float64)), rtol=1e-4)
+
+    def g(x: Any) -> Any:
+        for i in range(60):
+            x = jnp.sin(x) + i
+        return x.sum(1)
+    assert all(len(r.made) < 40 for r in groups(g, x))
+
+
 def test_constants_stay_iree_s() -> None:
     """Of two results of a dispatch without operands IREE takes one for the other."""
     def f(x: Any) -> Any:
