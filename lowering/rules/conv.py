@@ -22,6 +22,7 @@ from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.folding import guarded_pair
 from calque.lowering.kernels import gemm
+from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import real_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
@@ -107,6 +108,9 @@ def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
+    made = _as_product(ctx, x, y, p, shape, dtype)
+    if made is not None:
+        return made
     if count == 1 or (count <= FEW and count < window):
         return _by_position(ctx, x, y, p, shape, dtype)
     return _channels_last(ctx, x, y, p, shape, dtype)
@@ -203,6 +207,18 @@ def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
             sizes[-1] *= holes[place]
     whole = b.reshape(b.transpose(whole, order), tuple(sizes))
     return b.slice(whole, [0] * len(shape), shape)
+
+
+# ---- a product by the C kernel
+def _as_product(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
+                dtype: Dtype) -> Value | None:
+    if max(p["feature_group_count"], p["batch_group_count"]) > 1:
+        return None
+    import os
+    if os.environ.get("H3_OFF"):
+        return None
+    return convolve(ctx, x, y, p["dimension_numbers"], p["window_strides"], p["rhs_dilation"],
+                    shape, dtype)
 
 
 # ---- few results: a product for each
