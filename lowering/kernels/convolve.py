@@ -19,6 +19,7 @@ from calque.lowering.kernels.native import emit_native, level_of
 from calque.lowering.rules.registry import Context
 
 AXES = 4  # gemm.c's
+LEAST_COLUMNS = 128  # places of an image: with fewer the kernel is packed too often
 
 Nest = list[tuple[int, int]]  # steps and how far apart they are, the innermost last
 
@@ -44,23 +45,33 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
         o, i, taps = order.index(o), order.index(i), [order.index(t) for t in taps]
     seen = {i: apart[c], **{t: apart[s] * d for t, s, d in zip(taps, space, dilation)}}
     begin = {spot: apart[s] * by for spot, s, by in zip(spots, space, strides)}
-    steps = [(shape[a], begin.get(a, apart[n])) for a in range(len(shape)) if a != f]
-    second = f < len(shape) - 1
-    lead = _nest(steps[:f] if second else [])
+    others = [a for a in range(len(shape)) if a != f]
+    steps = [(shape[a], begin.get(a, apart[n])) for a in others]
+    columns = 2 * gemm.LEVELS[level_of(target)] // dtype.itemsize
+    features, k = shape[f], math.prod(n for a, n in enumerate(y.shape) if a != o)
     deep = _nest([(y.shape[a], seen[a]) for a in range(len(y.shape)) if a != o])
-    across = _nest(steps[f:] if second else steps)
-    if len(lead) > 1 or max(len(deep), len(across)) > AXES:
+    lead, across = _nest(steps[:f]), _nest(steps[f:])
+    after = math.prod(count for count, _ in across)
+    second = features <= columns // 2
+    if f == len(shape) - 1 or second or len(lead) > 1 or (lead and after < LEAST_COLUMNS):
+        lead, across = [], _nest(steps)
+        made = (features, *[shape[a] for a in others]) if second else (
+            *[shape[a] for a in others], features)
+        order = [f, *others] if second else [*others, f]
+    else:
+        second, made, order = True, shape, list(range(len(shape)))
+    if max(len(deep), len(across)) > AXES:
         return None
     batch, x_batch = lead[0] if lead else (1, 0)
-    k, places, features = math.prod(v for v, _ in deep), math.prod(v for v, _ in across), shape[f]
+    places = math.prod(count for count, _ in across)
     m, n = (features, places) if second else (places, features)
     plan = gemm.cells(batch, m, n, k, False, gemm.LEVELS[level_of(target)], size)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
-    made, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[dtype.name]}", [x, y],
-                          [(shape, dtype), ((plan.groups * plan.room,), dtype)], scalars,
-                          plan.groups)
-    return made
+    out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[dtype.name]}", [x, y],
+                         [(made, dtype), ((plan.groups * plan.room,), dtype)], scalars,
+                         plan.groups)
+    return b.transpose(out, [order.index(a) for a in range(len(shape))])
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

@@ -215,7 +215,7 @@ def _as_product(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tupl
     if max(p["feature_group_count"], p["batch_group_count"]) > 1:
         return None
     import os
-    if os.environ.get("H3_OFF"):
+    if os.environ.get("H3_OFF") or prod(y.shape[t] for t in p["dimension_numbers"].rhs_spec[2:]) == 0:
         return None
     return convolve(ctx, x, y, p["dimension_numbers"], p["window_strides"], p["rhs_dilation"],
                     shape, dtype)
@@ -352,6 +352,9 @@ def _is_product(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) ->
     if not is_static(shape) or not gemm.takes(ctx.target, dtype.name):
         return False
     along = sum(k > 1 for k in y.shape[:-2])
+    import os
+    if os.environ.get("H3_OFF") == "2":
+        return False
     seen = prod(shape[:-1]) * prod(y.shape[:-1]) * dtype.itemsize
     return seen <= COLUMNS_BYTES and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2] and (
         along <= 1 or level_of(ctx.target) != "x86-64-v4")
