@@ -30,11 +30,12 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
 
     Args:
       numbers: of dimensions, as in conv_general_dilated.
-      shape, dtype: the result's, dtype that of the operands too.
+      shape, dtype: the result's; f64 of f64, f32 of what is narrower.
     """
     target = ctx.target
-    if target is None or not gemm.takes(target, dtype.name) or not is_static(
-            (*x.shape, *y.shape, *shape)):
+    if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
+        return None
+    if not is_static(x.shape):
         return None
     (n, c, *space), (o, i, *taps), (_, f, *spots) = (
         numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
@@ -68,7 +69,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     plan = gemm.cells(batch, m, n, k, False, gemm.LEVELS[level_of(target)], size)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
-    out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[dtype.name]}", [x, y],
+    out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],
                          [(made, dtype), ((plan.groups * plan.room,), dtype)], scalars,
                          plan.groups)
     return b.transpose(out, [order.index(a) for a in range(len(shape))])

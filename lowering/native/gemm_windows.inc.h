@@ -1,10 +1,15 @@
 /* What windows see of one element type T, packed as an operand of a product (a template of gemm.c,
  * which see): nothing is gathered into memory before. */
 
-/* n <= STEP numbers at these places, filled up with zeros */
+/* n numbers at these places, at most STEP, filled up with zeros */
 INLINE QUAD IN(load_at)(const T *from, const int64_t *places, int64_t n) {
+  const IN(bits) *at = (const IN(bits) *)from;
   BITS bits[STEP] = {0};
-  for (int64_t i = 0; i < n; i++) bits[i] = *(const IN(bits) *)(from + places[i]);
+  if (n >= STEP) { /* not by way of memory */
+    IN(four) x = {at[places[0]], at[places[1]], at[places[2]], at[places[3]]};
+    return WIDEN(__builtin_convertvector(x, IN(wide_four)), IN(wide_four), QUAD);
+  }
+  for (int64_t i = 0; i < n; i++) bits[i] = at[places[i]];
   return IN(load_four)((const T *)bits);
 }
 

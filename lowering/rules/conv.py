@@ -32,7 +32,7 @@ from calque.lowering.rules.shape import padded, with_windows
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
-COLUMNS_BYTES = 64 << 20  # what all windows see is gathered up to this size
+LEAST_DEPTH = 8  # elements of a window from which on it is the C kernel's
 FEW = 64  # at most so many result positions, and fewer than the window has: one product for each
 
 
@@ -66,8 +66,9 @@ def _by_kind(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[i
         return _integers(ctx, x, y, p, shape, wide).astype(dtype)
     if dtype in NARROW or dtype.kind in "Viu":
         wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-        acc = emit_conv(ctx, math.convert(b, x, wide), math.convert(b, y, wide), p, shape, wide)
-        return math.convert(b, acc, dtype)
+        if x.dtype != y.dtype or not _is_product(ctx, x.dtype, y, p, shape):
+            x, y = math.convert(b, x, wide), math.convert(b, y, wide)
+        return math.convert(b, emit_conv(ctx, x, y, p, shape, wide), dtype)
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     return emit_conv(ctx, x, y, p, shape, dtype)
 
@@ -82,7 +83,7 @@ def _integers(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
 
 def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               dtype: Dtype) -> Value:
-    """Convolution of operands of one dtype that accumulates in it."""
+    """Convolution of operands of one dtype with sums of `dtype`."""
     b = ctx.b
     dn = p["dimension_numbers"]
     result = [shape[i] for i in dn.out_spec[2:]]
@@ -108,12 +109,34 @@ def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
-    made = _as_product(ctx, x, y, p, shape, dtype)
-    if made is not None:
-        return made
+    if count != 1 and _is_product(ctx, x.dtype, y, p, shape):
+        made = convolve(ctx, x, y, dn, p["window_strides"], p["rhs_dilation"], shape, dtype)
+        if made is not None:
+            return made
+    x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     if count == 1 or (count <= FEW and count < window):
         return _by_position(ctx, x, y, p, shape, dtype)
     return _channels_last(ctx, x, y, p, shape, dtype)
+
+
+def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
+                shape: tuple[Any, ...]) -> bool:
+    """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
+    vectors have no mask registers, and everywhere along one axis, along three and for few input
+    features (benchmarks/suite.py --only convolution, at each level)."""
+    dn = p["dimension_numbers"]
+    taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
+    alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
+    if not alone or not is_static((*y.shape, *shape)) or not gemm.takes(ctx.target, dtype.name):
+        return False
+    window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
+    if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
+            window == 1 or prod(shape[:-1]) <= gemm.FEW):
+        return False
+    if window * y.shape[i] < LEAST_DEPTH:
+        return False
+    return (level_of(ctx.target) != "x86-64-v4" or along != 2
+            or (y.shape[i] <= NARROW_INPUT and window <= FEW))
 
 
 # ---- places that are known at the call only
@@ -207,18 +230,6 @@ def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
             sizes[-1] *= holes[place]
     whole = b.reshape(b.transpose(whole, order), tuple(sizes))
     return b.slice(whole, [0] * len(shape), shape)
-
-
-# ---- a product by the C kernel
-def _as_product(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-                dtype: Dtype) -> Value | None:
-    if max(p["feature_group_count"], p["batch_group_count"]) > 1:
-        return None
-    import os
-    if os.environ.get("H3_OFF") or prod(y.shape[t] for t in p["dimension_numbers"].rhs_spec[2:]) == 0:
-        return None
-    return convolve(ctx, x, y, p["dimension_numbers"], p["window_strides"], p["rhs_dilation"],
-                    shape, dtype)
 
 
 # ---- few results: a product for each
@@ -336,7 +347,7 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
             parts.append(_convolution(b, mine, kernel, (*shape[:-1], size), strides, dilation, 1,
                                       rank, dtype))
         return b.concatenate(parts, rank + 1)
-    if groups == 1 and (_is_product(ctx, y, shape, dtype) or (
+    if groups == 1 and (_is_few(ctx, y, shape, dtype) or (
             features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
         return _gathered(ctx, x, y, shape, strides, dilation, dtype)
     long = [k for k in y.shape[:-2] if k > 1]
@@ -345,19 +356,12 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
     return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
 
 
-def _is_product(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
-    """Whether IREE's own form is behind the C kernel's product of what the windows see: where
-    vectors have no mask registers, and along one axis everywhere (benchmarks/suite.py --only
-    convolution, at each level)."""
-    if not is_static(shape) or not gemm.takes(ctx.target, dtype.name):
-        return False
+def _is_few(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
+    """Whether so few places see windows that the C kernel reads the convolution's as it lies."""
     along = sum(k > 1 for k in y.shape[:-2])
-    import os
-    if os.environ.get("H3_OFF") == "2":
-        return False
-    seen = prod(shape[:-1]) * prod(y.shape[:-1]) * dtype.itemsize
-    return seen <= COLUMNS_BYTES and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2] and (
-        along <= 1 or level_of(ctx.target) != "x86-64-v4")
+    return (is_static(shape) and gemm.takes(ctx.target, dtype.name)
+            and prod(shape[:-1]) <= gemm.FEW and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2]
+            and (along <= 1 or level_of(ctx.target) != "x86-64-v4"))
 
 
 def _by_tap(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
