@@ -4,14 +4,15 @@ padding and holes are filled in before, and groups become a feature group form.
 Kernel gradients are convolutions with few results and large windows: one matrix product for each
 result position, in the layout the operands have.  The same holds without spatial axes.  Operands
 with holes (input gradients of strided convolutions) are convolved in phases: each result sees only
-every second (third, ...) tap.  Start reading at `_conv`.
+every second (third, ...) tap.  Where the C kernel is ahead, what windows see is an operand of a
+product that lies nowhere in memory (kernels/convolve).  Start reading at `_conv`.
 """
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,9 +32,18 @@ from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
+WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
 LEAST_DEPTH = 8  # elements of a window from which on it is the C kernel's
 FEW = 64  # at most so many result positions, and fewer than the window has: one product for each
+
+
+class Numbers(NamedTuple):
+    """Which axis is what, as in frontend.primitives.conv."""
+
+    lhs_spec: tuple[int, ...]
+    rhs_spec: tuple[int, ...]
+    out_spec: tuple[int, ...]
 
 
 @rule("conv_general_dilated")
@@ -338,15 +348,7 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
     if not is_static(shape[1:-1]):
         return _of_columns(ctx, x, y, shape, strides, dilation, groups, dtype)
     if 1 < groups <= SPLIT_GROUPS and features > 1:
-        size = shape[-1] // groups
-        parts = []
-        for g in range(groups):
-            part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
-                    for v, k in ((x, features), (y, size))]
-            mine, kernel = b.barrier(*part)
-            parts.append(_convolution(b, mine, kernel, (*shape[:-1], size), strides, dilation, 1,
-                                      rank, dtype))
-        return b.concatenate(parts, rank + 1)
+        return _by_group(ctx, x, y, shape, strides, dilation, groups, dtype)
     if groups == 1 and (_is_few(ctx, y, shape, dtype) or (
             features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
         return _gathered(ctx, x, y, shape, strides, dilation, dtype)
@@ -354,6 +356,25 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
     if groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
         return _by_tap(ctx, x, y, shape, strides, dilation, dtype)
     return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
+
+
+def _by_group(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+              dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
+    """A convolution for each group."""
+    b, rank, features, size = ctx.b, len(strides), y.shape[-2], shape[-1] // groups
+    last = (0, rank + 1, *range(1, rank + 1))
+    alone = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
+             "padding": [(0, 0)] * rank, "lhs_dilation": [1] * rank, "window_strides": strides,
+             "rhs_dilation": dilation, "feature_group_count": 1, "batch_group_count": 1}
+    parts = []
+    for g in range(groups):
+        part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
+                for v, k in ((x, features), (y, size))]
+        mine, kernel = b.barrier(*part)
+        made = (*shape[:-1], size)
+        parts.append(emit_conv(ctx, mine, kernel, alone, made, dtype) if size >= WIDE_GROUP else
+                     _convolution(b, mine, kernel, made, strides, dilation, 1, rank, dtype))
+    return b.concatenate(parts, rank + 1)
 
 
 def _is_few(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
