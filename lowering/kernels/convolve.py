@@ -1,9 +1,10 @@
 """Convolutions by the C kernel (lowering/native/gemm.c): products of what the windows see, which is
 packed straight from the operand, so that it is nowhere in memory.
 
-Element (place, tap) of that matrix lies where the place begins, plus where the tap lies in a window:
-two nests of axes, in any layout.  Places are the rows of the product where the result has its
-features last, its columns otherwise.  Start reading at `convolve`.
+Element (place, tap) of that matrix lies where the place begins, plus where the tap lies in a
+window: two nests of axes, in any layout.  Places are the columns of the product where each image's
+features come first in the result, or where features are few; else its rows.  Start reading at
+`convolve`.
 """
 from __future__ import annotations
 
