@@ -33,51 +33,53 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
       numbers: of dimensions, as in conv_general_dilated.
       shape, dtype: the result's; f64 of f64, f32 of what is narrower.
     """
-    target = ctx.target
+    target, f, last = ctx.target, numbers.out_spec[1], len(shape) - 1
     if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
         return None
     if not is_static(x.shape):
         return None
-    (n, c, *space), (o, i, *taps), (_, f, *spots) = (
-        numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
-    b, apart, size = ctx.b, _strides(x.shape), dtype.itemsize
-    if o not in (0, len(y.shape) - 1):
-        order = [a for a in range(len(y.shape)) if a != o] + [o]
-        y = b.transpose(y, order)
-        o, i, taps = order.index(o), order.index(i), [order.index(t) for t in taps]
-    seen = {i: apart[c], **{t: apart[s] * d for t, s, d in zip(taps, space, dilation)}}
-    begin = {spot: apart[s] * by for spot, s, by in zip(spots, space, strides)}
+    y, o, taps, steps = _steps(ctx, x, y, numbers, strides, dilation, shape)
     others = [a for a in range(len(shape)) if a != f]
-    steps = [(shape[a], begin.get(a, apart[n])) for a in others]
-    columns = 2 * gemm.LEVELS[level_of(target)] // dtype.itemsize
-    features, k = shape[f], math.prod(n for a, n in enumerate(y.shape) if a != o)
-    deep = _nest([(y.shape[a], seen[a]) for a in range(len(y.shape)) if a != o])
-    lead, across = _nest(steps[:f]), _nest(steps[f:])
-    after = math.prod(count for count, _ in across)
-    second = features <= columns // 2
-    if f == len(shape) - 1 or second or len(lead) > 1 or (lead and after < LEAST_COLUMNS):
-        lead, across = [], _nest(steps)
-        made = (features, *[shape[a] for a in others]) if second else (
-            *[shape[a] for a in others], features)
-        order = [f, *others] if second else [*others, f]
+    vector, features = gemm.LEVELS[level_of(target)], shape[f]
+    lead, across, deep = _nest(steps[:f]), _nest(steps[f:]), _nest(taps)
+    if f < last and (not lead or len(lead) == 1 and _count(across) >= LEAST_COLUMNS):
+        second, order = True, list(range(len(shape)))  # as the result lies
     else:
-        second, made, order = True, shape, list(range(len(shape)))
+        second = features * dtype.itemsize <= vector  # half a tile's columns
+        order = [f, *others] if second else [*others, f]
+        lead, across = [], _nest(steps)
     if max(len(deep), len(across)) > AXES:
         return None
     batch, x_batch = lead[0] if lead else (1, 0)
-    places = math.prod(count for count, _ in across)
+    k, places = _count(deep), _count(across)
     m, n = (features, places) if second else (places, features)
-    plan = gemm.cells(batch, m, n, k, False, gemm.LEVELS[level_of(target)], size)
+    plan = gemm.cells(batch, m, n, k, False, vector, dtype.itemsize)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
     out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],
-                         [(made, dtype), ((plan.groups * plan.room,), dtype)], scalars,
-                         plan.groups)
-    return b.transpose(out, [order.index(a) for a in range(len(shape))])
+                         [(tuple(shape[a] for a in order), dtype),
+                          ((plan.groups * plan.room,), dtype)], scalars, plan.groups)
+    return ctx.b.transpose(out, [order.index(a) for a in range(len(shape))])
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[i + 1:]) for i in range(len(shape))]
+def _steps(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int],
+           dilation: Sequence[int], shape: Sequence[int]) -> tuple[Value, int, Nest, Nest]:
+    """The kernel with its output features at an end, and where; steps in x along its other axes,
+    and along the result's."""
+    (n, c, *space), (o, i, *taps), (_, f, *spots) = (
+        numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
+    apart = [math.prod(x.shape[a + 1:]) for a in range(len(x.shape))]
+    seen = {i: apart[c], **{t: apart[s] * d for t, s, d in zip(taps, space, dilation)}}
+    begin = {spot: apart[s] * by for spot, s, by in zip(spots, space, strides)}
+    rest = [a for a in range(len(y.shape)) if a != o]
+    window = [(y.shape[a], seen[a]) for a in rest]
+    if o not in (0, len(rest)):
+        y, o = ctx.b.transpose(y, [*rest, o]), len(rest)
+    return y, o, window, [(shape[a], begin.get(a, apart[n])) for a in range(len(shape)) if a != f]
+
+
+def _count(nest: Nest) -> int:
+    return math.prod(count for count, _ in nest)
 
 
 def _nest(steps: Nest) -> Nest:
