@@ -5,7 +5,8 @@
  * (gemm_tile.h).  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication",
  * ACM TOMS 34 (2008); F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS
  * functionality", ACM TOMS 41 (2015).  Few rows are not worth packing b for: they are added up in
- * strips (stream).  Conventions: README.md.
+ * strips (stream).  What the windows of a convolution see is an operand, too: its elements are found
+ * by their places (gemm_windows.inc.h).  Conventions: README.md.
  */
 #ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -71,6 +72,37 @@ INLINE void fetch(AHEAD *x) {
     x->position += LINE;
     if (x->position >= x->length) x->position = 0, x->at += x->apart;
   }
+}
+
+/* Nested axes, the last the innermost: how many steps, and how far apart they are. */
+enum { AXES = 4 };
+typedef struct {
+  int64_t size[AXES], apart[AXES];
+} NEST;
+
+/* What windows see, as an operand of a product: where its elements lie along both of its axes. */
+typedef struct {
+  NEST deep, across;
+} WINDOWS;
+
+/* Where n elements of a nest lie, from one on. */
+ONCE void places(int64_t *restrict to, const NEST *x, int64_t first, int64_t n) {
+  int64_t at[AXES];
+  for (int d = AXES - 1; d > 0; first /= x->size[d], d--) at[d] = first % x->size[d];
+  at[0] = first;
+  for (int64_t i = 0; i < n; i++) {
+    int d = AXES - 1;
+    to[i] = 0;
+    UNROLL for (int e = 0; e < AXES; e++) to[i] += at[e] * x->apart[e];
+    for (at[d]++; d > 0 && at[d] == x->size[d]; at[d]++) at[d--] = 0;
+  }
+}
+
+/* Whether n places are side by side. */
+INLINE int adjacent(const int64_t *x, int64_t n) {
+  int every = 1;
+  for (int64_t i = 1; i < n; i++) every &= x[i] == x[0] + i;
+  return every;
 }
 
 #if defined(__clang__) || __GNUC__ >= 12

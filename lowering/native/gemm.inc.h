@@ -22,11 +22,22 @@ INLINE QUAD IN(load_few)(const T *at, int64_t apart, int64_t n) {
   return IN(load_four)((const T *)bits);
 }
 
-/* An operand: element (i, p) of a, or (p, j) of b, at at[p * deep + i * across]. */
+/* An operand: element (i, p) of a, or (p, j) of b, at at[p * deep + i * across]; or what windows see,
+ * from p and i on. */
 typedef struct {
   const T *at;
   int64_t deep, across;
+  const WINDOWS *windows;
+  int64_t p, i;
 } VIEW;
+
+INLINE VIEW IN(from)(VIEW v, int64_t p, int64_t i) {
+  if (v.windows)
+    v.p += p, v.i += i;
+  else
+    v.at += p * v.deep + i * v.across;
+  return v;
+}
 
 /* STEP rows from p on, of which `depth` are there, by STEP columns of which `across` are: four
  * vectors along the depth. */
@@ -67,7 +78,7 @@ ONCE void IN(pack_a)(R *restrict to, VIEW a, int64_t depth, int64_t rows) {
       for (int64_t i = 0; i < high; i += STEP) {
         QUAD x[STEP];
         if (i + STEP > high && high > STEP) i = high - STEP; /* some of them again */
-        VIEW v = {a.at + s * STEP * a.deep + (first + i) * a.across, a.deep, a.across};
+        VIEW v = IN(from)(a, s * STEP, first + i);
         IN(block)(x, v, depth - s * STEP, high - i);
         for (int64_t k = 0; k < smaller(high - i, STEP); k++) put[i + k] = x[k];
       }
@@ -94,12 +105,14 @@ ONCE void IN(pack_b)(R *restrict to, VIEW b, int64_t depth, int64_t columns) {
     for (int64_t s = 0; s < steps; s++) {
       R *put = to + j / COLUMNS * PANEL(steps) + s * STEP * COLUMNS + j % COLUMNS;
       QUAD x[STEP];
-      VIEW v = {b.at + s * STEP * b.deep + j * b.across, b.deep, b.across};
+      VIEW v = IN(from)(b, s * STEP, j);
       IN(block)(x, v, depth - s * STEP, columns - j);
       SUM(turn)(x);
       for (int p = 0; p < STEP; p++) *(QUAD *)(put + p * COLUMNS) = x[p];
     }
 }
+
+#include "gemm_windows.inc.h"
 
 /* A cell of c, rows x columns, of operands that begin with it.  While a block is multiplied, what the
  * next one packs of b is fetched from memory. */
@@ -112,10 +125,9 @@ ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int
   for (int64_t n = 0; n < blocks; n++) {
     int64_t p = start_of(k, blocks, n), next = start_of(k, blocks, n + 1), depth = next - p;
     int64_t steps = parts(depth, STEP);
-    VIEW deep = {b.at + p * b.deep, b.deep, b.across};
-    IN(pack_b)(packed_b, deep, depth, columns);
+    (b.windows ? IN(pack_windows_b) : IN(pack_b))(packed_b, IN(from)(b, p, 0), depth, columns);
     AHEAD ahead = {(const char *)(b.at + next * b.deep), 0, 0, 0, 0};
-    if (n + 1 < blocks && strips == 1 && (b.across == 1 || b.deep == 1)) {
+    if (n + 1 < blocks && strips == 1 && !b.windows && (b.across == 1 || b.deep == 1)) {
       ahead.length = (b.across == 1 ? columns : depth) * (int64_t)sizeof(T);
       ahead.apart = (b.across == 1 ? b.deep : b.across) * (int64_t)sizeof(T);
       ahead.ration = parts((b.across == 1 ? depth : columns) * parts(ahead.length, LINE), tiles);
@@ -123,8 +135,7 @@ ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int
     for (int64_t r = 0; r < strips; r++) {
       int64_t i = start_of(rows, strips, r), tall = start_of(rows, strips, r + 1) - i;
       int64_t panels = parts(tall, TILE_ROWS);
-      VIEW high = {a.at + p * a.deep + i * a.across, a.deep, a.across};
-      IN(pack_a)(packed_a, high, depth, tall);
+      (a.windows ? IN(pack_windows_a) : IN(pack_a))(packed_a, IN(from)(a, p, i), depth, tall);
       for (int64_t t = 0; t < panels; t++) {
         int64_t first = start_of(tall, panels, t), height = start_of(tall, panels, t + 1) - first;
         for (int64_t j = 0; j < columns; j += COLUMNS) {
@@ -170,7 +181,7 @@ ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, i
     for (int64_t s = 0; s < parts(depth, STEP); s++)
       for (int64_t i = 0; i < rows; i += STEP) {
         QUAD x[STEP];
-        VIEW v = {a.at + (p + s * STEP) * a.deep + i * a.across, a.deep, a.across};
+        VIEW v = IN(from)(a, p + s * STEP, i);
         IN(block)(x, v, depth - s * STEP, rows - i);
         for (int64_t q = 0; q < smaller(rows - i, STEP); q++)
           ((QUAD *)packed)[s * rows + i + q] = x[q];
@@ -207,8 +218,8 @@ void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_a
   for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
     int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
     int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad), left = 0;
-    VIEW a = {a_base + a_at + which * a_batch + i * a_row, a_column, a_row};
-    VIEW b = {b_base + b_at + which * b_batch + j * b_column, b_row, b_column};
+    VIEW a = {a_base + a_at + which * a_batch + i * a_row, a_column, a_row, 0, 0, 0};
+    VIEW b = {b_base + b_at + which * b_batch + j * b_column, b_row, b_column, 0, 0, 0};
     R *c = c_base + c_at + (which * m + i) * n + j;
     if (rows <= few && b_column == 1) {
       left = columns / COLUMNS * COLUMNS;
@@ -216,6 +227,32 @@ void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_a
     }
     b.at += left * b_column;
     if (left < columns) IN(cell)(c + left, n, a, b, rows, columns - left, k, work);
+  }
+}
+
+/* c (batch, m, n) = what windows see of x times y, or, where they are its columns (`second`), y times
+ * that; cells as above.  Elements of x lie at `batch * x_batch` and the places of two nests. */
+void IN(calque_convolve)(const T *x_base, int64_t x_at, const T *y_base, int64_t y_at, R *c_base,
+                         int64_t c_at, R *work_base, int64_t work_at, int64_t batch, int64_t m,
+                         int64_t n, int64_t k, int64_t second, int64_t x_batch, int64_t deep_0,
+                         int64_t deep_1, int64_t deep_2, int64_t deep_3, int64_t deep_apart_0,
+                         int64_t deep_apart_1, int64_t deep_apart_2, int64_t deep_apart_3,
+                         int64_t across_0, int64_t across_1, int64_t across_2, int64_t across_3,
+                         int64_t across_apart_0, int64_t across_apart_1, int64_t across_apart_2,
+                         int64_t across_apart_3, int64_t y_deep, int64_t y_across, int64_t tall,
+                         int64_t broad, int64_t room, int64_t group, int64_t groups) {
+  WINDOWS windows = {{{deep_0, deep_1, deep_2, deep_3},
+                      {deep_apart_0, deep_apart_1, deep_apart_2, deep_apart_3}},
+                     {{across_0, across_1, across_2, across_3},
+                      {across_apart_0, across_apart_1, across_apart_2, across_apart_3}}};
+  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
+  R *work = work_base + work_at + group * room;
+  for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
+    int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
+    VIEW x = {x_base + x_at + which * x_batch, 0, 0, &windows, 0, second ? j : i};
+    VIEW y = {y_base + y_at + (second ? i : j) * y_across, y_deep, y_across, 0, 0, 0};
+    IN(cell)(c_base + c_at + (which * m + i) * n + j, n, second ? y : x, second ? x : y,
+             smaller(m - i, tall), smaller(n - j, broad), k, work);
   }
 }
 

@@ -4,14 +4,15 @@ padding and holes are filled in before, and groups become a feature group form.
 Kernel gradients are convolutions with few results and large windows: one matrix product for each
 result position, in the layout the operands have.  The same holds without spatial axes.  Operands
 with holes (input gradients of strided convolutions) are convolved in phases: each result sees only
-every second (third, ...) tap.  Start reading at `_conv`.
+every second (third, ...) tap.  Where the C kernel is ahead, what windows see is an operand of a
+product that lies nowhere in memory (kernels/convolve).  Start reading at `_conv`.
 """
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.folding import guarded_pair
 from calque.lowering.kernels import gemm
+from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import real_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
@@ -30,9 +32,18 @@ from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
+WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
-COLUMNS_BYTES = 64 << 20  # what all windows see is gathered up to this size
+LEAST_DEPTH = 8  # elements of a window from which on it is the C kernel's
 FEW = 64  # at most so many result positions, and fewer than the window has: one product for each
+
+
+class Numbers(NamedTuple):
+    """Which axis is what, as in frontend.primitives.conv."""
+
+    lhs_spec: tuple[int, ...]
+    rhs_spec: tuple[int, ...]
+    out_spec: tuple[int, ...]
 
 
 @rule("conv_general_dilated")
@@ -65,8 +76,9 @@ def _by_kind(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[i
         return _integers(ctx, x, y, p, shape, wide).astype(dtype)
     if dtype in NARROW or dtype.kind in "Viu":
         wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-        acc = emit_conv(ctx, math.convert(b, x, wide), math.convert(b, y, wide), p, shape, wide)
-        return math.convert(b, acc, dtype)
+        if x.dtype != y.dtype or not _is_product(ctx, x.dtype, y, p, shape):
+            x, y = math.convert(b, x, wide), math.convert(b, y, wide)
+        return math.convert(b, emit_conv(ctx, x, y, p, shape, wide), dtype)
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     return emit_conv(ctx, x, y, p, shape, dtype)
 
@@ -81,7 +93,7 @@ def _integers(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
 
 def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               dtype: Dtype) -> Value:
-    """Convolution of operands of one dtype that accumulates in it."""
+    """Convolution of operands of one dtype with sums of `dtype`."""
     b = ctx.b
     dn = p["dimension_numbers"]
     result = [shape[i] for i in dn.out_spec[2:]]
@@ -107,9 +119,34 @@ def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(c != (0, 0, 0) for c in config):
         (x,) = b.barrier(x)
+    if count != 1 and _is_product(ctx, x.dtype, y, p, shape):
+        made = convolve(ctx, x, y, dn, p["window_strides"], p["rhs_dilation"], shape, dtype)
+        if made is not None:
+            return made
+    x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     if count == 1 or (count <= FEW and count < window):
         return _by_position(ctx, x, y, p, shape, dtype)
     return _channels_last(ctx, x, y, p, shape, dtype)
+
+
+def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
+                shape: tuple[Any, ...]) -> bool:
+    """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
+    vectors have no mask registers, and everywhere along one axis, along three and for few input
+    features (benchmarks/suite.py --only convolution, at each level)."""
+    dn = p["dimension_numbers"]
+    taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
+    alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
+    if not alone or not is_static((*y.shape, *shape)) or not gemm.takes(ctx.target, dtype.name):
+        return False
+    window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
+    if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
+            window == 1 or prod(shape[:-1]) <= gemm.FEW):
+        return False
+    if window * y.shape[i] < LEAST_DEPTH:
+        return False
+    return (level_of(ctx.target) != "x86-64-v4" or along != 2
+            or (y.shape[i] <= NARROW_INPUT and window <= FEW))
 
 
 # ---- places that are known at the call only
@@ -311,16 +348,8 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
     if not is_static(shape[1:-1]):
         return _of_columns(ctx, x, y, shape, strides, dilation, groups, dtype)
     if 1 < groups <= SPLIT_GROUPS and features > 1:
-        size = shape[-1] // groups
-        parts = []
-        for g in range(groups):
-            part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
-                    for v, k in ((x, features), (y, size))]
-            mine, kernel = b.barrier(*part)
-            parts.append(_convolution(b, mine, kernel, (*shape[:-1], size), strides, dilation, 1,
-                                      rank, dtype))
-        return b.concatenate(parts, rank + 1)
-    if groups == 1 and (_is_product(ctx, y, shape, dtype) or (
+        return _by_group(ctx, x, y, shape, strides, dilation, groups, dtype)
+    if groups == 1 and (_is_few(ctx, y, shape, dtype) or (
             features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
         return _gathered(ctx, x, y, shape, strides, dilation, dtype)
     long = [k for k in y.shape[:-2] if k > 1]
@@ -329,16 +358,31 @@ def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...
     return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
 
 
-def _is_product(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
-    """Whether IREE's own form is behind the C kernel's product of what the windows see: where
-    vectors have no mask registers, and along one axis everywhere (benchmarks/suite.py --only
-    convolution, at each level)."""
-    if not is_static(shape) or not gemm.takes(ctx.target, dtype.name):
-        return False
+def _by_group(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
+              dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
+    """A convolution for each group."""
+    b, rank, features, size = ctx.b, len(strides), y.shape[-2], shape[-1] // groups
+    last = (0, rank + 1, *range(1, rank + 1))
+    alone = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
+             "padding": [(0, 0)] * rank, "lhs_dilation": [1] * rank, "window_strides": strides,
+             "rhs_dilation": dilation, "feature_group_count": 1, "batch_group_count": 1}
+    parts = []
+    for g in range(groups):
+        part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
+                for v, k in ((x, features), (y, size))]
+        mine, kernel = b.barrier(*part)
+        made = (*shape[:-1], size)
+        parts.append(emit_conv(ctx, mine, kernel, alone, made, dtype) if size >= WIDE_GROUP else
+                     _convolution(b, mine, kernel, made, strides, dilation, 1, rank, dtype))
+    return b.concatenate(parts, rank + 1)
+
+
+def _is_few(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
+    """Whether so few places see windows that the C kernel reads the convolution's as it lies."""
     along = sum(k > 1 for k in y.shape[:-2])
-    seen = prod(shape[:-1]) * prod(y.shape[:-1]) * dtype.itemsize
-    return seen <= COLUMNS_BYTES and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2] and (
-        along <= 1 or level_of(ctx.target) != "x86-64-v4")
+    return (is_static(shape) and gemm.takes(ctx.target, dtype.name)
+            and prod(shape[:-1]) <= gemm.FEW and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2]
+            and (along <= 1 or level_of(ctx.target) != "x86-64-v4"))
 
 
 def _by_tap(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],

@@ -1,9 +1,10 @@
-"""Convolutions as products of what the windows see (rules/conv._is_product), against NumPy."""
+"""Convolutions as products of what the windows see (kernels/convolve), against NumPy."""
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from harness import Case, drawn, run
@@ -15,20 +16,22 @@ from calque.lowering.kernels import gemm
 from calque.lowering.module import lower, module_text
 from calque.lowering.targets import cpu_target, parse_target
 
-LEVEL = "x86-64-v3"
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 GRID = list(itertools.product(
     [(9,), (8, 7), (5, 4, 6)],  # places
     [4, 8, 33], [3, 16, 64],  # features in, out
-    [1, 2], [1, 2], ["SAME", "VALID", "wide"], ["float32", "float64"], ["first", "last"]))
-DEFAULT, REST = drawn(GRID, 0.025)
+    [1, 2], [1, 2], ["SAME", "VALID", "wide"],
+    ["float32", "float64", BFLOAT16, "float16"], ["first", "last", "mixed"]))
+DEFAULT, REST = drawn(GRID, 0.006)
 
 
-@pytest.fixture(autouse=True)
-def at_v3() -> Any:
-    if not set(parse_target(f"cpu:{LEVEL}").features) <= set(parse_target("host").features):
-        pytest.skip("this machine has no AVX2")
-    with config.context("calque_cpu", LEVEL), calque.enable_x64(True):
-        yield
+@pytest.fixture(autouse=True, params=["x86-64-v2", "x86-64-v3"])
+def level(request: pytest.FixtureRequest) -> Any:
+    features = set(parse_target(f"cpu:{request.param}").features)
+    if not features <= set(parse_target("host").features):
+        pytest.skip("this machine lacks the level's instructions")
+    with config.context("calque_cpu", request.param), calque.enable_x64(True):
+        yield request.param
 
 
 def by_taps(x: Any, k: Any, strides: int, dilation: int, pads: Any) -> Any:
@@ -46,11 +49,12 @@ def by_taps(x: Any, k: Any, strides: int, dilation: int, pads: Any) -> Any:
 
 
 def case(space: tuple[int, ...], inputs: int, outputs: int, strides: int, dilation: int,
-         padding: str, dtype: str, features: str) -> Case:
+         padding: str, dtype: Any, features: str, groups: int = 1) -> Case:
     rng, rank = np.random.default_rng(0), len(space)
     x = rng.standard_normal((3, *space, inputs)).astype(dtype)
     taps = (3, 2, 2)[:rank]
-    k = rng.standard_normal((*taps, inputs, outputs)).astype(dtype)
+    k = rng.standard_normal((*taps, inputs // groups, outputs)).astype(dtype)
+    sums = "float64" if dtype == "float64" else "float32"
     reach = [(t - 1) * dilation + 1 for t in taps]
     pads = [(0, 0)] * rank
     if padding == "wide":
@@ -60,9 +64,12 @@ def case(space: tuple[int, ...], inputs: int, outputs: int, strides: int, dilati
         for n, r in zip(space, reach):
             more = max((-(-n // strides) - 1) * strides + r - n, 0)
             pads.append((more // 2, more - more // 2))
-    want = by_taps(x, k, strides, dilation, pads)
+    want = np.concatenate([by_taps(u, v, strides, dilation, pads) for u, v in zip(
+        np.split(x, groups, -1), np.split(k, groups, -1))], -1)
     letters = "XYZ"[:rank]
     names = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+    if features == "mixed":  # of the result in front of everything
+        names, want = (*names[:2], f"CN{letters}"), np.moveaxis(want, -1, 0)
     if features == "first":
         names = (f"NC{letters}", f"OI{letters}", f"NC{letters}")
         x, k, want = (np.moveaxis(v, s, d) for v, s, d in (
@@ -71,18 +78,20 @@ def case(space: tuple[int, ...], inputs: int, outputs: int, strides: int, dilati
     def f(x: Any, k: Any) -> Any:
         return [lax.conv_general_dilated(x, k, (strides,) * rank, pads if padding == "wide"
                                          else padding, rhs_dilation=(dilation,) * rank,
-                                         dimension_numbers=names)]
+                                         dimension_numbers=names,
+                                         feature_group_count=groups)]
 
     def check(outs: list[Any]) -> str:
-        # sums of up to 12 * 33 products of normal numbers
-        bound = 40 * np.sqrt(12 * inputs) * np.finfo(dtype).eps
+        # sums of up to 12 * 33 products of normal numbers, rounded once more
+        eps = [float(ml_dtypes.finfo(d).eps) for d in (dtype, sums)]
+        bound = 40 * np.sqrt(12 * inputs) * eps[1] + eps[0] * np.abs(want)
         if outs[0].shape != want.shape:
             return f"shape {outs[0].shape} instead of {want.shape}"
-        error = np.abs(outs[0] - want).max(initial=0)
-        return "" if error <= bound else f"off by {error}"
+        error = np.abs(outs[0].astype("f8") - want)
+        return "" if np.all(error <= bound) else f"off by {error.max()}"
 
     return Case(f"{space} {inputs}->{outputs} strides {strides} dilation {dilation} {padding} "
-                f"{dtype} features {features}", f, (x, k), check)
+                f"{dtype} features {features} groups {groups}", f, (x, k), check)
 
 
 def test_drawn() -> None:
@@ -129,17 +138,57 @@ def by_taps_2(x: Any, k: Any, strides: tuple[int, int], pads: Any) -> Any:
                for i in range(k.shape[0]) for j in range(k.shape[1]))
 
 
-def test_large_windows_stay_with_iree() -> None:
-    """What the windows see is gathered up to 64 MiB."""
+def test_groups_and_single_sizes() -> None:
+    run([case((6, 5), 8, 32, 1, 1, "SAME", "float32", features, 2)
+         for features in ("first", "last")]
+        + [case((9,), 4, 64, 2, 1, "wide", "float32", "last", 4),
+           case((1, 1), 33, 1, 1, 1, "SAME", "float32", "last"),
+           case((1,), 16, 1, 1, 1, "SAME", "float64", "first"),
+           case((40, 1), 16, 3, 1, 1, "SAME", "float32", "last"),
+           case((20, 20), 1, 17, 1, 2, "SAME", "float32", "first"),
+           case((20, 21), 1, 40, 3, 1, "VALID", BFLOAT16, "last")], 20)
+
+
+def test_kernel_gradients() -> None:
+    """Places of the result are few, what a window sees is large; in both layouts."""
+    rng = np.random.default_rng(2)
+    x, v = rng.standard_normal((3, 13, 12, 8)), rng.standard_normal((3, 13, 12, 16))
+    k = np.zeros((3, 3, 8, 16))
+
+    def gradient(x: Any, k: Any, v: Any, *names: str) -> Any:
+        return calque.vjp(lambda k: lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=names), k)[1](v)[0]
+
+    def both(x: Any, k: Any, v: Any) -> Any:
+        return gradient(x, k, v, "NHWC", "HWIO", "NHWC"), gradient(
+            x.transpose(0, 3, 1, 2), k.transpose(3, 2, 0, 1), v.transpose(0, 3, 1, 2),
+            "NCHW", "OIHW", "NCHW")
+
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    want = np.array([[np.einsum("nyxi,nyxo->io", padded[:, i:i + 13, j:j + 12], v)
+                      for j in range(3)] for i in range(3)])
+    last, first = calque.jit(both)(x, k, v)
+    np.testing.assert_allclose(last, want, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(first, want.transpose(3, 2, 0, 1), rtol=1e-11, atol=1e-11)
+
+
+def test_forms(level: str) -> None:
+    """Few rows are gathered, kernels of one element are products of what lies there."""
     if not gemm.takes(cpu_target(), "float32"):
         pytest.skip("no C kernel was built")
 
-    def text(n: int) -> str:
-        x, k = np.zeros((n, 30, 30, 32), np.float32), np.zeros((3, 3, 32, 64), np.float32)
+    def text(size: int, taps: int, dtype: Any = "float32") -> str:
+        x, k = np.zeros((2, size, size, 32), dtype), np.zeros((taps, taps, 32, 64), dtype)
         made = lower(calque.make_jaxpr(lambda x, k: lax.conv_general_dilated(
             x, k, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")))(x, k), cpu_target())
         assert made.module is not None
         return module_text(made.module)
 
-    assert "calque_gemm" in text(16) and "stablehlo.convolution" not in text(16)
-    assert "stablehlo.convolution" in text(100)
+    for size, taps, entry in ((30, 3, "convolve_f32"), (7, 3, ""), (64, 1, "gemm_f32")):
+        found = text(size, taps)
+        assert f"calque_{entry}" in found or not entry, (size, taps)
+        assert "stablehlo.convolution" not in found, (size, taps)
+        assert ("calque_convolve" in found) == ("convolve" in entry), (size, taps)
+    assert "calque_convolve_bf16" in text(30, 3, BFLOAT16)
+    with config.context("calque_cpu", "x86-64-v4"):  # along two axes: mask registers
+        assert "stablehlo.convolution" in text(30, 3)

@@ -1,4 +1,4 @@
-/* Runs calque_gemm_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
+/* Runs calque_gemm_<type> and calque_convolve_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
  * be touched; prints ok. */
 #include <stdint.h>
 #include <stdio.h>
@@ -8,6 +8,13 @@
 #define ENTRY(name, T, R)                                                                       \
   void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
             I, I, I);
+#define CONVOLVE(name, T, R)                                                                    \
+  void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
+            I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
+CONVOLVE(calque_convolve_f32, float, float)
+CONVOLVE(calque_convolve_f64, double, double)
+CONVOLVE(calque_convolve_bf16, uint16_t, float)
+CONVOLVE(calque_convolve_f16, uint16_t, float)
 ENTRY(calque_gemm_f32, float, float)
 ENTRY(calque_gemm_f64, double, double)
 ENTRY(calque_gemm_bf16, uint16_t, float)
@@ -57,7 +64,52 @@ static I room_of(I tall, I broad, I k, I few, I size) {
     free(a), free(b), free(c), free(work);                                                   \
   }
 
+/* Images (count, size, size, c), or (count, c, size, size) where `first`, under o kernels of 3 x 3
+ * taps; features of the result are rows where `second`. */
+#define WINDOWS(name, T, R)                                                                       \
+  {                                                                                               \
+    I full = count * size * size * c, n = second ? places : o, m = second ? o : places;           \
+    T *x = malloc(full * sizeof(T)), *y = malloc(k * o * sizeof(T));                              \
+    R *out = malloc(places * o * sizeof(R)), *work = malloc(2 * room * sizeof(R));                \
+    for (I i = 0; i < full; i++) x[i] = i % 7;                                                    \
+    for (I i = 0; i < k * o; i++) y[i] = i % 5;                                                   \
+    for (I g = 0; g < 2; g++)                                                                     \
+      name(x, 0, y, 0, out, 0, work, 0, 1, m, n, k, second, 0, 1, 3, 3, c, 0, row, column,        \
+           feature, 1, count, put, put, 0, image, row * by, column * by, o, 1, 20, 32, room, g,   \
+           2);                                                                                    \
+    for (I i = 0; i < places && sizeof(T) == sizeof(R); i++)                                      \
+      for (I j = 0; j < o; j++) {                                                                 \
+        double sum = 0;                                                                           \
+        for (I p = 0; p < k; p++)                                                                 \
+          sum += (double)y[p * o + j] *                                                           \
+                 (double)x[i / (put * put) * image + (i / put % put * by + p / (3 * c)) * row +   \
+                           (i % put * by + p / c % 3) * column + p % c * feature];                \
+        if (sum != (double)out[second ? j * places + i : i * o + j]) return 2;                    \
+      }                                                                                           \
+    free(x), free(y), free(out), free(work);                                                      \
+  }
+
+static int convolutions(void) {
+  const I cases[][5] = {{1, 3, 1, 1, 1}, {2, 8, 3, 5, 1}, {2, 9, 4, 17, 2}, {1, 20, 8, 3, 1},
+                        {1, 12, 33, 9, 1}};
+  for (unsigned s = 0; s < sizeof cases / sizeof *cases; s++)
+    for (int form = 0; form < 4; form++) {
+      I count = cases[s][0], size = cases[s][1], c = cases[s][2], o = cases[s][3];
+      I by = cases[s][4], put = (size - 3) / by + 1, places = count * put * put, k = 9 * c;
+      I first = form & 1, second = form >> 1, image = size * size * c;
+      I row = first ? size : size * c, column = first ? 1 : c, feature = first ? size * size : 1;
+      I room = room_of(20, 32, k, 0, 4);
+      WINDOWS(calque_convolve_f32, float, float)
+      WINDOWS(calque_convolve_bf16, uint16_t, float)
+      WINDOWS(calque_convolve_f16, uint16_t, float)
+      room = room_of(20, 32, k, 0, 8);
+      WINDOWS(calque_convolve_f64, double, double)
+    }
+  return 0;
+}
+
 int main(void) {
+  if (convolutions()) return 2;
   const I sizes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 6}, {1, 7, 33, 9}, {1, 2, 64, 300}, {1, 171, 40, 3},
                         {3, 13, 17, 21}, {1, 64, 70, 258}};
   for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)

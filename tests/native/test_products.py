@@ -126,6 +126,37 @@ def test_what_is_not_finite_stays_in_its_rows_and_columns(level: str) -> None:
                 np.testing.assert_array_equal(c, x @ y)
 
 
+@every
+@at_levels
+def test_windows(dtype: Any, level: str) -> None:
+    """Operands in nests of axes, with steps of any size or none, as rows and as columns."""
+    rng = np.random.default_rng(3)
+    sums = np.dtype("f8" if dtype == np.float64 else "f4")
+    for seed in range(40):
+        deep, across = (rng.integers(1, [3, 4, 4, 12]) for _ in range(2))
+        apart = [rng.integers(0, 9, 4), rng.integers(0, 9, 4)]
+        for steps in apart[:1 + seed % 2]:
+            steps[3] = seed % 3 > 0  # side by side, or always the same
+        batch, o, second = int(rng.integers(1, 3)), int(rng.integers(1, 40)), int(seed % 4 > 1)
+        x = rng.standard_normal(1000 * batch).astype(dtype)
+        places = [np.ravel(sum(i * a for i, a in zip(np.indices(n), steps)))
+                  for n, steps in zip((deep, across), apart)]
+        k, count = len(places[0]), len(places[1])
+        y = rng.standard_normal((k, o)).astype(dtype)
+        m, n = (o, count) if second else (count, o)
+        room = gemm.room_of(min(20, m), min(32, n), k, 0, gemm.LEVELS[level], sums.itemsize)
+        c, _ = call("gemm", "convolve", dtype, [x, y],
+                    [((batch, m, n), sums), ((2 * room,), sums)],
+                    [batch, m, n, k, second, 1000, *deep, *apart[0], *across, *apart[1], o, 1, 20,
+                     32, room], 2, level)
+        seen = x.astype("f8").reshape(batch, -1)[:, np.add.outer(places[1], places[0])]
+        want, size = seen @ y.astype("f8"), np.abs(seen) @ np.abs(y.astype("f8"))
+        if second:
+            want, size = (v.swapaxes(1, 2) for v in (want, size))
+        bound = float(np.finfo(sums).eps) * (k + 4) ** 0.5
+        assert np.all(np.abs(c - want) <= bound * size), (seed, dtype, level)
+
+
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.dtype("f2")], ids=str)
 @at_levels
 def test_every_half(dtype: Any, level: str) -> None:
