@@ -309,7 +309,8 @@ class _Run:
         self.flush()
         now, a = self.position[id(e)], e.inputs[0]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
-        if not mine or isinstance(a, Literal) or any(
+        spread = any(n > 1 and not s for n, s in zip(x.shape, x.strides))  # one number for many
+        if not mine or spread or isinstance(a, Literal) or any(
                 self.last_use(v) > now for v, m in self.env.items()
                 if any(r is x.ref for r in joined.refs(m))):
             return self.emitter.temporary(x)

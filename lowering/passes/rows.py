@@ -20,6 +20,7 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
+from calque.lowering.passes.flat import flat
 from calque.lowering.passes.graph import Graph
 
 Axes = tuple[int, ...]
@@ -61,36 +62,16 @@ def grouped(p: Program) -> Program:
 
 
 def _grouped(p: Program) -> Program:
-    env: dict[Var, Atom] = {}
     if not loops.enabled:
         return p
-    plain = list(_inlined(p.equations, env))
-    outputs = [env.get(o, o) if isinstance(o, Var) else o for o in p.outputs]
-    live = eliminate_dead_code(p.replace(equations=plain, outputs=outputs))
-    results = {o for o in outputs if isinstance(o, Var)}
+    live = eliminate_dead_code(flat(p))
+    results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = _Finder(live.equations, results), False
     for i, e in enumerate(live.equations):
         if e.primitive.name in FOLDS and i in finder.live:
             group = finder.grow(i)
             found |= group is not None and finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p
-
-
-def _inlined(equations: Sequence[Equation], env: dict[Var, Atom]) -> Iterator[Equation]:
-    """The equations of calls in place of the calls; env: what variables have become."""
-    for e in equations:
-        inputs = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
-        if e.primitive.name != "jit":
-            yield e.replace(inputs=inputs)
-            continue
-        q: Program = e.params["jaxpr"]
-        inner: dict[Var, Atom] = dict(zip(q.inputs, inputs))
-        for made in _inlined(q.equations, inner):
-            fresh = tuple(Var(v.aval) for v in made.outputs)
-            inner.update(zip(made.outputs, fresh))
-            yield made.replace(outputs=fresh)
-        env.update((v, inner.get(o, o) if isinstance(o, Var) else o)
-                   for v, o in zip(e.outputs, q.outputs))
 
 
 class _Finder(Graph):
