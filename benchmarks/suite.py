@@ -1,11 +1,11 @@
-"""65 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
+"""73 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
 
     python benchmarks/suite.py [--only WORD] [--level x86-64-v3] [--jax PYTHON] [--write]
 
 Each workload runs in two fresh processes, one a library, with empty caches, call by call in turn.
 CPU time counts all threads and the compiler's process.  --level holds both sides to AVX2
-(x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  --write puts the table into
-docs/suite.md, in that level's place.  Start reading at `measure`.
+(x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  --write puts the table, a
+plot and the reasons for what is above 1.3 (workloads.REASONS) into docs/.  Start at `measure`.
 """
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 _HELD = {"x86-64-v2": "SSE4_2", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
+WORSE = 1.3  # a ratio that asks for a reason
 COLUMNS = ("first CPU", "first wall", "shape CPU", "shape wall", "warm wall", "steady")
 
 
@@ -159,14 +160,44 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def write(lines: list[str], level: str) -> None:
-    """Put a table between the marks of its level on the page."""
+def reasons(found: dict[str, dict[str, Any]], why: dict[str, str]) -> list[str]:
+    """A line for each workload whose steady calls take more than WORSE times as long as jax's."""
+    slow = {n: r["steady"][0] / r["steady"][1] for n, r in found.items()}
+    return ["", f"Above {WORSE}, and where the time goes:", "",
+            *[f"* {n} ({ratio:.2f}): {why.get(n, 'not looked into')}"
+              for n, ratio in sorted(slow.items(), key=lambda v: -v[1]) if ratio > WORSE]]
+
+
+def plot(found: dict[str, dict[str, Any]], level: str) -> str:
+    """Steady ratios as bars to both sides of 1, on a scale of powers of two (an SVG)."""
+    ratios = sorted((math.log2(r["steady"][0] / r["steady"][1]), n) for n, r in found.items())
+    high, middle, unit, bottom = 14, 460, 42, 14 * len(ratios) + 30
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{bottom}"'
+             ' font-family="sans-serif" font-size="10">',
+             f'<text x="8" y="12">steady calls, calque / jax, {level}</text>']
+    for power in range(-6, 4):
+        x = middle + unit * power
+        lines.append(f'<path d="M{x} 30V{bottom}" stroke="#ccc"/>'
+                     f'<text x="{x}" y="28" text-anchor="middle">{2.0 ** power:g}</text>')
+    for i, (ratio, name) in enumerate(ratios):
+        y, length = 30 + high * i, unit * max(-6.0, min(ratio, 3.0))
+        left, fill = middle + min(length, 0), "#c44" if ratio > 0 else "#48a"
+        lines.append(f'<text x="8" y="{y + 9}">{name}</text><rect x="{left:.0f}" y="{y}" '
+                     f'width="{abs(length):.0f}" height="10" fill="{fill}"/>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def write(found: dict[str, dict[str, Any]], level: str, why: dict[str, str]) -> None:
+    """Put a table between the marks of its level on the page, and the plot beside it."""
     page = HERE.parent / "docs" / "suite.md"
     text = page.read_text()
     begin, end = (f"<!-- {level}: {word} -->" for word in ("begin", "end"))
     before, rest = text.split(begin)
     _, after = rest.split(end)
-    page.write_text("\n".join([before + begin, *lines, end + after]))
+    image = f"suite-{level}.svg"
+    page.write_text("\n".join([before + begin, f"![steady calls]({image})", "", *table(found),
+                               *reasons(found, why), end + after]))
+    (page.parent / image).write_text(plot(found, level))
 
 
 def main() -> None:
@@ -192,7 +223,7 @@ def main() -> None:
                 continue
             print(table({name: found[name]})[2], flush=True)
             if given.write:
-                write(table(found), given.level)
+                write(found, given.level, workloads.REASONS)
     print(table(found)[-1])
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 WORKLOADS: dict[str, Callable[[Any, int], Made]] = {}
+# Why steady calls take longer than jax's, where they do (measured with the means that it names).
+REASONS: dict[str, str] = {}
 
 
 def library(name: str) -> Any:
@@ -349,6 +351,40 @@ def kalman_500(j: Any, more: int) -> Made:
 
 
 @workload
+def kalman_gradient(j: Any, more: int) -> Made:
+    f, (zs, a, h) = kalman_500(j, more)
+    return j.top.grad(lambda a, zs, h: (f(zs, a, h) ** 2).mean()), (a, zs, h)
+
+
+@workload
+def kalman_100_filters(j: Any, more: int) -> Made:
+    f, (_, a, h) = kalman_500(j, 0)
+    return j.top.vmap(f, (0, None, None)), (normal(100 + more, 200, 2), a, h)
+
+
+def _gru(j: Any) -> Callable[..., Any]:
+    def run(xs: Any, wz: Any, wr: Any, wh: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            hx = j.np.concatenate([h, x], -1)
+            z, r = j.nn.sigmoid(hx @ wz), j.nn.sigmoid(hx @ wr)
+            h = (1 - z) * h + z * j.np.tanh(j.np.concatenate([r * h, x], -1) @ wh)
+            return h, h
+        return j.lax.scan(step, j.np.zeros((xs.shape[1], wz.shape[1]), xs.dtype), xs)[1]
+    return run
+
+
+@workload
+def gru_forward(j: Any, more: int) -> Made:
+    return _gru(j), (normal(100, 16 + more, 32), *[normal(96, 64, seed=i) / 10 for i in range(3)])
+
+
+@workload
+def gru_gradient(j: Any, more: int) -> Made:
+    f, args = gru_forward(j, more)
+    return j.top.grad(lambda *a: (f(*a) ** 2).mean(), (1, 2, 3)), args
+
+
+@workload
 def rk4_1000_states(j: Any, more: int) -> Made:
     def field(y: Any) -> Any:
         return j.np.stack([y[1], (1 - y[0] ** 2) * y[1] - y[0]])
@@ -371,6 +407,12 @@ def rk4_jacobian(j: Any, more: int) -> Made:
 
 
 @workload
+def rk4_gradient(j: Any, more: int) -> Made:
+    solve, _ = rk4_1000_states(j, 0)
+    return j.top.grad(lambda y: (solve(y) ** 2).mean()), (normal(200 + more, 2),)
+
+
+@workload
 def leapfrog(j: Any, more: int) -> Made:
     def f(q: Any, p: Any) -> Any:
         def step(_: int, s: Any) -> Any:
@@ -390,6 +432,34 @@ def heat_256(j: Any, more: int) -> Made:
             return u + 0.1 * (around - 4 * u)
         return j.lax.fori_loop(0, 100, step, u)
     return f, (normal(256 + more, 256),)
+
+
+@workload
+def leapfrog_gradient(j: Any, more: int) -> Made:
+    f, args = leapfrog(j, more)
+    return j.top.grad(lambda q, p: (f(q, p)[0] ** 2).mean()), args
+
+
+@workload
+def wave_128(j: Any, more: int) -> Made:
+    def f(u: Any, v: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            u, v = c
+            v = v + 0.1 * (sum(j.np.roll(u, s, a) for s in (1, -1) for a in (0, 1)) - 4 * u)
+            return (u + 0.1 * v, v), None
+        return j.lax.scan(step, (u, v), None, length=50)[0]
+    return f, (normal(128 + more, 128), normal(128 + more, 128, seed=1))
+
+
+@workload
+def trajectories(j: Any, more: int) -> Made:
+    def one(y: Any) -> Any:
+        def body(i: Any, c: Any) -> Any:
+            y, out = c
+            y = y - 0.01 * y ** 3
+            return y, out.at[i].set(y)
+        return j.lax.fori_loop(0, 300, body, (y, j.np.zeros((300, *y.shape), y.dtype)))[1]
+    return j.top.vmap(one), (normal(100 + more, 3),)
 
 
 @workload

@@ -137,8 +137,12 @@ class Builder:
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
-        self.soft_f16 = soft_f16.get()
         self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding)
+
+    @property
+    def soft_f16(self) -> bool:
+        """Whether the module that is being emitted converts f32 to f16 by bits."""
+        return soft_f16.get()
 
     # ---- the one place where operations are made
     def op(

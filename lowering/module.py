@@ -25,7 +25,9 @@ from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.passes import cost, hazards, keys, loops
+from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.rows import grouped
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.control import emit_at_once
 from calque.lowering.sizes import Sizes
@@ -84,7 +86,8 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       in_process: the program will run in this process, where NumPy can be called.
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
-    p = hoist(eliminate_dead_code(program))
+    plain = accumulate(hoist(eliminate_dead_code(program)))
+    p = grouped(plain) if target.backend == "llvm-cpu" and not cost.is_whole(plain) else plain
     baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if bake_consts else program.const_vars
@@ -97,9 +100,9 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
     lowered = Lowered(
         program=program, module=None, arguments=passed, results=tuple(results),
         computed=tuple(physical(a.aval) for a in computed),
-        small=cost.is_small(p), inline=cost.is_inline(p), options=_options(p, target),
+        small=cost.is_small(plain), inline=cost.is_inline(plain), options=_options(plain, target),
         donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
-        forwards=(), storage=(), room=guess(cost.room(p)))
+        forwards=(), storage=(), room=guess(cost.room(plain)))
     if not computed and signature is None and not any(
             e.primitive.has_effects(e.params) for e in p.equations):
         return lowered

@@ -4,6 +4,7 @@
   memory   flat memory seen through strides: loads, stores, loops
   tensors  the equations of a Program over such memory
   loop     scan and while as one dispatch; passes/loops says which loops
+  rows     sums and what follows of them row by row as one dispatch; passes/rows says which
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel
 from calque.lowering.kernels.loop import emit_whole as emit_whole

@@ -1,39 +1,70 @@
-"""dot_general in a kernel: blocks of rows and vectors of columns stay in registers while the
+"""dot_general in a kernel: a block of rows and vectors of columns stays in registers while the
 contracted axis goes by.
+
+Blocks are as large as the target's registers allow (`Registers`).  Where columns do not lie side by
+side but the contracted axis does, in both operands, vectors run along that one (`_across`).
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from calque.lowering.builder import Value
+from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.targets import Target
 
-ROWS, VECTORS = 4, 2  # accumulators held: 4 x 2 vectors
+MOST_ROWS, MOST_VECTORS = 8, 8  # of a block
+LATENCY = 4  # cycles of a multiply-add, of which two begin in each; as many loads
 
 
-def dot_general(x: Memory, y: Memory, out: Memory, dims: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Bytes of a vector register, how many there are, and whether one instruction multiplies and
+    adds."""
+
+    nbytes: int = 16
+    count: int = 16
+    fused: bool = True
+
+    def lanes(self, dtype: Dtype) -> int:
+        """Numbers of a register, as they are added up."""
+        return max(2, self.nbytes // memory.summed(dtype).itemsize)
+
+
+LEVELS = {"x86-64-v2": Registers(fused=False), "x86-64-v3": Registers(32, 16),
+          "x86-64-v4": Registers(64, 32), "aarch64": Registers(16, 32)}
+
+
+def registers_of(target: Target | None) -> Registers:
+    return LEVELS.get(level_of(target), LEVELS["x86-64-v2"])
+
+
+def dot_general(x: Memory, y: Memory, out: Memory, dims: Any, registers: Registers) -> None:
     """out = x . y; every operand is a view, so that any order of axes will do."""
     (xc, yc), (xb, yb) = dims
     xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    n = len(xb)
 
-    def parts(m: Memory, axes: Sequence[int]) -> tuple[list[int], list[int]]:
-        return [m.shape[i] for i in axes], [m.strides[i] for i in axes]
+    def parts(m: Memory, axes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(m.shape[i], m.strides[i]) for i in axes]
 
-    batch, contracted = parts(x, xb)[0], parts(x, xc)[0]
+    made = list(zip(out.shape[n:], out.strides[n:]))
+    rows = _merged(parts(x, xf), made[:len(xf)])
+    columns = _merged(parts(y, yf), made[len(xf):])
+    contracted = _merged(parts(x, xc), parts(y, yc))
 
     def one(where: list[Index]) -> None:
-        xs, ys, os = _moved(x, xb, where), _moved(y, yb, where), _moved(
-            out, range(len(xb)), where)
-        n = len(xb)
-        a = xs.view([*parts(x, xf)[0], *contracted], [*parts(x, xf)[1], *parts(x, xc)[1]])
-        b = ys.view([*contracted, *parts(y, yf)[0]], [*parts(y, yc)[1], *parts(y, yf)[1]])
-        _product(a, b, os.view(out.shape[n:], out.strides[n:]), len(xf), len(contracted))
+        xs, ys, os = _moved(x, xb, where), _moved(y, yb, where), _moved(out, range(n), where)
+        _product(_view(xs, [*rows[0], *contracted[0]]), _view(ys, [*contracted[1], *columns[0]]),
+                 _view(os, [*rows[1], *columns[1]]), len(rows[0]), len(contracted[0]), registers)
 
-    memory.nest(batch, one)
+    memory.nest([x.shape[i] for i in xb], one)
 
 
 def _moved(m: Memory, axes: Sequence[int], where: Sequence[Index]) -> Memory:
@@ -43,153 +74,185 @@ def _moved(m: Memory, axes: Sequence[int], where: Sequence[Index]) -> Memory:
     return m.view(m.shape, m.strides, base)
 
 
-def _product(a: Memory, b: Memory, out: Memory, rows: int, folded: int) -> None:
+def _view(m: Memory, axes: Sequence[tuple[int, int]]) -> Memory:
+    return m.view([n for n, _ in axes], [s for _, s in axes])
+
+
+Axes = list[tuple[int, int]]  # size and stride of each
+
+
+def _merged(a: Axes, b: Axes) -> tuple[Axes, Axes]:
+    """The same axes of two arrays, at least one, neighbours joined where both step through them as
+    through one."""
+    found: tuple[Axes, Axes] = [(1, 0)], [(1, 0)]
+    for axes in zip(a, b):
+        if axes[0][0] == 1:
+            continue
+        n = axes[0][0]
+        if all(k[-1][0] == 1 or k[-1][1] == n * s for k, (_, s) in zip(found, axes)):
+            for k, (_, s) in zip(found, axes):
+                k[-1] = (k[-1][0] * n, s)
+        else:
+            for k, axis in zip(found, axes):
+                k.append(axis)
+    return found
+
+
+def _product(a: Memory, b: Memory, out: Memory, rows: int, folded: int, registers: Registers
+             ) -> None:
     """out[m..., n...] = sum over k... of a[m..., k...] * b[k..., n...]."""
-    m_shape, k_shape, n_shape = a.shape[:rows], a.shape[rows:], b.shape[folded:]
-    if not n_shape:  # a column: give it an axis
-        b = b.view([*b.shape, 1], [*b.strides, 0])
-        out = out.view([*out.shape, 1], [*out.strides, 0])
-        n_shape = (1,)
-    if n_shape[-1] == 1 and m_shape and a.strides[rows - 1] == 1 and m_shape[-1] > 1 and (
-            len(n_shape) == 1):  # vectors run down the rows instead
+    k_shape, n_shape = a.shape[rows:], b.shape[folded:]
+    if n_shape == (1,) and a.shape[rows - 1] > 1 and a.strides[rows - 1] == 1:
+        # a column: vectors run down the rows instead
         order = [*range(rows, len(a.shape)), *range(rows)]
         flipped = a.view([a.shape[i] for i in order], [a.strides[i] for i in order])
-        column = b.view(k_shape, b.strides[:folded])
-        _product(column, flipped, out.view(m_shape, out.strides[:rows]), 0, folded)
+        row = b.view([1, *k_shape], [0, *b.strides[:folded]])
+        _product(row, flipped, out.view([1, *out.shape[:rows]], [0, *out.strides[:rows]]), 1,
+                 folded, registers)
         return
-    lanes = memory_lanes(b, out)
-    along = lanes == 1 and k_shape and a.strides[-1] == 1 and b.strides[folded - 1] == 1
-    last_m = m_shape[-1] if m_shape else 1
+    beside = b.strides[-1] == 1 and out.strides[-1] == 1 and n_shape[-1] > 1
+    form = _block if beside or a.strides[-1] != 1 or b.strides[folded - 1] != 1 else _across
+    lanes = _width(n_shape[-1] if beside else k_shape[-1], registers.lanes(out.dtype))
+    if not beside and form is _block:
+        lanes = 1
+    count = -(-n_shape[-1] // lanes) if form is _block else n_shape[-1]
+    high, wide = tile(a.shape[rows - 1], count, registers, form is _across)
 
-    def block(outer: list[Index], first: Index, count: int, columns: list[Index],
-              kb: KernelBuilder, starts: list[Index]) -> None:
-        """count rows from `first` on, times one vector at each of starts."""
-        def row(r: int) -> list[Index]:
-            return [*outer, memory.add(first, r)] if m_shape else []
+    def at(outer: list[Index], columns: list[Index]) -> None:
+        def cell(r: int, c: int, lanes: int) -> Callable[[Index, Index], None]:
+            return lambda i, j: form(a, b, out, [*outer, i], [*columns, j], (r, c), lanes,
+                                     registers)
 
-        kind = memory.summed(out.dtype)
-        zero = kb.splat(0, (), kind).ir
+        def strip(j: Index, c: int) -> None:
+            _parts(a.shape[rows - 1], high, lambda i, r: cell(r, c, lanes)(i, j))
 
-        def at(k: list[Index], accs: Sequence[Any]) -> list[Any]:
-            right = [kb.convert(memory.load(kb, b, [*k, *columns, s]), kind) for s in starts]
-            result = []
-            for r in range(count):
-                one = SCALAR.convert(memory.load(SCALAR, a, [*row(r), *k]), kind)
-                left = kb.spread(one)
-                for c, w in enumerate(right):
-                    acc = Value(kb, accs[r * len(starts) + c], (), kind)
-                    result.append(_fma(kb, left, w, acc).ir)
-            return result
+        if form is _across:
+            _parts(n_shape[-1], wide, strip)
+            return
+        whole = n_shape[-1] // lanes
+        _parts(whole, wide, lambda j, c: strip(memory.times(j, lanes), c))
+        if n_shape[-1] % lanes:  # the last vector begins earlier, over columns that are done twice
+            strip(n_shape[-1] - lanes, 1)
 
-        accs = _folded(k_shape, at, [zero] * (count * len(starts)))
-        for r in range(count):
-            for c, s in enumerate(starts):
-                total = Value(kb, accs[r * len(starts) + c], (), kind)
-                memory.store(kb, kb.convert(total, out.dtype), out, [*row(r), *columns, s])
+    memory.nest(a.shape[:rows - 1], lambda outer: memory.nest(
+        n_shape[:-1], lambda columns: at(outer, columns)))
 
-    def rows_of(outer: list[Index], columns: list[Index]) -> None:
-        whole = last_m // ROWS * ROWS
 
-        def blocks(first: Index) -> list[Any]:
-            some(outer, columns, first, ROWS)
+def _width(n: int, most: int) -> int:
+    """The largest power of two up to n and `most`."""
+    return min(most, 1 << (n.bit_length() - 1))
+
+
+def tile(m: int, n: int, registers: Registers, across: bool) -> tuple[int, int]:
+    """Rows and vectors of a block for m rows of n vectors: the least cycles for a step of the
+    contracted axis.  across: both operands are read by vectors, whose sums are folded at last."""
+    def cycles(size: tuple[int, int]) -> tuple[float, int]:
+        found, loads = 0.0, 0
+        for r, many in _sizes(m, size[0]):
+            for c, more in _sizes(n, size[1]):
+                found += many * more * max(r * c / 2, (r + c) / 2, LATENCY)
+                loads += many * more * (r + c)
+        return found, loads
+
+    every = [(r, c) for r in range(1, min(m, MOST_ROWS) + 1)
+             for c in range(1, min(n, MOST_VECTORS) + 1)
+             if r * c + (min(r, c) if across else c if r > 1 else 0) + 1 <= registers.count]
+    return min(every, key=cycles)
+
+
+def panel_width(rows: int, columns: int, dtype: Dtype, registers: Registers) -> int:
+    """Columns of a panel (passes/panels) for products of so many rows and columns."""
+    lanes = _width(columns, registers.lanes(dtype))
+    return lanes * tile(rows, -(-columns // lanes), registers, False)[1]
+
+
+def _sizes(n: int, most: int) -> list[tuple[int, int]]:
+    """n in the fewest parts of at most `most`, nearly equal: (size, how many)."""
+    count = -(-n // most)
+    size, more = divmod(n, count) if count else (0, 0)
+    return [(s, k) for s, k in ((size + 1, more), (size, count - more)) if k]
+
+
+def _parts(n: int, most: int, body: Callable[[Index, int], None]) -> None:
+    """body(first, size) for nearly equal parts of n."""
+    start = 0
+    for size, count in _sizes(n, most):
+        def run(i: Index, size: int = size) -> list[Any]:
+            body(i, size)
             return []
 
-        memory.loop(whole, blocks, step=ROWS)
-        if last_m > whole:
-            some(outer, columns, whole, last_m - whole)
-
-    def some(outer: list[Index], columns: list[Index], first: Index, count: int) -> None:
-        if along:
-            for r in range(count):
-                where = [*outer, memory.add(first, r)] if m_shape else []
-
-                def cell(s: Index, where: list[Index] = where) -> list[Any]:
-                    memory.store(SCALAR, _inner(a, b, where, [*columns, s], k_shape, out.dtype),
-                                 out, [*where, *columns, s])
-                    return []
-
-                memory.loop(n_shape[-1], cell)
-            return
-        at, width = 0, lanes
-        while at < n_shape[-1]:
-            while width > n_shape[-1] - at:
-                width //= 2
-            kb = SCALAR if width == 1 else KernelBuilder(width)
-            many = VECTORS if n_shape[-1] - at >= VECTORS * width else 1
-            step = many * width
-            stop = at + (n_shape[-1] - at) // step * step
-
-            def run(i: Index, kb: KernelBuilder = kb, width: int = width, many: int = many
-                    ) -> list[Any]:
-                block(outer, first, count, columns, kb,
-                      [memory.add(i, v * width) for v in range(many)])
-                return []
-
-            memory.loop(stop, run, start=at, step=step)
-            at = stop
-
-    memory.nest(m_shape[:-1], lambda outer: memory.nest(
-        n_shape[:-1], lambda columns: rows_of(outer, columns)))
+        memory.loop(start + size * count, run, start=start, step=size)
+        start += size * count
 
 
-def memory_lanes(b: Memory, out: Memory) -> int:
-    """Lanes along the last axis of b and out."""
-    if b.strides[-1] == 1 and (out.strides[-1] == 1 or out.shape[-1] == 1) and b.shape[-1] > 1:
-        return max(2, 64 // max(4, b.dtype.itemsize))
-    return 1
+def _block(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Index],
+           size: tuple[int, int], lanes: int, registers: Registers) -> None:
+    """size[0] rows from `row` on times size[1] vectors from `column` on."""
+    kind, kb = memory.summed(out.dtype), SCALAR if lanes == 1 else KernelBuilder(lanes)
+    rows = [[*row[:-1], memory.add(row[-1], i)] for i in range(size[0])]
+    columns = [[*column[:-1], memory.add(column[-1], j * lanes)] for j in range(size[1])]
+
+    def step(k: list[Index], sums: Sequence[Any]) -> list[Any]:
+        right = [kb.convert(memory.load(kb, b, [*k, *c]), kind) for c in columns]
+        found, old = [], iter(sums)
+        for r in rows:
+            left = kb.spread(SCALAR.convert(memory.load(SCALAR, a, [*r, *k]), kind))
+            found += [_added(kb, left, w, Value(kb, next(old), (), kind), registers).ir
+                      for w in right]
+        return found
+
+    zero = kb.splat(0, (), kind).ir
+    sums = iter(_folded(a.shape[len(row):], step, [zero] * math.prod(size)))
+    for r in rows:
+        for c in columns:
+            memory.store(kb, kb.convert(Value(kb, next(sums), (), kind), out.dtype), out, [*r, *c])
 
 
-def _folded(shape: Sequence[int], body: Any, accs: list[Any]) -> list[Any]:
-    """Loops over shape that carry the accumulators."""
-    def level(done: list[Index], accs: list[Any]) -> list[Any]:
-        if len(done) == len(shape):
-            return list(body(done, accs))
-        return memory.loop(shape[len(done)], lambda i, *a: level([*done, i], list(a)), accs)
-    return level([], accs)
+def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Index],
+            size: tuple[int, int], lanes: int, registers: Registers) -> None:
+    """size[0] rows times size[1] columns, by vectors along the last contracted axis."""
+    kind, k_shape = memory.summed(out.dtype), a.shape[len(row):]
+    rows = [[*row[:-1], memory.add(row[-1], i)] for i in range(size[0])]
+    columns = [[*column[:-1], memory.add(column[-1], j)] for j in range(size[1])]
+    order = [*range(len(k_shape), len(b.shape)), *range(len(k_shape))]
+    b = b.view([b.shape[i] for i in order], [b.strides[i] for i in order])
+    totals = [SCALAR.splat(0, (), kind)] * math.prod(size)
+    at = 0
+    while at < k_shape[-1]:
+        lanes = _width(k_shape[-1] - at, lanes)
+        kb = SCALAR if lanes == 1 else KernelBuilder(lanes)
+        stop = at + (k_shape[-1] - at) // lanes * lanes
 
+        def step(k: list[Index], sums: Sequence[Any], kb: KernelBuilder = kb) -> list[Any]:
+            left = [kb.convert(memory.load(kb, a, [*r, *k]), kind) for r in rows]
+            right = [kb.convert(memory.load(kb, b, [*c, *k]), kind) for c in columns]
+            old = iter(sums)
+            return [_added(kb, x, y, Value(kb, next(old), (), kind), registers).ir
+                    for x in left for y in right]
 
-def _inner(a: Memory, b: Memory, row: list[Index], column: list[Index], shape: Sequence[int],
-           dtype: Any) -> Value:
-    """An inner product along the last contracted axis, in lanes."""
-    kind = memory.summed(dtype)
-    total = SCALAR.splat(0, (), kind)
-    n, at = shape[-1], 0
-    width = max(2, 64 // max(4, dtype.itemsize))
-    while at < n:
-        while width > n - at:
-            width //= 2
-        kb = SCALAR if width == 1 else KernelBuilder(width)
-        stop = at + (n - at) // width * width
+        def strip(k: list[Index], sums: Sequence[Any], at: int = at, stop: int = stop,
+                  lanes: int = lanes, step: Any = step) -> list[Any]:
+            return memory.loop(stop, lambda i, *now: step([*k, i], now), sums, start=at,
+                               step=lanes)
 
-        def step(k: list[Index], i: Index, acc: Any, kb: KernelBuilder = kb) -> Any:
-            left = kb.convert(memory.load(kb, a, [*row, *k, i]), kind)
-            wide = b.view([*b.shape[:len(shape)]], b.strides[:len(shape)],
-                          _offset(b, column, len(shape)))
-            right = kb.convert(memory.load(kb, wide, [*k, i]), kind)
-            return _fma(kb, left, right, Value(kb, acc, (), kind)).ir
-
-        def body(k: list[Index], accs: Sequence[Any], kb: KernelBuilder = kb, at: int = at,
-                 stop: int = stop, width: int = width) -> list[Any]:
-            return memory.loop(stop, lambda i, acc: [step(k, i, acc, kb)], list(accs), start=at,
-                               step=width)
-
-        (sums,) = _folded(shape[:-1], body, [kb.splat(0, (), kind).ir])
-        part = kb.horizontal("add", Value(kb, sums, (), kind))
-        total = total + Value(SCALAR, part.ir, (), kind)
+        sums = _folded(k_shape[:-1], strip, [kb.splat(0, (), kind).ir] * len(totals))
+        parts = [kb.horizontal("add", Value(kb, s, (), kind)) for s in sums]
+        totals = [t + Value(SCALAR, p.ir, (), kind) for t, p in zip(totals, parts)]
         at = stop
-    return SCALAR.convert(total, dtype)
+    found = iter(totals)
+    for r in rows:
+        for c in columns:
+            memory.store(SCALAR, SCALAR.convert(next(found), out.dtype), out, [*r, *c])
 
 
-def _offset(m: Memory, where: Sequence[Index], axis: int) -> Index:
-    base: Index = 0
-    for i, s in zip(where, m.strides[axis:]):
-        base = memory.add(base, memory.times(i, s))
-    return base
+def _folded(shape: Sequence[int], body: Any, sums: list[Any]) -> list[Any]:
+    """Loops over shape that carry the sums."""
+    def level(done: list[Index], sums: list[Any]) -> list[Any]:
+        if len(done) == len(shape):
+            return list(body(done, sums))
+        return memory.loop(shape[len(done)], lambda i, *a: level([*done, i], list(a)), sums)
+    return level([], sums)
 
 
-def _fma(b: KernelBuilder, x: Value, y: Value, z: Value) -> Value:
-    if x.dtype.kind == "f":
-        return b.fma(x, y, z)
-    return x * y + z
-
-
+def _added(b: KernelBuilder, x: Value, y: Value, z: Value, registers: Registers) -> Value:
+    return b.fma(x, y, z) if x.dtype.kind == "f" and registers.fused else x * y + z

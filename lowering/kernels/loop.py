@@ -17,6 +17,7 @@ from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.kernels import joined, memory, registers
+from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
@@ -25,21 +26,26 @@ from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.cost import equation_work as work_of
+from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.passes.registers import plan
-from calque.lowering.passes.split import rows_of, split
+from calque.lowering.passes.split import part_of, rows_of, split
 from calque.lowering.rules.registry import Context
 
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 TURNED = 256  # elements from which on an array of the carry is not copied home in each step
-ROW_GROUPS, ROWS = 8, 4  # the same for a loop over rows, and how many rows one takes at least
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
 def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[ShapedArray]
                 ) -> list[Value]:
     """The results of a loop that cost.is_kernel allows."""
-    shell = _Shell(ctx, xs, outs)
     found = plan(e)
+    if found is None:
+        level, n, m = registers_of(ctx.target), rows_of(e), _part_of(e)
+        e, sources = panels(e, lambda rows, columns, dtype: panel_width(
+            rows if not m or rows % n else rows // n * m, columns, dtype, level))
+        xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
+    shell = _Shell(ctx, xs, outs)
     with shell.inside():
         if found is not None:
             registers.emit(shell.spread, e, found, shell.operands, shell.results)
@@ -48,12 +54,19 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     return shell.dispatch(ctx.entering(xs))
 
 
+def _panelled(b: Builder, x: Value, p: Panels) -> Value:
+    x = b.transpose(x, p.order)
+    x = b.convert(b.reshape(x, (p.depth, _size(x.shape) // p.depth)), p.dtype)
+    x = b.pad(x, 0, [(0, 0, 0), (0, p.padded - x.shape[1], 0)])
+    return b.transpose(b.reshape(x, (p.depth, p.padded // p.width, p.width)), (1, 0, 2))
+
+
 def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray]
                ) -> list[Value]:
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
     shell = _Shell(ctx, xs, outs)
     with shell.inside():
-        emitter = Emitter(shell.allocate, emit_loop)
+        emitter = Emitter(shell.allocate, emit_loop, shell.registers)
         entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
         wanted: dict[Any, list[Memory]] = {}
         for o, m in zip(p.outputs, shell.results):
@@ -100,6 +113,7 @@ class _Shell:
     def __init__(self, ctx: Context, xs: Sequence[Value], outs: Sequence[ShapedArray]) -> None:
         ir = mlir.ir()
         self.ctx, self.outs = ctx, [(o.shape, o.dtype) for o in outs]
+        self.registers = registers_of(ctx.target)
         ctx.kernels += 1
         self.name = f"loop_{ctx.kernels}"
         self.groups = 1
@@ -234,7 +248,7 @@ def _joined(b: Builder, xs: list[Value]) -> Value:
 
 # ---- over memory
 def _over_memory(shell: _Shell, e: Equation) -> None:
-    emitter = Emitter(shell.allocate, emit_loop)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
     entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
     outs = emit_loop(emitter, e, entries, shell.results)
     for out, m in zip(outs, shell.results):
@@ -242,29 +256,36 @@ def _over_memory(shell: _Shell, e: Equation) -> None:
             memory.store(SCALAR, out, m, [])
 
 
+def _part_of(e: Equation) -> int:
+    """How many rows each workgroup takes; 0 where one does it all."""
+    return part_of(e) if work_of(e) >= SPREAD_WORK else 0
+
+
 def _over_rows(shell: _Shell, e: Equation) -> bool:
     """The loop in several workgroups, where its rows are independent; False where they are not."""
-    n = rows_of(e)
-    groups = next((g for g in range(min(ROW_GROUPS, n // ROWS), 1, -1) if n % g == 0), 1)
-    if groups == 1 or work_of(e) < SPREAD_WORK:
-        return False
-    m = n // groups  # no row twice: a carry lies where two groups would write to it
-    parts = split(e, m)
+    n, m = rows_of(e), _part_of(e)
+    parts = split(e, m) if m else None
     if parts is None:
         return False
-    first = memory.index(memory.times(shell.spread(groups), m))
+    first = memory.index(memory.times(shell.spread(-(-n // m)), m))
+    if n % m:  # the last group takes rows of the one before it, too
+        first = memory.operation("arith.minsi", [memory.index_type()], [
+            first, memory.index(n - m)]).results[0]
     row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
                                          [first]).results[0], (), np.dtype("i4"))
-    emitter = Emitter(shell.allocate, emit_loop)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
     whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
     p, count = e.params, len(parts.carried)
 
     def mine(values: Sequence[Any]) -> list[Any]:
         return [x if a is None else x.cut(a, first, m) for x, a in zip(values, parts.carried)]
 
+    def scanned(values: Sequence[Any]) -> list[Any]:
+        return [x if a is None else x.cut(a + 1, first, m) for x, a in zip(values, parts.scanned)]
+
     if e.primitive.name == "scan":
         k = p["num_consts"]
-        args = [row, *whole[:k], *mine(whole[k:k + count]), *whole[k + count:]]
+        args = [row, *whole[:k], *mine(whole[k:k + count]), *scanned(whole[k + count:])]
     else:
         k = p["cond_nconsts"]
         n_consts = k + p["body_nconsts"]
@@ -272,10 +293,14 @@ def _over_rows(shell: _Shell, e: Equation) -> bool:
     stacked = [y.cut(a + 1, first, m) for y, a in zip(shell.results[count:], parts.stacked)
                if a is not None]
     form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
-    outs = form(emitter, parts.params, args, [*mine(shell.results[:count]), *stacked])
-    for out, target in zip(outs, shell.results):
-        if isinstance(out, Value):  # the same from every group
-            memory.store(SCALAR, out, target, [])
+    targets = mine(shell.results[:count])
+    homes = targets if n % m == 0 else [  # a row of two groups is carried by each, not shared
+        t if a is None else shell.allocate(t.shape, t.dtype)
+        for t, a in zip(targets, parts.carried)]
+    outs = form(emitter, parts.params, args, [*homes, *stacked])
+    for out, target in zip(outs, targets):
+        if out is not target:  # (a register: the same from every group)
+            emitter.copy(out, target)
     return True
 
 

@@ -40,6 +40,7 @@ class Part:
     order: tuple[tuple[int, bool], ...] = ()  # (size, reversed) of the axes that rows run over
     picked: bool = False  # rows of the operand are named by the operand behind the data
     fill: int | None = None  # bits of what rows are that the operand behind those says are outside
+    constant: int | None = None  # bits of all elements, whatever the operand holds
 
 
 def is_large(ctx: Context, shape: Sequence[int], dtype: np.dtype[Any], width: int) -> bool:
@@ -114,6 +115,42 @@ def reverse(ctx: Context, x: Value, axes: Sequence[int]) -> Value | None:
     return _moved(ctx, "reverse", [x], x.shape, [part])
 
 
+def pad(ctx: Context, x: Value, value: Any, config: Sequence[tuple[int, int, int]]
+        ) -> Value | None:
+    """x with a number around it; None where IREE does it better: it computes x in its place, so
+    only what is there already is worth moving (1000 x 1000 f32 rolled, then padded by 2: 0.7 to
+    0.2 ms)."""
+    if not is_static(x.shape) or not _is_there(x.ir) or any(
+            inside or not is_static((low, high)) or min(low, high) < 0
+            for low, high, inside in config):
+        return None
+    axes = [i for i, (low, high, _) in enumerate(config) if low or high]
+    shape = tuple(n + low + high for n, (low, high, _) in zip(x.shape, config))
+    if not axes or len(axes) > 2 or len(axes) == 2 and (
+            math.prod(x.shape[:axes[0]]) != 1 or math.prod(x.shape[axes[0] + 1:axes[1]]) != 1):
+        return None
+    inner = math.prod(shape[axes[-1] + 1:])
+    left, right = (inner * n for n in config[axes[-1]][:2])
+    width, line = x.shape[axes[-1]] * inner, shape[axes[-1]] * inner
+    above, below = (line * n for n in config[axes[0]][:2]) if len(axes) == 2 else (0, 0)
+    if not is_large(ctx, shape, x.dtype, width):
+        return None
+    rows, first, gap = math.prod(x.shape) // width, above + left, left + right
+    bits = int(np.asarray(value).astype(x.dtype).view(f"i{x.dtype.itemsize}"))
+    around = [(1, first, 0), (rows - 1, gap, first + width),
+              (1, right + below, first + (rows - 1) * line + width)]  # (rows, width, start)
+    return _moved(ctx, "pad", [x], shape, [
+        Part(0, rows, width, 0, width, first, line),
+        *[Part(0, n, w, 0, 0, to, line, constant=bits) for n, w, to in around if n and w]])
+
+
+def _is_there(value: Any) -> bool:
+    """Whether a value is an argument of the program or what a kernel of ours made."""
+    while getattr(value.owner, "name", "") in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+        value = value.owner.operands[0]
+    return getattr(value.owner, "name", "flow.dispatch") == "flow.dispatch"
+
+
 def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: Any = 0
          ) -> Value | None:
     """x[ids] for x (rows, width) and ids (count,) that are inside; `fill` where `inside` (count,),
@@ -162,6 +199,10 @@ def _runs(p: Part, tag: str, arrays: Sequence[tuple[int, int]]) -> str:
     chunks = -(-p.width // RUN)
     turn = (f"%y = vector.shuffle %x, %x {list(range(lanes - 1, -1, -1))} : {vector}, {vector}"
             if p.backwards else "")
+    single = several = ""
+    if p.constant is not None:
+        single = f"%x = arith.constant {p.constant} : i{bits}"
+        several = f"%x = arith.constant dense<{p.constant}> : {vector}"
     at = "%far = arith.subi %turned, %j : index" if p.backwards else ""
     return f"""
       %{tag}items = arith.constant {p.rows * chunks} : index
@@ -198,14 +239,14 @@ def _runs(p: Part, tag: str, arrays: Sequence[tuple[int, int]]) -> str:
         {_filled(p, arrays, vector, target)}
         scf.for %j = %c0 to %vectors step %lanes {{
           {at or "%far = arith.addi %s, %j : index"}
-          %x = vector.load %m{p.operand}[%far] : {source}, {vector}
+          {several or f"%x = vector.load %m{p.operand}[%far] : {source}, {vector}"}
           {turn}
           %k = arith.addi %d, %j : index
           vector.store {"%y" if p.backwards else "%x"}, %m{out}[%k] : {target}, {vector}
         }}
         scf.for %j = %vectors to %length step %c1 {{
           {at.replace("%turned", "%single") or "%far = arith.addi %s, %j : index"}
-          %x = memref.load %m{p.operand}[%far] : {source}
+          {single or f"%x = memref.load %m{p.operand}[%far] : {source}"}
           %k = arith.addi %d, %j : index
           memref.store %x, %m{out}[%k] : {target}
         }}

@@ -15,7 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import indexing, joined, memory
-from calque.lowering.kernels.contract import dot_general
+from calque.lowering.kernels.contract import Registers, dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
@@ -35,8 +35,8 @@ class Emitter:
     """Emits Programs into a kernel; `allocate` gives scratch memory for the whole kernel."""
 
     def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
-                 emit_loop: Callable[..., list[Entry]]) -> None:
-        self.new, self.emit_loop = allocate, emit_loop
+                 emit_loop: Callable[..., list[Entry]], registers: Registers) -> None:
+        self.new, self.emit_loop, self.registers = allocate, emit_loop, registers
         self.made: list[Any] = []  # the memory allocated so far, in order
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
@@ -326,7 +326,7 @@ class _Run:
         x, y = [self.in_memory(a) for a in args]
         out = e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)
-        dot_general(x, y, made, e.params["dimension_numbers"])
+        dot_general(x, y, made, e.params["dimension_numbers"], self.emitter.registers)
         return [self.loaded(made)]
 
     def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:

@@ -68,7 +68,8 @@ class KernelBuilder(BodyBuilder):
             return self._divided(name, *operands)
         if kind in "iu" and name.startswith("shift_"):
             return self._shifted(name, *operands)
-        if name in ("maximum", "minimum") and dtype == F16 and self.lanes > 1:
+        if name in ("maximum", "minimum") and dtype == F16 and self.lanes > 1 and (
+                not self.soft_f16):
             # IREE widens such vectors element by element ("requires the same shape")
             wide = [self.convert(x, F32) for x in operands]
             return self.convert(super().emit(name, wide, shape, F32, attributes), dtype)

@@ -1,5 +1,15 @@
-"""What is decided about a Program before it is emitted.
+"""What is decided about a Program before it is emitted, and what is rewritten.
 
-keys.py   parameters of shape primitives on PRNG keys, which have one axis more in memory
-cost.py   how much work a Program is: small programs run inline, cheap branches are both computed
+keys.py       parameters of shape primitives on PRNG keys, which have one axis more in memory
+cost.py       how much work a Program is: small programs run inline, which loops become kernels
+hazards.py    updates in place whose operand is read elsewhere
+flat.py       calls within a loop written out, for the passes that look into it
+hoist.py      what a loop computes anew in every step is computed before it
+accumulate.py sums over the steps of a scan are taken behind it
+panels.py     matrices that a kernel's loop multiplies by are laid out before it
+rows.py       groups of equations over independent rows, each of which becomes one kernel
+graph.py      which equations follow from which, while groups of them become one
+loops.py      which bodies have a form as a kernel
+split.py      a loop over rows that do not know each other, as a loop over a part of them
+registers.py  loops whose rows run in registers; scalars.py evaluates their Programs
 """

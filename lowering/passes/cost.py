@@ -14,15 +14,16 @@ from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
 from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops, registers
+from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
-COPIED = 8  # elements that are copied in the time of an operation
-KERNEL_WORK = 1_000_000  # element operations of a step up to which one core does a loop
+KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
 WHOLE_WORK = 30_000  # the same for a whole program
 WHOLE_EQUATIONS = 300
+MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
@@ -62,20 +63,23 @@ def is_dynamic(e: Equation) -> bool:
         is_static(a.aval.shape) for a in (*e.inputs, *e.outputs))
 
 
-def equation_work(e: Equation) -> Any:
-    """Element operations of one equation (a Dim where they depend on sizes)."""
+def equation_work(e: Equation, in_place: bool = False) -> Any:
+    """Element operations of one equation (a Dim where they depend on sizes); in_place: in a loop,
+    whose updates and views copy nothing."""
     inner = inner_programs(e)
     if inner:
-        return sum(total(p) * n for p, n in inner)
+        return sum(total(p, in_place or e.primitive.name in loops.LOOPS) * n for p, n in inner)
+    if in_place and e.primitive.name in loops.VIEWS:
+        return 0
     out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
     if e.primitive.name in ("gather", "dynamic_slice"):  # they read no more than they return
         return out
-    if hazards.is_update(e):  # at worst the rest is copied
+    if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * weight(e.primitive.name) + e.inputs[0].aval.size // COPIED
+        return update * weight(e.primitive.name) + (0 if in_place else e.inputs[0].aval.size)
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
@@ -90,9 +94,10 @@ def _at_least_1(n: Any) -> Any:
     return n if isinstance(n, Dim) else max(1, int(n))
 
 
-def total(p: Program) -> Any:
+def total(p: Program, in_place: bool = False) -> Any:
     """Element operations of a whole Program, loops counted (a Dim where they depend on sizes)."""
-    return p.derived("work", lambda: sum(map(equation_work, p.equations)))
+    return p.derived(("work", in_place), lambda: sum(
+        equation_work(e, in_place) for e in p.equations))
 
 
 def work(p: Program) -> int:
@@ -153,7 +158,9 @@ def is_kernel(e: Equation) -> bool:
         return False
     if registers.plan(e) is not None:
         return True
-    return work(body) <= KERNEL_WORK and loops.is_known(e)
+    own = guess(total(body, True))
+    return own <= GROUPS * KERNEL_WORK and loops.is_known(e) and (
+        own <= KERNEL_WORK or own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0)
 
 
 def is_whole(p: Program) -> bool:
@@ -198,8 +205,9 @@ def is_inline(p: Program) -> bool:
     """Whether it holds several host loops, in or beside each other, or kernels of loops in one: on
     local-task IREE frees memory of one too early ("transient buffer has not been committed", or
     another loop's values), on local-sync all is well.  Such a program keeps its caller waiting
-    anyway."""
-    return host_loops(p) > 1
+    anyway.  Nor is one queued that stacks much: on local-task its steps take ten times as long (12
+    arrays of 6.5 MB; up to 10 of them it is all the same)."""
+    return host_loops(p) > 1 or _host_stacks(p) > MOST_STACKED
 
 
 def host_loops(p: Program) -> int:
@@ -217,6 +225,14 @@ def _host_loops(p: Program, inside: bool) -> int:
             e.primitive.name == "scan" and not is_unrolled(e.params))
         found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in inner_programs(e))
     return found
+
+
+def _host_stacks(p: Program) -> int:
+    """Bytes that the loops which IREE steps through stack."""
+    return p.derived(("host stacks", loops.enabled), lambda: sum(  # type: ignore[no-any-return]
+        sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
+        for e in p.equations if e.primitive.name == "scan" and not (
+            is_kernel(e) or is_unrolled(e.params))))
 
 
 def is_cheap(p: Program) -> bool:

@@ -12,6 +12,7 @@ from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.cost import is_callback
+from calque.lowering.passes.flat import flat
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
@@ -64,7 +65,7 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
     before: list[Equation] = []
     inputs, params, shift = list(e.inputs), dict(e.params), 0
     for name, (first, last, count) in bodies.items():
-        body: Program = e.params[name]
+        body = flat(e.params[name])
         moved = _invariant(body, body.inputs[:last - first])
         if not moved:
             continue

@@ -43,7 +43,8 @@ def inner(e: Equation) -> Iterator[Program]:
                 yield q
 
 
-def plain(e: Equation) -> bool:
+def is_plain(e: Equation) -> bool:
+    """Whether arrays of an equation are of dtypes that kernels have, and not empty."""
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
 
 
@@ -55,7 +56,7 @@ def known(p: Program) -> bool:
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.primitive.name
-    if not plain(e):
+    if not is_plain(e):
         return False
     if name not in ELEMENTWISE | VIEWS | OTHERS:
         return is_small_decomposition(e) and known(decomposition(e))
@@ -92,7 +93,7 @@ def passes(p: Program) -> int:
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
-    if e.primitive.name not in LOOPS or not plain(e):
+    if e.primitive.name not in LOOPS or not is_plain(e):
         return None
     shapes = {_per_step(a.aval.shape, part) for a, part in parts(e)} - {()}
     if len(shapes) != 1:
@@ -118,7 +119,7 @@ def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
 def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
     for e in p.equations:
         name = e.primitive.name
-        if not plain(e):
+        if not is_plain(e):
             return False
         if name in LOOPS:
             around = list(parts(e))

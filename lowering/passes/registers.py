@@ -24,6 +24,7 @@ enabled = True  # tests switch it off to see loops over memory
 FEWEST = 4  # rows that are worth lanes
 NUMBERS = 500  # that one row computes in a step, at most: half a millisecond to compile each
 SIZE = 128  # of an array of a row, at most
+FLAT_NUMBERS = 20_000  # the same of elements
 ALONE, ALONE_SIZE = 1000, 64  # the same where there is one row
 ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
 
@@ -55,7 +56,7 @@ class Plan:
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""
     name, p = e.primitive.name, e.params
-    if name not in loops.LOOPS or not loops.plain(e):
+    if name not in loops.LOOPS or not loops.is_plain(e):
         return None
     key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
@@ -65,9 +66,8 @@ def plan(e: Equation) -> Plan | None:
 
 def _plan(e: Equation) -> Plan | None:
     flat = loops.lanes(e)
-    if flat is not None:
-        return _flat(e, flat)
-    return _rows(e, 0) or _alone(e) if enabled else None
+    found = _flat(e, flat) if flat is not None else None
+    return found or (_rows(e, 0) or _alone(e) if enabled else None)
 
 
 def _carry(e: Equation) -> list[Any]:
@@ -84,17 +84,24 @@ def _bodies(params: dict[str, Any]) -> list[tuple[Program, int]]:
         if k in params]
 
 
-def _flat(e: Equation, shape: tuple[int, ...]) -> Plan:
+def _one_end(params: dict[str, Any]) -> bool:
+    """Whether a row has one predicate, if any."""
+    return "cond_jaxpr" not in params or params["cond_jaxpr"].out_avals[0].size == 1
+
+
+def _flat(e: Equation, shape: tuple[int, ...]) -> Plan | None:
     per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
     axes: list[Place] = [(0 if s else None,) for s in per_step]
     n = len(e.inputs)
-    count = counted(_bodies(e.params), 1 << 20, 1, shape)
+    count = counted(_bodies(e.params), FLAT_NUMBERS, 1, shape)
+    if count is None:
+        return None
     return Plan((math.prod(shape),), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
-                NUMBERS if count is None else count.total, sum(bool(a.shape) for a in _carry(e)))
+                count.total, sum(bool(a.shape) for a in _carry(e)))
 
 
 def _alone(e: Equation) -> Plan | None:
-    count = counted(_bodies(e.params), ALONE, ALONE_SIZE)
+    count = counted(_bodies(e.params), ALONE, ALONE_SIZE) if _one_end(e.params) else None
     if count is None or count.functions > ALONE_FUNCTIONS and loops.is_known(e):
         return None
     return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
@@ -287,7 +294,7 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
 
 def _made(n: int, params: dict[str, Any], axes: Sequence[Axis], results: Sequence[Axis]
           ) -> Plan | None:
-    count = counted(_bodies(params), NUMBERS, SIZE)
+    count = counted(_bodies(params), NUMBERS, SIZE) if _one_end(params) else None
     if count is None:
         return None
     body = params.get("jaxpr", params.get("body_jaxpr"))

@@ -20,6 +20,8 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.loops import ELEMENTWISE, FOLDS
 
+GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
+TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
 INDEX = ShapedArray((), np.dtype("i4"))
 Axes = Sequence[int | None]
 Where = Callable[[int], tuple[int, int]]
@@ -32,10 +34,12 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Split:
     """params: of the loop over m rows, whose first constant is the first row; carried: for each
-    carry member the axis of rows (0) or None; stacked: the same for each stacked output's row."""
+    carry member the axis of rows (0) or None; scanned, stacked: the same for a step's part of each
+    scanned array and each stacked output."""
 
     params: dict[str, Any]
     carried: tuple[int | None, ...]
+    scanned: tuple[int | None, ...]
     stacked: tuple[int | None, ...]
 
 
@@ -50,41 +54,71 @@ def rows_of(e: Equation) -> int:
     return int(sizes.pop()) if len(sizes) == 1 else 0
 
 
+def part_of(e: Equation) -> int:
+    """How many of a loop's rows a workgroup takes; 0 where rows know each other, or are few."""
+    p = e.params
+    counts = tuple(p.get(k) for k in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"))
+    body: Program = p["jaxpr"] if e.primitive.name == "scan" else p["body_jaxpr"]
+    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))  # type: ignore
+
+
+def _part_of(e: Equation) -> int:
+    n = rows_of(e)
+    sizes = [-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1)]
+    m = next((m for m in sizes if m * -(-n // m) <= TWICE * n), 0)
+    return m if m and split(e, m) is not None else 0
+
+
 def split(e: Equation, m: int) -> Split | None:
     """The loop over m rows of rows_of(e); None where rows know each other."""
     n, p = rows_of(e), e.params
+    if e.primitive.name == "scan":  # what is scanned has rows, too, or is read by every group
+        scanned = [0 if a.shape[:1] == (n,) else None
+                   for a in p["jaxpr"].in_avals[p["num_consts"] + p["num_carry"]:]]
+        return _scan(p, scanned, n, m) or (
+            _scan(p, [None] * len(scanned), n, m) if any(a == 0 for a in scanned) else None)
     try:
-        if e.primitive.name == "scan":
-            body: Program = p["jaxpr"]
-            k, c = p["num_consts"], p["num_carry"]
-            axes = [*[None] * k, *[0 if a.shape else None for a in body.in_avals[k:k + c]],
-                    *[None] * (len(body.inputs) - k - c)]
-            made, outs = rewritten(Rewriter(n, m), body, axes, axes[k:k + c])
-            if None in outs[c:]:  # every group would write it
-                return None
-            params = {**p, "jaxpr": made, "num_consts": k + 1}
-            return Split(params, tuple(axes[k:k + c]), tuple(outs[c:]))
         cond, body = p["cond_jaxpr"], p["body_jaxpr"]
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
         carry = [0 if a.shape else None for a in body.in_avals[kb:]]
         made, _ = rewritten(Rewriter(n, m), body, [*[None] * kb, *carry], carry)
         test, _ = rewritten(Rewriter(n, m), cond, [*[None] * kc, *carry], [None])
         return Split({**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
-                      "body_nconsts": kb + 1}, tuple(carry), ())
+                      "body_nconsts": kb + 1}, tuple(carry), (), ())
     except Refused:
         return None
 
 
-def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None
+def _scan(p: dict[str, Any], scanned: Axes, n: int, m: int) -> Split | None:
+    body: Program = p["jaxpr"]
+    k, c = p["num_consts"], p["num_carry"]
+    carried = [0 if a.shape else None for a in body.in_avals[k:k + c]]
+    try:
+        made, outs = rewritten(Rewriter(n, m), body, [*[None] * k, *carried, *scanned], carried,
+                               stacked=True)
+    except Refused:
+        return None
+    if None in outs[c:]:  # every group would write it
+        return None
+    return Split({**p, "jaxpr": made, "num_consts": k + 1}, tuple(carried), tuple(scanned),
+                 tuple(outs[c:]))
+
+
+def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None, stacked: bool = False
               ) -> tuple[Program, list[int | None]]:
     """p for m rows, with the first row as a further input in front; axes of its outputs.  wanted:
-    what the first outputs must have (a value without rows is cut)."""
+    what the first outputs must have (a value without rows is cut).  stacked: others that have none
+    are cut in front, if they can be."""
     inputs = [r.input(v, a) for v, a in zip(p.inputs, axes, strict=True)]
     for e in p.equations:
         r.equation(e)
     outputs = [r.read(o) for o in p.outputs]
     if wanted is not None:
         outputs[:len(wanted)] = [r.with_axis(*o, a) for o, a in zip(outputs, wanted)]
+        if stacked:
+            outputs[len(wanted):] = [
+                r.with_axis(x, a, 0) if a is None and x.aval.shape[:1] == (r.n,) else (x, a)
+                for x, a in outputs[len(wanted):]]
     program = Program([r.first, *inputs], r.equations, [o for o, _ in outputs], name=p.name)
     return program, [a for _, a in outputs]
 

@@ -70,7 +70,8 @@ def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
         real, imag = (np.real, np.imag) if value in ctx.literals else (ctx.b.real, ctx.b.imag)
         return ctx.b.complex(*[padded(ctx.b, part, v, config) for part, v in (
             (ctx.b.real(x), real(known)), (ctx.b.imag(x), imag(known)))])
-    return padded(ctx.b, x, known, config)
+    moved = move.pad(ctx, x, known, config) if value in ctx.literals else None
+    return padded(ctx.b, x, known, config) if moved is None else moved
 
 
 def padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[Any, Any, int]]) -> Value:

@@ -246,7 +246,8 @@ def test_derivatives(name: str) -> None:
 
 def test_invariants_leave_the_loop() -> None:
     def f(a: Any, b: Any, x: Any) -> Any:
-        return lax.scan(lambda c, v: (c * 0.5 + jnp.sin(a) @ b + v, None), x, jnp.arange(300.0))[0]
+        mixed = calque.jit(lambda c, v: c * 0.5 + jnp.sin(a) @ b + v)  # (calls are seen through)
+        return lax.scan(lambda c, v: (mixed(c, v), None), x, jnp.arange(300.0))[0]
     a, b, x = np.ones((4, 3)), np.ones(3), np.zeros(4)
     from calque.lowering.passes.hoist import hoist
     p = hoist(calque.make_jaxpr(f)(a, b, x).jaxpr)
@@ -267,5 +268,28 @@ def test_large_steps_stay_on_the_host() -> None:
         return lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, None, length=300)[0]
     (loop,) = scans(f, np.ones((256, 256), F))
     assert not cost.is_kernel(loop)
-    (loop,) = scans(f, np.ones((16, 16), F))
+    (loop,) = scans(f, np.ones((128, 128), F))
     assert cost.is_kernel(loop)
+
+
+def test_large_steps_of_independent_rows_are_kernels() -> None:
+    """Several workgroups share them."""
+    def f(x: Any, w: Any) -> Any:
+        return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, None, length=300)[0]
+    w = np.ones((512, 512), F)
+    for rows, kernel in ((64, True), (67, True), (7, True), (30, True), (1000, False)):
+        (loop,) = scans(f, np.ones((rows, 512), F), w)
+        assert cost.is_kernel(loop) == kernel, rows
+    (loop,) = scans(lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w) + c.sum(0), None), x, None,
+                                          length=300)[0], np.ones((64, 512), F), w)
+    assert not cost.is_kernel(loop)
+
+
+def test_host_loops_that_stack_much_run_inline() -> None:
+    def f(x: Any, length: int) -> Any:
+        return lax.scan(lambda c, _: (jnp.tanh(c @ c),) * 2, x, None, length=length)
+    x = np.ones((256, 256), F)
+    for length, inline in ((100, False), (300, True)):
+        program = calque.make_jaxpr(f, static_argnums=1)(x, length).jaxpr
+        assert not cost.is_kernel(program.equations[-1])
+        assert cost.is_inline(program) == inline

@@ -21,6 +21,11 @@ FUNCTIONS = {
     "roll 0": lambda n, a, b, c: n.roll(a, 7, axis=0),
     "roll 1": lambda n, a, b, c: n.roll(a, -13, axis=1),
     "roll of all": lambda n, a, b, c: n.roll(a, 7),
+    "pad": lambda n, a, b, c: n.pad(a, ((3, 0), (1, 40)), constant_values=1),
+    "pad 0": lambda n, a, b, c: n.pad(a, ((0, 9), (0, 0))),
+    "pad 1": lambda n, a, b, c: n.pad(a, ((0, 0), (2, 5)), constant_values=-3),
+    "pad in the middle": lambda n, a, b, c: n.pad(c, ((0, 0), (1, 2), (0, 0)), constant_values=2),
+    "pad of what moved": lambda n, a, b, c: n.pad(n.flip(a, 1), 1),
     "all": lambda n, a, b, c: n.all(c != 0, axis=(0, 2)),
     "any": lambda n, a, b, c: n.any(a == a[0, 0], axis=0),
 }

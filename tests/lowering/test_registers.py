@@ -233,6 +233,8 @@ WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
         RNG.standard_normal((6, 2)).astype(F), RNG.standard_normal((6, 80)).astype(F),
         FORCE[1].astype(F), 1], (6, 2)),
     "sought": (sought, [0.5, np.linspace(9, 0, 50)], ()),
+    "newton of 3 x 5": (V(V(newton, (0, None)), (0, None)), [
+        np.abs(RNG.standard_normal((5, 3, 2))) + np.array([1.0, 3.0]), 1e-9], (5, 3)),
     "placed of 17": (V(placed, (0, None)), [RNG.standard_normal((17, 9)).astype(F), 2], (17,)),
 }
 
@@ -246,6 +248,15 @@ def test_whole_loops(level: str) -> None:
             plan = shown(f, *args)
             assert plan is not None and plan.sizes == sizes, (name, plan and plan.sizes)
             check_loop(f, args, name)
+
+
+def test_rows_with_ends_of_their_own_and_few_of_them() -> None:
+    """Three predicates are no one row's: such a loop runs over memory."""
+    f = calque.vmap(newton, (0, None))
+    x = np.abs(RNG.standard_normal((3, 2))) + np.array([1.0, 3.0])
+    assert shown(f, x, 1e-9) is None
+    got = calque.jit(f)(x, 1e-9)[0]
+    np.testing.assert_allclose(got, np.full((3, 2), np.sqrt(2)), rtol=1e-9)
 
 
 def test_derivatives_of_a_filter() -> None:

@@ -15,6 +15,7 @@ import calque.numpy as jnp
 from calque import lax
 from calque.lowering.kernels import loop
 
+pytestmark = pytest.mark.usefixtures("loops_over_memory")
 RNG = np.random.default_rng(0)
 
 
@@ -44,7 +45,7 @@ def recurrent(w: Any, h: Any, xs: Any) -> Any:
 
 def counted(w: Any, h: Any, xs: Any) -> Any:
     """A counter beside the rows, a transposed weight, a captured array with all rows."""
-    bias = jnp.arange(12.0)[:, None] / 12
+    bias = jnp.arange(float(len(h)))[:, None] / 12
 
     def step(c: Any, x: Any) -> Any:
         return (jnp.tanh(c[0] @ w.T + x + bias) * (c[1] < 300), c[1] + 1), c[0].sum(-1)
@@ -88,6 +89,9 @@ CASES = [
                  marks=pytest.mark.slow),
     ("square", recurrent, (normal(12, 12), normal(12, 12), normal(201, 12, 12)), 3),
     ("counted", counted, (normal(16, 16), normal(12, 16), normal(201, 12, 16)), 3),
+    ("rows of two groups", counted, (normal(16, 16), normal(13, 16), normal(201, 13, 16)), 3),
+    ("scanned rows know each other", lambda h, xs: lax.scan(
+        lambda h, x: (h * 0.5 + x.sum(0), x), h, xs), (normal(9, 9), normal(201, 9, 9)), 2),
     pytest.param("chains", calque.vmap(chains), (normal(24, 6, 6), normal(24, 6)), 6,
                  marks=pytest.mark.slow),
     ("one matrix", calque.vmap(chains, (None, 0)), (normal(6, 6), normal(32, 6)), 8),

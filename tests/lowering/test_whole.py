@@ -11,6 +11,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
+from calque.lowering import module
 from calque.lowering.passes import cost, loops
 
 RNG = np.random.default_rng(0)
@@ -151,6 +152,12 @@ def test_gradients_of_a_network() -> None:
                                atol=2.4e-6)
 
 
+@pytest.fixture
+def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no kernel as a whole is none in parts either (passes/rows)."""
+    monkeypatch.setattr(module, "grouped", lambda p: p)
+
+
 @pytest.mark.parametrize("f, why", [
     (lambda n: n + 1, "one dispatch anyway"),
     (lambda n: (n.sum(), n.max(), jnp.cumsum(n)), "cumsum has no form in kernels"),
@@ -158,17 +165,17 @@ def test_gradients_of_a_network() -> None:
     (lambda n: [n.sum() + k for k in range(31)], "more results than a dispatch has bindings"),
     (lambda n: (jnp.tile(n, (40, 40)).sum(0), n.max()), "more work than is small"),
     (lambda n: (n.astype(jnp.complex64).sum(), n.max()), "a dtype that kernels do not know")])
-def test_others_are_left_to_iree(f: Any, why: str) -> None:
+def test_others_are_left_to_iree(f: Any, why: str, no_groups: None) -> None:
     assert dispatches(f, N) == 0, why
 
 
-def test_portable_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_portable_form(monkeypatch: pytest.MonkeyPatch, no_groups: None) -> None:
     def f(n: Any) -> Any:
         return n.sum(0) * 2, n.max(1)
 
     assert dispatches(f, N) == 1
-    monkeypatch.setattr(loops, "enabled", False)
-    assert dispatches(f, N) == 0
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(loops, "enabled", False)
+        assert dispatches(f, N) == 0
     monkeypatch.setattr(cost, "WHOLE_WORK", -1)
     assert dispatches(f, N) == 0

@@ -1,0 +1,115 @@
+"""Folds in a kernel, vector by vector: sums and the like, and the place of an extremum.
+
+A fold has accumulators (`specs`: their dtypes and what they start from); `take` puts one more
+vector in, `join` makes one of two.  Start reading at `Fold`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.program import Equation
+from calque.lowering import mlir
+from calque.lowering.builder import Dtype, Value
+from calque.lowering.kernels import memory
+from calque.lowering.kernels.tensors import FOLDS
+from calque.lowering.kernels.values import BF16, F16, F32, SCALAR, KernelBuilder
+
+I32 = np.dtype(np.int32)
+
+
+def extreme(dtype: Dtype, largest: bool) -> Any:
+    from calque.lowering.rules import reduce
+    return reduce.extreme(dtype, largest)
+
+
+class Fold:
+    """reduce_sum and its like."""
+
+    def __init__(self, e: Equation) -> None:
+        dtype = e.inputs[0].aval.dtype
+        self.how, _, start = FOLDS[e.primitive.name]
+        if start is None:
+            start = extreme(dtype, self.how == "minimum")
+        self.kind = memory.summed(dtype) if self.how in ("add", "multiply") else dtype
+        self.dtype, self.specs = dtype, [(self.kind, start)]
+
+    def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
+             place: Callable[[], Value]) -> list[Value]:
+        """The accumulators with x put in (where the mask is set); place: its indices."""
+        x = b.convert(x, self.kind)
+        if mask is not None:
+            x = b.select(mask, x, b.splat(self.specs[0][1], (), self.kind))
+        return self.join(b, totals, [x])
+
+    def join(self, b: KernelBuilder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
+        return [b.binary(self.how, x[0], y[0])]
+
+    def result(self, b: KernelBuilder, totals: Sequence[Value]) -> Value:
+        return b.convert(totals[0], self.dtype)
+
+
+class Extremum(Fold):
+    """argmax and argmin: a NaN is the extremum, the first of equals wins."""
+
+    def __init__(self, e: Equation) -> None:
+        dtype = e.inputs[0].aval.dtype
+        self.kind = F32 if dtype in (F16, BF16) else dtype
+        self.dtype = e.outputs[0].aval.dtype
+        largest = e.primitive.name == "argmax"
+        self.before = "GT" if largest else "LT"
+        self.specs = [(self.kind, extreme(self.kind, not largest)), (I32, 0)]
+
+    def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
+             place: Callable[[], Value]) -> list[Value]:
+        """No mask: to meet an element twice changes nothing.  Equal ones come later here."""
+        best, at = totals
+        x = b.convert(x, self.kind)
+        found = self.better(b, x, best)
+        return [b.select(found, x, best), b.select(found, place(), at)]
+
+    def better(self, b: KernelBuilder, x: Value, best: Value) -> Value:
+        found = b.compare(self.before, x, best)
+        if self.kind.kind != "f":
+            return found
+        return (found | x.ne(x)) & best.eq(best)
+
+    def join(self, b: KernelBuilder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
+        (v, i), (w, j) = x, y
+        same = v.eq(w)
+        if self.kind.kind == "f":
+            same = same | v.ne(v) & w.ne(w)
+        found = self.better(b, w, v) | same & (j < i)
+        return [b.select(found, w, v), b.select(found, j, i)]
+
+    def result(self, b: KernelBuilder, totals: Sequence[Value]) -> Value:
+        return b.convert(totals[1], self.dtype)
+
+
+def fold_of(e: Equation) -> Fold:
+    return Extremum(e) if e.primitive.name in ("argmax", "argmin") else Fold(e)
+
+
+def across(fold: Fold, xs: Sequence[Value]) -> list[Value]:
+    """All lanes of the accumulators folded, halves onto each other."""
+    b = xs[0].b
+    assert isinstance(b, KernelBuilder)
+    if b.lanes == 1:
+        return list(xs)
+    half = KernelBuilder(b.lanes // 2) if b.lanes > 2 else SCALAR
+    parts = [[_half(half, x, i) for x in xs] for i in (0, b.lanes // 2)]
+    return across(fold, fold.join(half, *parts))
+
+
+def _half(half: KernelBuilder, x: Value, first: int) -> Value:
+    ir = mlir.ir()
+    if half.lanes == 1:
+        op = memory.operation("vector.extract", [half.type_of(x.dtype)], [x.ir], {
+            "static_position": ir.Attribute.parse(f"array<i64: {first}>")})
+    else:
+        op = memory.operation("vector.extract_strided_slice", [half.type_of(x.dtype)], [x.ir], {
+            name: ir.Attribute.parse(f"[{v}]")
+            for name, v in (("offsets", first), ("sizes", half.lanes), ("strides", 1))})
+    return Value(half, op.results[0], (), x.dtype)

@@ -1,0 +1,481 @@
+"""A group of equations over independent rows (passes/rows) as one dispatch.
+
+Workgroups take rows; each row is swept over a few times: what a fold gives is known in the next
+sweep.  A sweep computes what its folds and stores need, by vectors; values that a later sweep needs
+again are computed again where that is cheap, else kept in scratch of one row.  Vectors run along
+the last axis of the space: where that is folded, numbers of a row are scalars; else (columns) they
+are vectors, a row in each lane.  Start reading at `emit_rows`, then `_Kernel.sweep`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.program import Atom, Literal, Program, Var, param_key
+from calque.lowering import mlir
+from calque.lowering.builder import Dtype, Value
+from calque.lowering.kernels import memory
+from calque.lowering.kernels.folds import I32, Fold, across, fold_of
+from calque.lowering.kernels.loop import _Shell
+from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.tensors import apply
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes import cost
+from calque.lowering.passes.rows import EXTREMA, FOLDS, VECTOR, VIEWS, Axes, Rows, price
+from calque.lowering.rules.registry import Context
+
+GROUPS = 64  # workgroups at most
+WORTH = 50_000  # element operations that one should have
+AGAIN = 3  # weight of what is rather computed again than kept
+LIGHT = 8  # weight of what is computed by vectors of which there are many in hand
+HEAVY = 40  # weight of what is computed one vector at a time: compiling it takes time, too
+WIDE_UNITS = 8  # workgroups there should be for such vectors
+CHAIN = 64  # additions in a row of one lane
+
+
+class _Node:
+    """A value of the group at each point of its space.
+
+    what: the equation, or a literal; axes: those it depends on; ready: the sweep in which it is
+    known; price: what computing it costs beside its operands.
+    """
+
+    __slots__ = ("kind", "what", "operands", "axes", "dtype", "ready", "price")
+
+    def __init__(self, kind: str, dtype: Dtype, axes: Iterable[int] = (), ready: int = 0,
+                 what: Any = None, operands: Sequence[_Node] = (), price: int = 0) -> None:
+        self.kind, self.dtype, self.axes, self.ready = kind, dtype, frozenset(axes), ready
+        self.what, self.operands, self.price = what, tuple(operands), price
+
+
+def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
+              outs: Sequence[ShapedArray]) -> list[Value]:
+    """The outputs of a group."""
+    shell = _Shell(ctx, xs, outs)
+    with shell.inside():
+        _Kernel(shell, p, rows).emit()
+    made = shell.dispatch(ctx.entering(xs))
+    for v in made:  # new memory, whatever the operands
+        ctx.roots[v] = frozenset((id(v),))
+    return made
+
+
+class _Space:
+    """The index space, neighbouring axes taken as one where all arrays allow it."""
+
+    def __init__(self, rows: Rows, places: dict[Any, tuple[int, ...]], kept: set[int]) -> None:
+        self.sizes = list(rows.sizes)
+        self.folded = [i in rows.folded for i in range(len(rows.sizes))]
+        self.numbers = list(range(len(rows.sizes)))  # of the given axes, now
+        self.places = {k: list(s) for k, s in places.items()}
+        for i in reversed(range(len(rows.sizes) - 1)):
+            if self.folded[i] == self.folded[i + 1] and not {i, i + 1} & kept and all(
+                    s[i] == s[i + 1] * self.sizes[i + 1] for s in self.places.values()):
+                self.sizes[i:i + 2] = [self.sizes[i] * self.sizes[i + 1]]
+                del self.folded[i + 1]
+                for s in self.places.values():
+                    del s[i]
+                self.numbers[i + 1:] = [n - 1 for n in self.numbers[i + 1:]]
+
+
+class _Kernel:
+    def __init__(self, shell: _Shell, p: Program, rows: Rows) -> None:
+        self.shell, self.p = shell, p
+        inputs = dict(zip(p.inputs, shell.operands))
+        made: dict[Atom, Axes] = {e.outputs[0]: a for e, a in zip(p.equations, rows.made)}
+        places: dict[tuple[Atom, Axes], tuple[int, ...]] = {
+            (a, axes): _strides(a, axes, len(rows.sizes))
+            for e, reads in zip(p.equations, rows.reads)
+            for a, axes in zip(e.inputs, reads) if a in inputs}
+        places |= {(o, made[o]): _strides(o, made[o], len(rows.sizes)) for o in p.outputs}
+        counted = {axes[e.params["dimension"]] for e, axes in zip(p.equations, rows.made)
+                   if e.primitive.name == "iota"}
+        self.space = _Space(rows, places, counted)
+        self.last = len(self.space.sizes) - 1
+        self.free = [i for i, f in enumerate(self.space.folded) if f]
+        self.row_axes = [i for i, f in enumerate(self.space.folded) if not f]
+        self.columns = not self.space.folded[self.last]  # a row each lane
+        self.memories: dict[_Node, Memory] = {}
+        self.unique: dict[Any, _Node] = {}
+        self.nodes: list[_Node] = []
+        self.follow(p, rows, inputs)
+        self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
+                        for o, m in zip(p.outputs, shell.results)]
+        self.lanes = self.width()
+        self.units = [self.space.sizes[i] for i in self.row_axes]
+        if self.columns:
+            self.units[-1] = -(-self.units[-1] // self.lanes)
+        units = math.prod(self.units)
+        groups = max(1, min(GROUPS, units, cost.work(p) // WORTH))
+        self.each = -(-units // groups)  # units of a workgroup
+        self.first = memory.times(shell.spread(-(-units // self.each)), self.each)
+        self.scratch: dict[_Node, Memory] = {}
+        self.prices: dict[_Node, int] = {}
+        self.plan()
+
+    # ---- values
+    def view(self, m: Memory, strides: Sequence[int]) -> Memory:
+        return m.view(tuple(self.space.sizes), tuple(strides))
+
+    def node(self, key: Any, kind: str, dtype: Dtype, *rest: Any) -> _Node:
+        """The only node of a key."""
+        if key not in self.unique:
+            self.unique[key] = _Node(kind, dtype, *rest)
+            self.nodes.append(self.unique[key])
+        return self.unique[key]
+
+    def follow(self, p: Program, rows: Rows, inputs: dict[Var, Memory]) -> None:
+        """The nodes of a Program; views are what they are views of."""
+        self.env: dict[Atom, _Node] = {}
+        for e, reads, made in zip(p.equations, rows.reads, rows.made):
+            xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
+            name, out, dtype = e.primitive.name, e.outputs[0], e.outputs[0].aval.dtype
+            key = (name, tuple(map(id, xs)), dtype,
+                   tuple((k, param_key(v)) for k, v in e.params.items()))
+            ready = max([x.ready for x in xs], default=0)
+            alone = name in FOLDS and set(reads[0]) - {-1} <= set(made)  # folds of one element
+            if name in EXTREMA and alone:
+                zero = Literal(0, ShapedArray((), dtype))
+                self.env[out] = self.node(("zero", dtype), "literal", dtype, (), 0, zero)
+            elif name in VIEWS or alone:
+                self.env[out] = xs[0]
+            elif name in FOLDS:
+                self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
+                                          ready + 1, e, xs)
+            elif name == "iota":
+                axis = made[e.params["dimension"]]
+                axes = [] if axis < 0 else [self.space.numbers[axis]]
+                self.env[out] = self.node(("iota", *axes, dtype), "iota", dtype, axes)
+            else:
+                depends = frozenset[int]().union(*[x.axes for x in xs])
+                self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs, price(name))
+
+    def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> _Node:
+        if isinstance(a, Literal):
+            key = "literal", a.aval, np.asarray(a.value).tobytes()
+            return self.node(key, "literal", a.aval.dtype, (), 0, a)
+        if a in self.env:
+            return self.env[a]
+        strides = self.space.places[a, axes]
+        made = self.node((a, tuple(strides)), "input", a.aval.dtype,
+                         [i for i, s in enumerate(strides) if s])
+        self.memories[made] = self.view(inputs[a], strides)
+        return made
+
+    def is_row(self, n: _Node) -> bool:
+        """Whether there is one of it in a row."""
+        return n.axes.isdisjoint(self.free)
+
+    def width(self) -> int:
+        """Lanes of a vector.  Of columns there are several vectors side by side, so that memory is
+        read in long runs (sum of 4096 x 4096 along axis 0: 7 to 1.3 ms), unless registers are many
+        or workgroups few."""
+        lanes = VECTOR // max([4, *[n.dtype.itemsize for n in self.nodes]])
+        size = self.space.sizes[self.last]
+        if self.columns:
+            others = math.prod(self.space.sizes[i] for i in self.row_axes[:-1])
+            weight = sum(n.price for n in self.nodes)
+            most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
+            while most > 1 and others * size < WIDE_UNITS * most * lanes:
+                most //= 2
+            lanes *= most
+        return min(lanes, 1 << (size.bit_length() - 1))
+
+    # ---- what each sweep does
+    def plan(self) -> None:
+        """Which folds and stores each sweep does, and what it keeps for a later one."""
+        full = [(n, m) for n, m in self.targets if any(m.strides[i] for i in self.free)]
+        self.numbers = [(n, m) for n, m in self.targets if (n, m) not in full]
+        live = self.needed([n for n, _ in self.targets])
+        folds = [n for n in live if n.kind == "fold"]
+        count = max([0, *[n.ready + 1 for n, _ in full], *[f.ready for f in folds]])
+        self.folds = [[f for f in folds if f.ready == k + 1] for k in range(count)]
+        self.stores = [[(n, m) for n, m in full if n.ready == k] for k in range(count)]
+        at: dict[_Node, set[int]] = {}
+        for k in range(count):
+            for n in (*[f.operands[0] for f in self.folds[k]], *[n for n, _ in self.stores[k]]):
+                at.setdefault(n, set()).add(k)
+        for n in reversed(self.nodes):
+            if n not in at or n.kind != "map" or self.is_row(n):
+                continue
+            if max(at[n]) > n.ready and self.again(n) > AGAIN:
+                at[n] = {n.ready}
+                kept = next((m for v, m in full if v is n), None)
+                if kept is None:
+                    kept = self.room(n)
+                    self.stores[n.ready].append((n, kept))
+                self.scratch[n] = kept
+            for x in n.operands:
+                at.setdefault(x, set()).update(at[n])
+
+    def needed(self, wanted: Iterable[_Node]) -> list[_Node]:
+        found = set(wanted)
+        for n in reversed(self.nodes):
+            if n in found:
+                found.update(n.operands)
+        return [n for n in self.nodes if n in found]
+
+    def again(self, n: _Node) -> int:
+        """What it costs to compute a value once more."""
+        if n not in self.prices:
+            self.prices[n] = 0 if n.kind != "map" or self.is_row(n) else (
+                n.price + sum(map(self.again, n.operands)))
+        return self.prices[n]
+
+    def room(self, n: _Node) -> Memory:
+        """Scratch for the values of one row (of as many as there are lanes)."""
+        sizes = [self.space.sizes[i] if i in self.free else 1 for i in range(self.last + 1)]
+        if self.columns:
+            sizes[self.last] = self.lanes
+        made = self.shell.allocate(tuple(sizes), n.dtype)
+        strides = [s if k > 1 else 0 for s, k in zip(made.strides, sizes)]
+        return made.view(made.shape, strides)
+
+    # ---- emission
+    def emit(self) -> None:
+        def unit(u: Index) -> list[Any]:
+            self.row(_indices(u, self.units))
+            return []
+
+        end = memory.operation("arith.minsi", [memory.index_type()], [
+            memory.index(memory.add(self.first, self.each)),
+            memory.index(math.prod(self.units))]).results[0]
+        memory.loop(end, unit, start=self.first)
+
+    def row(self, where: list[Index]) -> None:
+        """All of one row, or of as many columns as there are lanes."""
+        self.where: list[Index] = [0] * (self.last + 1)
+        for axis, i in zip(self.row_axes, where):
+            self.where[axis] = i
+        self.across = KernelBuilder(self.lanes) if self.columns and self.lanes > 1 else SCALAR
+        if self.columns and self.lanes > 1:
+            at = memory.times(where[-1], self.lanes)
+            n = self.space.sizes[self.last]
+            if n % self.lanes:  # the last vector begins earlier, over columns that are done twice
+                at = memory.operation("arith.minsi", [memory.index_type()], [
+                    memory.index(at), memory.index(n - self.lanes)]).results[0]
+            self.where[self.last] = at
+        self.values: dict[_Node, Value] = {}  # numbers of the row
+        for k in range(len(self.folds)):
+            self.sweep(k)
+        for node, m in self.numbers:
+            memory.store(self.across, self.number(node), m, self.where)
+
+    def number(self, n: _Node) -> Value:
+        """A value that a row has one of."""
+        for x in self.needed([n]):
+            if x not in self.values and x.kind != "fold" and self.is_row(x):
+                self.values[x] = self.computed(self.across, x, self.values, self.where)
+        return self.values[n]
+
+    def computed(self, b: KernelBuilder, n: _Node, env: dict[_Node, Value],
+                 where: list[Index]) -> Value:
+        """The value of a node at one place, of whose operands env knows the values."""
+        if n.kind == "literal":
+            return b.splat(n.what.value, (), n.dtype)
+        if n.kind == "input":
+            return memory.load(b, self.memories[n], where)
+        if n.kind == "iota":
+            return self.counted(b, n, where)
+        return apply(b, n.what, [env[x] for x in n.operands])
+
+    def counted(self, b: KernelBuilder, n: _Node, where: list[Index]) -> Value:
+        """The index along an axis."""
+        from calque.lowering.math import convert
+        if not n.axes:
+            return b.splat(0, (), n.dtype)
+        return convert(b, self.place(b, next(iter(n.axes)), where), n.dtype)
+
+    def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
+        i = memory.operation("arith.index_cast", [SCALAR.type_of(I32)],
+                             [memory.index(where[axis])]).results[0]
+        value = b.spread(Value(SCALAR, i, (), I32))
+        if axis == self.last and b.lanes > 1:
+            value = value + _constant(b, list(range(b.lanes)), I32)
+        return value
+
+    def sweep(self, k: int) -> None:
+        """Folds and stores of sweep k."""
+        folds, stores = self.folds[k], self.stores[k]
+        wanted = [*[f.operands[0] for f in folds], *[n for n, _ in stores]]
+        order = self.within(wanted, k)
+        for n in order:
+            if self.is_row(n):
+                self.number(n)
+        how = [fold_of(f.what) for f in folds]
+
+        def body(b: KernelBuilder, where: list[Index], mask: Value | None,
+                 totals: list[Value]) -> list[Value]:
+            def place() -> Value:
+                return self.place(b, self.free[0], where)
+
+            env: dict[_Node, Value] = {}
+            for n in order:
+                if self.is_row(n):
+                    v = self.values[n]
+                    env[n] = b.spread(v) if v.b is SCALAR and b.lanes > 1 else v
+                elif n in self.scratch and n.ready < k:
+                    env[n] = memory.load(b, self.scratch[n], self.local(n, where))
+                else:
+                    env[n] = self.computed(b, n, env, where)
+            for n, m in stores:
+                memory.store(b, env[n], m, self.local(n, where) if m is self.scratch.get(n)
+                             else where)
+            made: list[Value] = []
+            for f, fold in zip(folds, how):
+                mine = totals[len(made):len(made) + len(fold.specs)]
+                made += fold.take(b, mine, env[f.operands[0]], mask, place)
+            return made
+
+        totals = self.through(body, how, sum(n.price for n in order if not self.is_row(n)))
+        for f, fold, total in zip(folds, how, totals):
+            self.values[f] = fold.result(self.across, total)
+
+    def within(self, wanted: Sequence[_Node], k: int) -> list[_Node]:
+        """The values that sweep k computes or reads, in order."""
+        found = set(wanted)
+        for n in reversed(self.nodes):
+            if n in found and not self.is_row(n) and not (n in self.scratch and n.ready < k):
+                found.update(n.operands)
+        return [n for n in self.nodes if n in found]
+
+    def local(self, n: _Node, where: list[Index]) -> list[Index]:
+        """Where in scratch a value of the row lies."""
+        if n not in self.scratch or not self.columns or any(
+                self.scratch[n] is m for _, m in self.targets):
+            return where
+        return [*where[:self.last], 0]
+
+    # ---- loops
+    def through(self, body: Callable[..., list[Value]], folds: list[Fold], weight: int
+                ) -> list[list[Value]]:
+        """Body at all places of a row; the accumulators of each fold."""
+        b = KernelBuilder(self.lanes) if self.lanes > 1 else SCALAR
+        outer = [i for i in self.free if i != self.last]
+        many = 1 if self.columns or self.lanes == 1 or weight > HEAVY else (
+            4 if weight <= LIGHT else 2)
+        many = max(1, min(many, self.space.sizes[self.last] // self.lanes))
+        chains = _Chains(b, folds)
+
+        def line(axes: list[int], where: list[Index], carry: list[Any]) -> list[Any]:
+            if axes:
+                def step(i: Index, *raw: Any) -> list[Any]:
+                    return line(axes[1:], _put(where, axes[0], i), list(raw))
+                return chains.loop(self.space.sizes[axes[0]], 1, step, carry)
+            if self.columns:
+                return [v.ir for v in body(b, where, None, chains.values(carry))]
+            return self.strip(chains, many, body, where, carry)
+
+        found = chains.joined(line(outer, self.where, chains.start * many))
+        return found if self.columns else [across(f, xs) for f, xs in zip(folds, found)]
+
+    def strip(self, chains: _Chains, many: int, body: Callable[..., list[Value]],
+              where: list[Index], carry: list[Any]) -> list[Any]:
+        """Body along the last axis: several vectors a step, then one, then what is left, whose
+        vector begins earlier."""
+        n, b, k = self.space.sizes[self.last], chains.b, len(chains.start)
+
+        def some(count: int) -> Callable[..., list[Any]]:
+            def step(i: Index, *raw: Any) -> list[Any]:
+                out = []
+                for c in range(count):
+                    at = _put(where, self.last, memory.add(i, c * b.lanes))
+                    out += [v.ir for v in body(b, at, None, chains.values(raw[c * k:]))]
+                return [*out, *raw[count * k:]]
+            return step
+
+        wide = many * b.lanes
+        stop, whole = n // wide * wide, n // b.lanes * b.lanes
+        carry = chains.loop(stop, wide, some(many), carry)
+        carry = memory.loop(whole, some(1), carry, start=stop, step=b.lanes)
+        if whole < n:
+            mask = _constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], np.dtype(bool))
+            last = body(b, _put(where, self.last, n - b.lanes), mask, chains.values(carry))
+            carry = [*[v.ir for v in last], *carry[k:]]
+        return carry
+
+
+class _Chains:
+    """Accumulators of several folds, and several of each, as what a loop carries."""
+
+    def __init__(self, b: KernelBuilder, folds: list[Fold]) -> None:
+        self.b, self.folds = b, folds
+        self.specs = [s for f in folds for s in f.specs]
+        self.start = [b.splat(start, (), dtype).ir for dtype, start in self.specs]
+
+    def values(self, raw: Sequence[Any]) -> list[Value]:
+        return [Value(self.b, r, (), dtype) for r, (dtype, _) in zip(raw, self.specs)]
+
+    def apart(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """The accumulators of each fold."""
+        rest, found = self.values(raw), []
+        for f in self.folds:
+            found.append(rest[:len(f.specs)])
+            rest = rest[len(f.specs):]
+        return found
+
+    def joined(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """One of each fold: neighbours are joined until one is left."""
+        k = len(self.specs)
+        row = [self.apart(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
+        while len(row) > 1:
+            row = [*[[f.join(self.b, x, y) for f, x, y in zip(self.folds, p, q)]
+                     for p, q in zip(row[::2], row[1::2])], *row[len(row) // 2 * 2:]]
+        return row[0] if row else []
+
+    def loop(self, stop: int, step: int, body: Callable[..., list[Any]], carry: list[Any]
+             ) -> list[Any]:
+        """memory.loop, in blocks whose totals are joined: no long chain of additions."""
+        if stop // step <= 2 * CHAIN or not self.specs:
+            return memory.loop(stop, body, carry, step=step)
+        k, count = len(self.specs), len(carry) // len(self.specs)
+
+        def block(i: Index, *totals: Any) -> list[Any]:
+            end = memory.operation("arith.minsi", [memory.index_type()], [
+                memory.index(memory.add(i, CHAIN * step)), memory.index(stop)]).results[0]
+            found = memory.loop(end, body, self.start * count, start=i, step=step)
+            return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
+                self.folds, self.apart(totals[c:c + k]), self.apart(found[c:c + k]))
+                for v in f.join(self.b, x, y)]
+
+        return memory.loop(stop, block, carry, step=CHAIN * step)
+
+
+def _strides(a: Atom, axes: Axes, rank: int) -> tuple[int, ...]:
+    """How far apart neighbours along each axis of the space lie in an array."""
+    found = [0] * rank
+    for axis, step in zip(axes, memory.row_major(a.aval.shape)):
+        if axis >= 0:
+            found[axis] = step
+    return tuple(found)
+
+
+def _indices(u: Index, sizes: Sequence[int]) -> list[Index]:
+    """The place of a number in row-major order."""
+    found: list[Index] = []
+    for n in reversed(sizes[1:]):
+        if isinstance(u, int):
+            found.append(u % n)
+            u //= n
+            continue
+        at = memory.index(n)
+        found.append(memory.operation("arith.remui", [memory.index_type()], [u, at]).results[0])
+        u = memory.operation("arith.divui", [memory.index_type()], [u, at]).results[0]
+    return [*([u] if sizes else []), *reversed(found)]
+
+
+def _put(where: list[Index], axis: int, i: Index) -> list[Index]:
+    return [*where[:axis], i, *where[axis + 1:]]
+
+
+def _constant(b: KernelBuilder, values: Sequence[Any], dtype: Dtype) -> Value:
+    """A vector with a value for each lane."""
+    ir = mlir.ir()
+    text = ", ".join(str(v).lower() for v in values)
+    attribute = ir.Attribute.parse(f"dense<[{text}]> : {b.type_of(dtype)}")
+    op = memory.operation("arith.constant", [b.type_of(dtype)], [], {"value": attribute})
+    return Value(b, op.results[0], (), dtype)

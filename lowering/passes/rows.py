@@ -1,0 +1,438 @@
+"""Groups of equations over rows that do not know each other: softmax, a layer's norm, their
+gradients, and folds alone.  IREE makes a dispatch of each reduction and writes what lies between
+them to memory; a group becomes one kernel (kernels/rows) that keeps a row in the cache.
+
+All arrays of a group lie over one index space, the axes of what is folded first: `Axes` says of an
+array which axis of the space each of its own is (-1: of size 1), in rising order.  The axes that
+folds go over are the same for all of them; the others are the rows.  A group grows from a fold to
+its neighbours, as long as no path leaves it and comes back.  Start reading at `grouped`, then
+`_Group.infer`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.weights import weight
+from calque.lowering.passes import cost, loops
+from calque.lowering.passes.graph import Graph
+
+Axes = tuple[int, ...]
+EXTREMA = frozenset(("argmax", "argmin"))
+FOLDS = loops.FOLDS | EXTREMA
+BITS = "bitcast_convert_type"
+MAPS = loops.ELEMENTWISE | {BITS}
+VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
+FUSED = MAPS | frozenset((  # what IREE computes where it is read
+    *VIEWS, "transpose", "rev", "slice", "dynamic_slice", "pad", "iota", "gather", "concatenate",
+    "real", "imag", "complex"))
+MOST_EQUATIONS = 300  # of a group
+MOST_WEIGHT = 150  # of its elementwise equations: compiling long ones takes time (10 sines)
+MOST_ARRAYS = 20  # that a group reads and writes
+ROW_BYTES = 1 << 20  # of a row, or of columns side by side: a core's cache, nearly
+FAR_BYTES = 1 << 24  # the same where there are FEW of them, for as many cores (suite.py batchnorm)
+FEW = 4
+SHORTEST = 6  # elements along vectors: IREE is ahead below (softmax of 40,000 x 5: 1.4)
+VECTOR = 64  # bytes
+AGAIN = 6  # what computing an element again may cost, rather than writing and reading it
+SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
+SEEING = MAPS | loops.FOLDS | frozenset(VIEWS)  # what fuses with what it reads
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How a group lies over its space: sizes of the axes, which of them folds go over, and for each
+    equation the axes of its operands and of its result."""
+
+    sizes: tuple[int, ...]
+    folded: frozenset[int]
+    reads: tuple[tuple[Axes, ...], ...]
+    made: tuple[Axes, ...]
+
+
+def grouped(p: Program) -> Program:
+    """p with each group as a call that says so (params "rows"); p itself where there is none."""
+    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
+
+
+def _grouped(p: Program) -> Program:
+    env: dict[Var, Atom] = {}
+    if not loops.enabled:
+        return p
+    plain = list(_inlined(p.equations, env))
+    outputs = [env.get(o, o) if isinstance(o, Var) else o for o in p.outputs]
+    live = eliminate_dead_code(p.replace(equations=plain, outputs=outputs))
+    results = {o for o in outputs if isinstance(o, Var)}
+    finder, found = _Finder(live.equations, results), False
+    for i, e in enumerate(live.equations):
+        if e.primitive.name in FOLDS and i in finder.live:
+            group = finder.grow(i)
+            found |= group is not None and finder.join(group)
+    return live.replace(equations=finder.ordered()) if found else p
+
+
+def _inlined(equations: Sequence[Equation], env: dict[Var, Atom]) -> Iterator[Equation]:
+    """The equations of calls in place of the calls; env: what variables have become."""
+    for e in equations:
+        inputs = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
+        if e.primitive.name != "jit":
+            yield e.replace(inputs=inputs)
+            continue
+        q: Program = e.params["jaxpr"]
+        inner: dict[Var, Atom] = dict(zip(q.inputs, inputs))
+        for made in _inlined(q.equations, inner):
+            fresh = tuple(Var(v.aval) for v in made.outputs)
+            inner.update(zip(made.outputs, fresh))
+            yield made.replace(outputs=fresh)
+        env.update((v, inner.get(o, o) if isinstance(o, Var) else o)
+                   for v, o in zip(e.outputs, q.outputs))
+
+
+class _Finder(Graph):
+    """The equations of a program, and the groups among them."""
+
+    def __init__(self, equations: Sequence[Equation], results: set[Var]) -> None:
+        super().__init__(equations)
+        self.results = results
+
+    def is_at_hand(self, v: Var) -> bool:
+        """Whether a value is in memory, and not what IREE computes where it is read."""
+        e = self.equations[self.producer[v]] if v in self.producer else None
+        while e is not None and e.primitive.name in ("reshape", "squeeze", "expand_dims"):
+            (a,) = e.inputs
+            e = self.equations[self.producer[a]] if a in self.producer else None
+        return e is None or e.primitive.name not in FUSED
+
+    def neighbours(self, i: int) -> Iterator[int]:
+        for a in self.equations[i].inputs:
+            if isinstance(a, Var) and a in self.producer:
+                yield self.producer[a]
+        for v in self.equations[i].outputs:
+            yield from self.users.get(v, ())
+
+    def grow(self, seed: int) -> _Group | None:
+        """The group around a fold; None where one does not pay."""
+        group = _Group.around(self.equations[seed], seed)
+        if group is None:
+            return None
+        waiting, refused = set(self.neighbours(seed)), set[int]()
+        while waiting:
+            fresh = False
+            for i in sorted(waiting, key=self.position.__getitem__):
+                if self.add(group, i):
+                    waiting |= set(self.neighbours(i))
+                    fresh = True
+                else:
+                    refused.add(i)
+            waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
+        self.trim(group)
+        return group if group.pays(self) else None
+
+    def add(self, group: _Group, i: int) -> bool:
+        """Take an equation into a group, where that is possible."""
+        e = self.equations[i]
+        if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS or (
+                sum(price(m.primitive.name) for m, _ in group.members.values()) > MOST_WEIGHT):
+            return False
+        found = group.infer(e)
+        if found is None or not self.is_convex({*group.members, i}):
+            return False
+        group.members[i] = e, found
+        if len(self.operands(group)) + len(self.outputs(group)) > MOST_ARRAYS:
+            del group.members[i]
+            return False
+        group.take(e, found)
+        return True
+
+    def sorted(self, group: _Group) -> list[int]:
+        """The members, each behind what it reads."""
+        return sorted(group.members, key=self.position.__getitem__)
+
+    def operands(self, group: _Group) -> list[Var]:
+        made = {v for e, _ in group.members.values() for v in e.outputs}
+        return list(dict.fromkeys(a for i in self.sorted(group)
+                                  for a in self.equations[i].inputs
+                                  if isinstance(a, Var) and a not in made))
+
+    def outputs(self, group: _Group) -> list[Var]:
+        return [v for i in self.sorted(group) for v in self.equations[i].outputs
+                if v in self.results or any(
+                    u not in group.members for u in self.users.get(v, ()))]
+
+    def trim(self, group: _Group) -> None:
+        """Without views that only others read: they are free there, and arrays here."""
+        for i in reversed(self.sorted(group)):
+            e = self.equations[i]
+            if e.primitive.name in (*VIEWS, "iota") and all(
+                    u not in group.members for v in e.outputs for u in self.users.get(v, ())):
+                del group.members[i]
+
+    def join(self, group: _Group) -> bool:
+        """Put one equation for the members of a group; not where it reads no array: of a dispatch
+        without operands IREE makes constants, and takes one result for the other."""
+        outputs, again = self.handed_out(group)
+        members = self.sorted(group)
+        live: set[Atom] = set(outputs)
+        for i in reversed(members):
+            if live.isdisjoint(self.equations[i].outputs):
+                del group.members[i]
+            else:
+                live.update(self.equations[i].inputs)
+        kept, inputs, seed = self.sorted(group), self.operands(group), self.equations[group.seed]
+        if not inputs:
+            return False
+        rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in kept),
+                    tuple(group.members[i][1][1] for i in kept))
+        inner = Program(inputs, [self.equations[i] for i in kept], outputs, name="rows")
+        self.contract(members, Equation(registry["jit"], tuple(inputs), tuple(outputs), {
+            "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope),
+            sorted(again, key=self.position.__getitem__))
+        return True
+
+    def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
+        """What a group writes to memory, and its equations that are computed outside once more:
+        what follows cheaply from numbers of a row and what is in memory anyway, and constants."""
+        maker = {v: i for i in group.members for v in self.equations[i].outputs}
+        kept, again = dict[Var, None](), set[int]()
+
+        def follow(v: Atom, found: set[int], numbers: list[Var], full: set[Atom]) -> int:
+            """What it costs to compute v outside, by the equations found."""
+            i = maker.get(v, -1) if isinstance(v, Var) else -1
+            if i in found:
+                return 0
+            if i < 0 or v in kept:
+                if isinstance(v, Var) and v.aval.size >= math.prod(group.sizes):
+                    full.add(v)
+                return 0
+            e, (_, made) = group.members[i]
+            if e.primitive.name not in VIEWS and not group.folded & set(made) and (
+                    group.rows <= set(made)):
+                numbers.append(e.outputs[0])
+                return 0
+            found.add(i)
+            own = 0 if e.primitive.name in VIEWS else price(e.primitive.name)
+            return own + sum(follow(a, found, numbers, full) for a in e.inputs)
+
+        for v in self.outputs(group):
+            found, numbers, full = set[int](), list[Var](), set[Atom]()
+            users = {self.equations[u].primitive.name for u in self.users.get(v, ())
+                     if u not in group.members}
+            cost = follow(v, found, numbers, full)
+            if not group.rows <= set(group.members[maker[v]][1][1]) or (
+                    v not in self.results and users <= SEEING and found and cost <= AGAIN
+                    and len(full) <= 2):
+                again |= found
+                kept.update(dict.fromkeys(numbers))
+            else:
+                kept[v] = None
+        return sorted(kept, key=lambda v: self.position[maker[v]]), again
+
+
+def price(primitive: str) -> int:
+    """What a primitive costs in registers."""
+    return SLOW.get(primitive, weight(primitive))
+
+
+def _is_known(e: Equation) -> bool:
+    name = e.primitive.name
+    if cost.is_dynamic(e) or name not in MAPS | FOLDS | {*VIEWS, "iota"}:
+        return False
+    if name == BITS:
+        return loops.is_plain(e) and e.inputs[0].aval.shape == e.outputs[0].aval.shape
+    return loops.is_plain(e) if name in EXTREMA else loops.is_known(e)
+
+
+Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
+
+
+class _Group:
+    """A group that grows."""
+
+    def __init__(self, sizes: tuple[int, ...], folded: frozenset[int], seed: int) -> None:
+        self.sizes, self.folded, self.seed = sizes, folded, seed
+        self.rows = frozenset(range(len(sizes))) - folded
+        self.members: dict[int, tuple[Equation, Found]] = {}
+        self.made: dict[Atom, Axes] = {}
+        self.few = False  # workgroups, for work that is much
+        self.used: dict[Atom, set[Axes]] = {}
+
+    @classmethod
+    def around(cls, e: Equation, seed: int) -> _Group | None:
+        if not _is_known(e) or e.inputs[0].aval.dtype == np.dtype(bool):
+            return None
+        shape = e.inputs[0].aval.shape
+        axes = _numbered(shape)
+        sizes = tuple(n for n in shape if n > 1)
+        folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
+        group = cls(sizes, folded, seed)
+        found = group.infer(e, (axes,))
+        if not folded or found is None or not group.is_near(e.inputs[0].aval.dtype.itemsize):
+            return None
+        group.members[seed] = e, found
+        group.take(e, found)
+        return group
+
+    def is_near(self, itemsize: int) -> bool:
+        """Whether what one workgroup has in hand at a time stays in a core's cache, nearly."""
+        last = len(self.sizes) - 1
+        row = math.prod(self.sizes[i] for i in self.folded) * itemsize
+        units = math.prod(self.sizes[i] for i in self.rows)
+        if last not in self.folded:
+            lanes = min(VECTOR // itemsize, self.sizes[last])
+            row, units = row * lanes, units // lanes
+        self.few = units < FEW
+        along = 1
+        for i in range(last, -1, -1):
+            if (i in self.folded) != (last in self.folded):
+                break
+            along *= self.sizes[i]
+        return along >= SHORTEST and row <= (ROW_BYTES if self.few else FAR_BYTES)
+
+    def take(self, e: Equation, found: Found) -> None:
+        reads, made = found
+        self.made[e.outputs[0]] = made
+        for a, axes in zip(e.inputs, reads):
+            self.used.setdefault(a, set()).add(axes)
+
+    def pays(self, finder: _Finder) -> bool:
+        """Whether a kernel is ahead: always where something is computed of whole rows after they
+        were folded, or the place of an extremum is found (of two results at once IREE makes no
+        vectors); else where IREE would not compute what is folded on the way.  Few rows are no work
+        for many cores."""
+        ready: dict[Atom, int] = {}
+        work, always = 0, False
+        for i in finder.sorted(self):
+            e, (reads, made) = self.members[i]
+            name = e.primitive.name
+            level = max((ready.get(a, 0) for a in e.inputs), default=0)
+            folds = name in FOLDS and not self.folded.isdisjoint(set(reads[0]) - set(made))
+            if folds or name in MAPS and self.folded <= set(made):
+                always |= level > 0 or name in EXTREMA
+                work += price(name)
+            ready[e.outputs[0]] = level + folds
+        if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
+            return False
+        return always or all(finder.is_at_hand(v) for v in finder.operands(self)
+                             if v.aval.size >= math.prod(self.sizes))
+
+    # ---- axes
+    def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None) -> Found | None:
+        """The axes of an equation's operands and result, by those that are known."""
+        out = e.outputs[0]
+        if reads is None:
+            reads = [self.made.get(a) for a in e.inputs]
+        wanted = self.used.get(out, set())
+        if len(wanted) > 1:
+            return None
+        made = next(iter(wanted), None)
+        name = e.primitive.name
+        if not out.aval.shape and name in MAPS and self.rows:
+            # a number: only what follows from constants
+            if not all(isinstance(a, Literal) or a in self.made for a in e.inputs):
+                return None
+            return ((),) * len(e.inputs), ()
+        form = self._elementwise if name in MAPS else (
+            self._fold if name in FOLDS else getattr(self, f"_{name}"))
+        found = form(e, list(reads), made)
+        if found is None:
+            return None
+        for a, axes in zip((*e.inputs, out), (*found[0], found[1])):
+            if not self._fits(a.aval.shape, axes):
+                return None
+        if name == "iota":
+            return found
+        inside = set(found[1])
+        whole = self.folded <= inside or self.folded.isdisjoint(inside)
+        return found if self.rows <= inside and whole else None
+
+    def _fits(self, shape: tuple[int, ...], axes: Axes) -> bool:
+        real = [i for i in axes if i >= 0]
+        return len(shape) == len(axes) and real == sorted(set(real)) and all(
+            n == (1 if i < 0 else self.sizes[i]) for n, i in zip(shape, axes))
+
+    def _elementwise(self, e: Equation, reads: list[Axes | None], made: Axes | None
+                     ) -> Found | None:
+        known = {r for r, a in zip(reads, e.inputs) if r is not None and a.aval.shape}
+        if made is not None:
+            known.add(made)
+        shape = e.outputs[0].aval.shape
+        axes = next(iter(known), None) or self._filled(shape, {})
+        if len(known) > 1 or axes is None:
+            return None
+        return tuple(axes if a.aval.shape else () for a in e.inputs), axes
+
+    def _fold(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        x, gone = e.inputs[0].aval, e.params["axes"]
+        if x.dtype == np.dtype(bool):
+            return None
+        axes = reads[0]
+        if axes is None:
+            if made is None:
+                return None
+            kept, folded = iter(made), iter(sorted(self.folded))
+            axes = tuple((-1 if n == 1 else next(folded, -1)) if i in gone else next(kept)
+                         for i, n in enumerate(x.shape))
+        if {axes[i] for i in gone} - {-1} not in (set(), set(self.folded)):
+            return None
+        result = tuple(a for i, a in enumerate(axes) if i not in gone)
+        return None if made is not None and made != result else ((axes,), result)
+
+    def _broadcast_in_dim(self, e: Equation, reads: list[Axes | None], made: Axes | None
+                          ) -> Found | None:
+        shape, to = e.outputs[0].aval.shape, e.params["broadcast_dimensions"]
+        source = e.inputs[0].aval.shape
+        if made is None:
+            axes = () if not source else reads[0]
+            if axes is None:
+                return None
+            at = {k: a for k, a, n in zip(to, axes, source) if n > 1}
+            made = self._filled(shape, at)
+            if made is None:
+                return None
+        back = tuple(-1 if n == 1 else made[k] for k, n in zip(to, source))
+        return None if reads[0] is not None and reads[0] != back else ((back,), made)
+
+    def _filled(self, shape: tuple[int, ...], at: dict[int, int]) -> Axes | None:
+        """Axes of a shape of which some are known: the only ones of these sizes in rising order."""
+        def fill(i: int, low: int) -> list[Axes]:
+            if i == len(shape):
+                return [()]
+            if shape[i] == 1:
+                return [(-1, *rest) for rest in fill(i + 1, low)]
+            found = [at[i]] if i in at else range(low, len(self.sizes))
+            return [(k, *rest) for k in found if k >= low and self.sizes[k] == shape[i]
+                    for rest in fill(i + 1, k + 1)]
+        every = fill(0, 0)
+        return every[0] if len(every) == 1 else None
+
+    def _reshape(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        """Axes of size 1 come and go."""
+        old, new = e.inputs[0].aval.shape, e.outputs[0].aval.shape
+        if [n for n in old if n > 1] != [n for n in new if n > 1]:
+            return None
+        known = reads[0] if reads[0] is not None else made
+        if known is None:
+            return None
+        back, out = _spread(known, old), _spread(known, new)
+        return None if made not in (None, out) else ((back,), out)
+
+    _squeeze = _expand_dims = _reshape
+
+    def _iota(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        return None if made is None else ((), made)
+
+
+def _numbered(shape: Sequence[int]) -> Axes:
+    at = iter(range(len(shape)))
+    return tuple(next(at) if n > 1 else -1 for n in shape)
+
+
+def _spread(axes: Axes, shape: tuple[int, ...]) -> Axes:
+    """The axes of a shape with the same sizes but 1."""
+    real = iter([a for a in axes if a >= 0])
+    return tuple(next(real) if n > 1 else -1 for n in shape)
