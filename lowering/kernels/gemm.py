@@ -32,6 +32,8 @@ CELL = 256  # rows and columns of a cell where there are enough of them
 SMALL_CELL = 1 << 20  # products: cells are not made smaller
 CELLS = 4  # at least, where they are large enough
 GROUPS = 64  # workgroups at most
+SHARE = 8  # groups that IREE's workers take at once where each has so many: of 25 two workers
+# take 16 and 9, which is 1.2 times as slow as 32 (benchmarks/suite.py, convolution_nhwc)
 ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the matrices' bytes:
 ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
@@ -101,7 +103,11 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     count = batch * _parts(m, tall) * _parts(n, broad)
     work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
     rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
-    groups = _parts(count, _parts(count, min(GROUPS, work, max(8, rooms))))  # with equal parts
+    most = min(GROUPS, work, max(8, rooms))
+    if min(count, most) < 2 * SHARE:
+        groups = _parts(count, _parts(count, most))  # with equal parts
+    else:
+        groups = 1 << int(math.log2(min(count, most)))
     return Cells(tall, broad, few, groups, room)
 
 
