@@ -104,9 +104,9 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
     rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
     most = min(GROUPS, work, max(8, rooms))
-    if min(count, most) < 2 * SHARE:
-        groups = _parts(count, _parts(count, most))  # with equal parts
-    else:
+    groups = _parts(count, _parts(count, most))  # with equal parts
+    uneven = min(groups % (2 * SHARE), -groups % (2 * SHARE))  # between two workers
+    if groups >= 2 * SHARE and uneven * SHARE > groups:
         groups = 1 << int(math.log2(min(count, most)))
     return Cells(tall, broad, few, groups, room)
 
