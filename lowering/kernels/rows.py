@@ -20,8 +20,8 @@ from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import I32, Fold, across, fold_of
-from calque.lowering.kernels.loop import _Shell
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.shell import Shell
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
@@ -55,7 +55,7 @@ class _Node:
 def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
               outs: Sequence[ShapedArray]) -> list[Value]:
     """The outputs of a group."""
-    shell = _Shell(ctx, xs, outs)
+    shell = Shell(ctx, xs, outs)
     with shell.inside():
         _Kernel(shell, p, rows).emit()
     made = shell.dispatch(ctx.entering(xs))
@@ -83,7 +83,7 @@ class _Space:
 
 
 class _Kernel:
-    def __init__(self, shell: _Shell, p: Program, rows: Rows) -> None:
+    def __init__(self, shell: Shell, p: Program, rows: Rows) -> None:
         self.shell, self.p = shell, p
         inputs = dict(zip(p.inputs, shell.operands))
         made: dict[Atom, Axes] = {e.outputs[0]: a for e, a in zip(p.equations, rows.made)}

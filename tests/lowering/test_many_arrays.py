@@ -12,7 +12,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.kernels.loop import bundles
+from calque.lowering.kernels.shell import bundles
 from calque.lowering.passes import cost
 
 STEPS = 300  # more than are written out
