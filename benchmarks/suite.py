@@ -5,7 +5,7 @@
 Each workload runs in two fresh processes, one a library, with empty caches, call by call in turn.
 CPU time counts all threads and the compiler's process.  --level holds both sides to AVX2
 (x86-64-v3: CALQUE_CPU, XLA's --xla_cpu_max_isa, ONEDNN_MAX_CPU_ISA).  --write puts the table, a
-plot and the reasons for what is above 1.3 (workloads.REASONS) into docs/.  Start at `measure`.
+plot and the reasons for what is above 1.3 (reasons.py) into docs/.  Start at `measure`.
 """
 from __future__ import annotations
 
@@ -213,6 +213,7 @@ def main() -> None:
         serve(given.serve)
         return
     import workloads
+    from reasons import REASONS
     pythons, found = {"calque": sys.executable, "jax": given.jax}, {}
     for name in workloads.WORKLOADS:
         if given.only in name:
@@ -223,7 +224,7 @@ def main() -> None:
                 continue
             print(table({name: found[name]})[2], flush=True)
             if given.write:
-                write(found, given.level, workloads.REASONS)
+                write(found, given.level, REASONS)
     print(table(found)[-1])
 
 

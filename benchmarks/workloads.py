@@ -15,8 +15,6 @@ import numpy as np
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 WORKLOADS: dict[str, Callable[[Any, int], Made]] = {}
-# Why steady calls take longer than jax's, where they do (measured with the means that it names).
-REASONS: dict[str, str] = {}
 
 
 def library(name: str) -> Any:

@@ -1,0 +1,26 @@
+"""Why steady calls of a workload take more than 1.3 times as long as jax's, as far as it is known,
+with the means by which it was found; benchmarks/suite.py puts them under its tables."""
+from __future__ import annotations
+
+REASONS = {
+    "add_4": "a call through IREE's VM and its binding is 4 us, jax's 3",
+    "sin_tanh_100": "a call's own cost, as add_4",
+    "newton_scalar": "a call's own cost, as add_4, is 4 of its 7 us",
+    "tree_of_20_leaves": "20 arrays in and 20 out, half a microsecond each in IREE's binding "
+                         "(runtime/executable.FEW_BYTES)",
+    "roll_pad_flip": "three moves of ours, each of which writes its array to memory",
+    "n_body_1000": "the last axis has 3 elements, along which IREE's vectors run; groups over rows "
+                   "leave it alone",
+    "embedding_gradient": "queued, for 2.2 million operations are counted where most only write "
+                          "zeros: inline (passes/cost.SMALL_WORK raised) it takes 58 us instead of "
+                          "120 to 190",
+    "lenet_step": "not found: of 64 images (here 65) the step takes half as long in the same "
+                  "process; no page faults; with more work space it was faster, too",
+    "fft_2d_512": "not looked into",
+    "hessian_of_logistic_regression": "it runs inline; its three products of 20 columns are IREE's "
+                                      "and were not timed apart",
+    "gaussian_process_gradient": "at AVX2 it is on a par: what jax gains from AVX-512 here we do "
+                                 "not; not taken apart",
+    "mlp_step": "one kernel (passes/cost.is_whole), as at AVX2, where it is on a par; its products "
+                "of few columns do not fill AVX-512's registers",
+}
