@@ -61,12 +61,9 @@ test-slow: system-cpp $(VENV)/.test
 levels: $(VENV)/.test
 	$(BIN)/python tests/levels.py --jobs $(JOBS) $(LEVELS)
 
-# mypy does not follow the mapping of our three folders to one package: give it the package as links
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
-	rm -rf build/typing && mkdir -p build/typing/calque
-	ln -s $(CURDIR)/frontend/* $(CURDIR)/lowering $(CURDIR)/runtime build/typing/calque/
-	MYPYPATH=build/typing $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime -p calque.export
+	MYPYPATH=frontend $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime -p calque.export
 
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'

@@ -5,7 +5,7 @@
 Each runs inside the call, on one core, over 400,000 elements drawn where its samples are drawn
 (tests/samples.py), in f32 or what comes nearest, compiled for x86-64-v3 (wider vectors make
 functions cheaper, and additions not); counted is the time of the thread.  --write puts the weights
-into frontend/core/weights.py.  Start reading at `measure`.
+into frontend/calque/core/weights.py.  Start reading at `measure`.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from calque.lowering.targets import TargetError, runnable_target
 
 SIZE = 400_000
 LEVEL = "x86-64-v3"
-TABLE = Path(__file__).resolve().parents[1] / "frontend" / "core" / "weights.py"
+TABLE = Path(__file__).resolve().parents[1] / "frontend" / "calque" / "core" / "weights.py"
 
 
 def measure(name: str) -> float:

@@ -9,11 +9,6 @@ Start reading at executable.py.
 """
 from __future__ import annotations
 
-if __name__ != "calque.runtime":
-    raise ImportError(
-        "this folder is the package calque.runtime; run Python from another folder and "
-        "`import calque.runtime`.")
-
 from calque.runtime.aot import Artifact, load
 from calque.runtime.buffer import Buffer, dlpack_capsule, from_dlpack
 from calque.runtime.device import Device, default_device, devices, set_cpu_device_count

@@ -1,5 +1,5 @@
-"""Writes frontend/array.pyi: what type checkers know of Array, whose operators and methods are
-installed at run time (calque.numpy.methods).
+"""Writes frontend/calque/array.pyi: what type checkers know of Array, whose operators and methods
+are installed at run time (calque.numpy.methods).
 
     python docs/scripts/stubs.py
 """
@@ -13,7 +13,7 @@ from typing import Any
 import calque
 from calque import array
 
-PATH = pathlib.Path(__file__).parent.parent.parent / "frontend" / "array.pyi"
+PATH = pathlib.Path(__file__).parent.parent.parent / "frontend" / "calque" / "array.pyi"
 HEAD = '''"""Made by `python docs/scripts/stubs.py`: array.py with what is installed at run time."""
 from collections.abc import Generator, Iterator, Sequence
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Lowering rules, in the same files and order as frontend/primitives.
+"""Lowering rules, in the same files and order as frontend/calque/primitives.
 
 registry.py holds the table and the context; importing this package fills the table.
 """

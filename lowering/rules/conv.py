@@ -39,7 +39,7 @@ FEW = 64  # at most so many result positions, and fewer than the window has: one
 
 
 class Numbers(NamedTuple):
-    """Which axis is what, as in frontend.primitives.conv."""
+    """Which axis is what, as in calque.primitives.conv."""
 
     lhs_spec: tuple[int, ...]
     rhs_spec: tuple[int, ...]

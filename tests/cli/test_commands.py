@@ -143,9 +143,9 @@ def test_dump_is_stablehlo_for_a_target(calque):
 # ---- explain, doctor, cache
 def test_explain_shows_files_and_lines(calque):
     text = calque("explain", "sin").out
-    assert text.startswith("sin\n  abstract   frontend/primitives/elementwise.py:")
+    assert text.startswith("sin\n  abstract   calque/primitives/elementwise.py:")
     assert "  transpose  none (not linear in an operand)\n" in text
-    assert "  lowering   lowering/rules/elementwise.py:" in text
+    assert "  lowering   calque/lowering/rules/elementwise.py:" in text
     assert 'sin_p = _elementwise("sin"' in text
     assert calque("explain", "scan").out.startswith("scan (several results, holds programs)\n")
 

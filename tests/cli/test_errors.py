@@ -172,13 +172,13 @@ def test_exceptions_in_the_function_show_the_users_frames(calque, folder):
 def test_shape_errors_show_the_users_line_and_three_parts(calque):
     err = calque("dump", "model.py:wrong", "-a", "f32[3]", "-s", "traced", code=1).err
     assert "return lax.add(y, lax.full((7,), 1.0))" in err
-    assert "frontend/lax" not in err and "  Fix: " in err
+    assert "calque/lax" not in err and "  Fix: " in err
     assert "TypeError: add got incompatible shapes for broadcasting: (3,), (7,)." in err
 
 
 def test_python_control_flow_on_arrays(calque):
     err = calque("compile", "model.py:branch", "-a", "f32", code=1).err
-    assert "if x > 0:" in err and "frontend/" not in err
+    assert "if x > 0:" in err and "calque/" not in err
 
 
 def test_messages_name_the_function_where_a_command_calls_it(folder):
@@ -196,7 +196,7 @@ def test_files_that_do_not_import(text, last, calque, folder):
     (folder / "broken.py").write_text(text)
     err = calque("compile", "broken.py:f", "-a", "f32", code=1).err
     assert err.splitlines()[-1] == last and "broken.py" in err
-    assert "frontend/cli" not in err and "importlib" not in err
+    assert "calque/cli" not in err and "importlib" not in err
 
 
 def test_files_import_their_neighbours(calque, folder):
@@ -207,5 +207,5 @@ def test_files_import_their_neighbours(calque, folder):
 def test_full_tracebacks_on_request(calque, monkeypatch):
     monkeypatch.setenv("CALQUE_TRACEBACK", "full")
     err = calque("compile", "none.py:f", code=2).err
-    assert "Traceback (most recent call last):" in err and "frontend/cli/functions.py" in err
+    assert "Traceback (most recent call last):" in err and "calque/cli/functions.py" in err
     assert "UsageError: no file none.py." in err

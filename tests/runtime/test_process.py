@@ -119,19 +119,6 @@ print(Buffer.from_numpy(np.ones(3, np.float32), devices()[0]).numpy().sum())
     assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr
 
 
-def test_the_folder_refuses_to_be_a_top_level_package(run_python):
-    done = run_python("""
-import pathlib, sys
-import calque.runtime
-sys.path.insert(0, str(pathlib.Path(calque.runtime.__file__).parent.parent))
-try:
-    import runtime
-except ImportError as error:
-    print(error)
-""")
-    assert "this folder is the package calque.runtime" in done.stdout
-
-
 def test_unknown_platforms(run_python):
     done = run_python("""
 from calque.runtime import *

@@ -12,12 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_SIBLINGS = tuple(
-    os.path.join(os.path.dirname(_PACKAGE.rstrip(os.sep)), d) + os.sep
-    for d in ("lowering", "runtime")
-) if os.path.basename(_PACKAGE.rstrip(os.sep)) == "frontend" else ()
-OURS = (_PACKAGE, *_SIBLINGS)
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _COMMAND = (os.sep + "typer" + os.sep, os.sep + "click" + os.sep, os.sep + "calque")  # its frames
 
 
@@ -52,7 +47,7 @@ def is_ours(filename: str) -> bool:
     """Whether a file belongs to the package, to its command or to Python's machinery."""
     known = _ours_cache.get(filename)
     if known is None:
-        known = filename.startswith((*OURS, "<frozen")) or filename == contextlib.__file__ or (
+        known = filename.startswith((PACKAGE, "<frozen")) or filename == contextlib.__file__ or (
             any(part in filename for part in _COMMAND[:2]) or filename.endswith(_COMMAND[2]))
         _ours_cache[filename] = known
     return known

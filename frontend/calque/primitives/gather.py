@@ -2,7 +2,7 @@
 
 Index vectors lie along the last axis of the indices.  Positions are never read outside the operand:
 CLIP (and PROMISE_IN_BOUNDS) move a window inside, FILL_OR_DROP replaces one that overhangs by
-fill_value.  Start reading at `gather_shape`; the other direction is frontend/primitives/scatter.py.
+fill_value.  Start reading at `gather_shape`; scatter.py is the other direction.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from calque.lowering.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.targets import parse_target
 
-_ROOT = Path(calque.__file__).resolve().parent.parent
+_ROOT = Path(calque.__file__).parents[1]
 _WHY_NONE = {
     "jvp": "not differentiable", "linearize": "by jvp", "transpose": "not linear in an operand"}
 
@@ -34,7 +34,7 @@ def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
 
 
 def place_of(rule: Callable[..., Any]) -> str:
-    """frontend/primitives/elementwise.py:120, or '' for a built-in."""
+    """calque/primitives/elementwise.py:120, or '' for a built-in."""
     while True:
         if isinstance(rule, functools.partial):
             rule = rule.func
@@ -49,7 +49,7 @@ def place_of(rule: Callable[..., Any]) -> str:
 
 
 def _relative(file: str) -> str:
-    path = Path(file).resolve()
+    path = Path(file)
     return str(path.relative_to(_ROOT)) if path.is_relative_to(_ROOT) else os.path.relpath(path)
 
 

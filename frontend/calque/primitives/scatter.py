@@ -3,7 +3,7 @@ updates, or joined with them (add, sub, mul, min, max).
 
 Updates are applied in the order of the updates array, so that of several for one place the last one
 stays (scatter) and sums have one order.  FILL_OR_DROP leaves windows out that are not inside.
-Start reading at `_abstract`; the axes are those of gather (frontend/primitives/gather.py).
+Start reading at `_abstract`; the axes are those of gather (gather.py).
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Primitive:
             have = ", ".join(k for k in RULES if getattr(self, k) is not None) or "none"
             raise RuleMissingError(explain(
                 f"{self.name}: no {kind} rule; it has: {have}.",
-                fix=f"set {self.name}_p.{kind} in its section of frontend/primitives/."))
+                fix=f"set {self.name}_p.{kind} in its section of frontend/calque/primitives/."))
         return found  # type: ignore[no-any-return]
 
     def bind(self, *args: Any, **params: Any) -> Any:

@@ -1,8 +1,8 @@
 """What an element of each primitive costs, an addition being 1: the one list of it.
 
 By it a program runs at once or queued and a loop becomes a kernel or not (lowering/passes/cost);
-TRANSCENDENTAL is what frontend/costs counts as such.  tests/lowering/test_weights.py says what is
-missing.  Imports nothing.
+TRANSCENDENTAL is what calque/costs.py counts as such.  tests/lowering/test_weights.py says what
+is missing.  Imports nothing.
 """
 from __future__ import annotations
 

@@ -2,14 +2,10 @@
 
 Module map: core (the Program and its typing), primitives (rules), transforms (jvp, vmap, ...),
 lax and numpy (thin public functions), random, tree_util, array (data and futures), eager and jit
-(running Programs), aot (artifacts), cli.  The folders lowering/ and runtime/ are calque.lowering
-and calque.runtime.  Start reading at docs/architecture.md.
+(running Programs), aot (artifacts), cli.  lowering and runtime are links to the folders of these
+names at the top of the repository.  Start reading at docs/architecture.md.
 """
 from __future__ import annotations
-
-if __name__ != "calque":
-    raise ImportError("this folder is the package calque; run Python from another folder and "
-                      "`import calque`.")
 
 from calque.core import trace as _trace
 from calque.core.config import config as config
