@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs"
 _HELD = {"x86-64-v2": "SSE4_2", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
 WORSE = 1.3  # a ratio that asks for a reason
 COLUMNS = ("first CPU", "first wall", "shape CPU", "shape wall", "warm wall", "steady")
@@ -52,6 +53,13 @@ def serve(name: str) -> None:
         if what == "make":
             f, args = workloads.WORKLOADS[given[0]](lib, given[1])
             made.update(jit=lib.top.jit(f), args=[lib.top.device_put(a) for a in args])
+        elif what == "chain":
+            import chains
+            f, x = chains.program(lib, *given)
+            made.update(jit=lib.top.jit(f), args=[x])
+        elif what == "phases":
+            import first_call
+            answer = first_call.phases(call)
         elif what == "first":
             cpu, wall = processor_time(), call()
             answer = [processor_time() - cpu, wall]
@@ -66,8 +74,7 @@ def processor_time() -> float:
     """Seconds of this process and of the compiler's, all threads."""
     total = time.process_time()
     module = sys.modules.get("calque.lowering.compiler_process")
-    server = getattr(module, "_current", None)
-    if server is not None:
+    for server in getattr(module, "_servers", {}).values():
         fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return total
@@ -189,15 +196,18 @@ def plot(found: dict[str, dict[str, Any]], level: str) -> str:
 
 def write(found: dict[str, dict[str, Any]], level: str, why: dict[str, str]) -> None:
     """Put a table between the marks of its level on the page, and the plot beside it."""
-    page = HERE.parent / "docs" / "suite.md"
-    text = page.read_text()
-    begin, end = (f"<!-- {level}: {word} -->" for word in ("begin", "end"))
+    image = f"suite-{level}.svg"
+    put("suite.md", level, [f"![steady calls]({image})", "", *table(found), *reasons(found, why)])
+    (DOCS / image).write_text(plot(found, level))
+
+
+def put(page: str, mark: str, lines: list[str]) -> None:
+    """Put lines between two marks of a page."""
+    text = (DOCS / page).read_text()
+    begin, end = (f"<!-- {mark}: {word} -->" for word in ("begin", "end"))
     before, rest = text.split(begin)
     _, after = rest.split(end)
-    image = f"suite-{level}.svg"
-    page.write_text("\n".join([before + begin, f"![steady calls]({image})", "", *table(found),
-                               *reasons(found, why), end + after]))
-    (page.parent / image).write_text(plot(found, level))
+    (DOCS / page).write_text("\n".join([before + begin, *lines, end + after]))
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
 from calque.lowering.targets import Target
 
@@ -58,7 +59,8 @@ def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...]
     program = None if path is None else _read(path)
     hit = program is not None
     if program is None:
-        program = compile_module(module, target, options)
+        with progress.announced(reason):
+            program = compile_module(module, target, options)
         if path is not None:
             _write(path, program)
     _state["hits" if hit else "misses"] += 1

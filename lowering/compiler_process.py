@@ -26,7 +26,7 @@ from typing import Any
 _SLICE_S = 0.05
 _lock = threading.Lock()
 _numbers = itertools.count()
-_current: _Server | None = None
+_servers: dict[str, _Server] = {}  # by what they compile for: see `_kind`
 _inherited: list[_Server] = []
 
 
@@ -46,13 +46,13 @@ class Crashed(Exception):
 class _Server:
     """One process, and who waits for which answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         script = str(Path(__file__).with_name("compiler_server.py"))
         self.log = _log_file()
         self.temporary = tempfile.mkdtemp(prefix="calque-compiler-")  # what a killed one leaves
         weakref.finalize(self, os.close, self.log)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script, *folders()], stdin=subprocess.PIPE,
+            [sys.executable, "-I", "-S", script, kind, *folders()], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.log,
             env={**os.environ, "TMPDIR": self.temporary})
         self.lock = threading.Lock()
@@ -150,7 +150,7 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
       Crashed: the process died.
       OSError: no process can be started.
     """
-    server, answer = _server(), _Answer()
+    server, answer = _server(_kind(flags)), _Answer()
     before = server.printed()
     try:
         server.ask(answer, source, flags, stage, careful)
@@ -185,22 +185,28 @@ def folders() -> list[str]:
     return [str(Path(p).parent.parent) for p in found.submodule_search_locations or ()]
 
 
-def _server() -> _Server:
-    global _current
+def _kind(flags: tuple[str, ...]) -> str:
+    """'cpu' for programs of this architecture's CPUs, 'all' for those of any target: MLIR goes
+    through the operations of every backend that is loaded, again and again."""
+    return "cpu" if "--iree-hal-local-target-device-backends=llvm-cpu" in flags else "all"
+
+
+def _server(kind: str) -> _Server:
     with _lock:
-        if _current is not None and (_current.dead or _current.process.poll() is not None):
-            _current.end()  # (it died while nobody waited: for want of memory, say)
-            _current = None
-        if _current is None:
-            _current = _Server()
-        return _current
+        found = _servers.get(kind)
+        if found is not None and (found.dead or found.process.poll() is not None):
+            found.end()  # (it died while nobody waited: for want of memory, say)
+            found = None
+        if found is None:
+            found = _servers[kind] = _Server(kind)
+        return found
 
 
 def _drop(server: _Server) -> None:
-    global _current
     with _lock:
-        if _current is server:
-            _current = None
+        for kind, other in list(_servers.items()):
+            if other is server:
+                del _servers[kind]
     server.end()
 
 
@@ -215,18 +221,16 @@ def _log_file() -> int:
 @atexit.register
 def _end() -> None:
     """Compiles that Ctrl-C left behind, or daemon threads wait for, end with this process."""
-    global _current
-    server, _current = _current, None
-    if server is not None:
-        server.end()
+    while _servers:
+        _servers.popitem()[1].end()
 
 
 def _after_fork_in_child() -> None:
     """The parent's process answers the parent; a child starts its own."""
-    global _current, _lock
-    if _current is not None:
-        _inherited.append(_current)  # (not to be collected, which would wait for it)
-    _current, _lock = None, threading.Lock()
+    global _lock
+    _inherited.extend(_servers.values())  # (not to be collected, which would wait for them)
+    _servers.clear()
+    _lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

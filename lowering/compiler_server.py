@@ -1,11 +1,11 @@
-"""IREE's compiler in a process of its own, as a script: `python compiler_server.py FOLDER...`.
+"""IREE's compiler in a process of its own: `python compiler_server.py KIND FOLDER...`.
 
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
 pickled answers (number, kind, value) to its standard output, in the order in which they are ready;
 each request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of severity and
-text) or 'error' (an exception).  It ends when its input does.  FOLDERs hold the package
-iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's bindings.
-lowering/compiler_process.py is the other end.
+text) or 'error' (an exception).  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or
+'all' (for any target); FOLDERs hold the package iree.compiler; nothing of calque is imported, and
+neither NumPy nor MLIR's bindings.  lowering/compiler_process.py is the other end.
 """
 from __future__ import annotations
 
@@ -33,19 +33,29 @@ _UNUSED = (
     "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
 
+# What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
+FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
+
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
 # Of tiles 64 wide, IREE's default, loops end so soon that long chains of arithmetic do not overlap:
 # exp(x - m) of 2048 x 2048 takes twice as long at x86-64-v3, a softmax 1.5 times.
 _OPTIONS = ["--mlir-disable-threading", "--iree-llvmcpu-distribution-size=128",
             *(f"--force-attribute={name}:{attribute}"
-              for name in _UNUSED for attribute in ("noinline", "optnone"))]
+              for name in _UNUSED for attribute in ("noinline", "optnone")),
+            *(f"--force-attribute={name}:noinline" for name in FUNCTIONS)]
+
+
+# Parts of the compiler that programs for CPUs do without.  Patterns are looked up among the
+# operations of all parts: without these a small program takes 0.78 of the time.
+_OTHERS = ("hal_target_cuda", "hal_target_metal_spirv", "hal_target_rocm", "hal_target_vmvx",
+           "hal_target_vulkan_spirv", "input_torch", "input_tosa")
 
 
 class _Operation(ctypes.Structure):
     _fields_ = [("ptr", ctypes.c_void_p)]  # MlirOperation
 
 
-def load(folders: list[str]) -> Any:
+def load(folders: list[str], kind: str = "all") -> Any:
     """IREE's Python API of its C interface, without the rest of the package (0.2 s)."""
     for name, parts in (("iree", ()), ("iree.compiler", ("compiler",))):
         if name in sys.modules:
@@ -67,7 +77,8 @@ def load(folders: list[str]) -> Any:
             ("mlirOperationVerify", ctypes.c_bool, _Operation)):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    ctypes_dl._initializeGlobalCL("calque", *_OPTIONS)
+    less = [f"--iree-plugin=-{name}" for name in _OTHERS] if kind == "cpu" else []
+    ctypes_dl._initializeGlobalCL("calque", *_OPTIONS, *less)
     return api
 
 
@@ -123,12 +134,12 @@ def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:
     return bool(library.ireeCompilerInvocationImportStealModule(handle, module) and valid)
 
 
-def main(folders: list[str]) -> None:
+def main(kind: str, folders: list[str]) -> None:
     """Answer requests until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     requests, answers = os.fdopen(0, "rb", closefd=False), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the compiler prints is no answer
-    api, lock = load(folders), threading.Lock()
+    api, lock = load(folders, kind), threading.Lock()
 
     def answer(number: int, source: bytes, flags: tuple[str, ...], stage: str,
                careful: bool) -> None:
@@ -150,4 +161,4 @@ def main(folders: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1], sys.argv[2:])

@@ -26,8 +26,8 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.accumulate import accumulate
+from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.passes.rows import grouped
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.control import emit_at_once
 from calque.lowering.sizes import Sizes

@@ -377,8 +377,8 @@ def _check_callbacks(p: Program) -> None:
 
 def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
     """The compiler's options.  Without debug symbols, because IREE 3.13 writes an uninitialised
-    word as the source line of code without a location, and one input would give many files
-    (test_artifacts.py::test_debug_symbols_still_differ says when this is mended)."""
+    word as the source line of code without a location: one input would give several files, now
+    and then (twelve compiles in a row: one file at AVX-512, two at x86-64-v2)."""
     if target.backend == "llvm-cpu":
         return (*lowered.options, "--iree-llvmcpu-debug-symbols=false")
     return lowered.options

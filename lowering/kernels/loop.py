@@ -43,6 +43,8 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
             rows if not m or rows % n else rows // n * m, columns, dtype, level))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
     shell = Shell(ctx, xs, outs)
+    for inner in loops.inner(e):
+        shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:
             registers.emit(shell.spread, e, found, shell.operands, shell.results)
@@ -62,8 +64,9 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
                ) -> list[Value]:
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
     shell = Shell(ctx, xs, outs)
+    shell.count(loops.maps(p))
     with shell.inside():
-        emitter = Emitter(shell.allocate, emit_loop, shell.registers)
+        emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
         entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
         wanted: dict[Any, list[Memory]] = {}
         for o, m in zip(p.outputs, shell.results):
@@ -77,7 +80,7 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
 
 # ---- over memory
 def _over_memory(shell: Shell, e: Equation) -> None:
-    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
     entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
     outs = emit_loop(emitter, e, entries, shell.results)
     for out, m in zip(outs, shell.results):
@@ -102,7 +105,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
             first, memory.index(n - m)]).results[0]
     row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
                                          [first]).results[0], (), np.dtype("i4"))
-    emitter = Emitter(shell.allocate, emit_loop, shell.registers)
+    emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
     whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
     p, count = e.params, len(parts.carried)
 

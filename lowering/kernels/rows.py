@@ -22,7 +22,6 @@ from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import I32, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import Shell
-from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import EXTREMA, FOLDS, VECTOR, VIEWS, Axes, Rows, price
@@ -72,6 +71,10 @@ class _Space:
         self.folded = [i in rows.folded for i in range(len(rows.sizes))]
         self.numbers = list(range(len(rows.sizes)))  # of the given axes, now
         self.places = {k: list(s) for k, s in places.items()}
+        if not self.sizes:  # numbers
+            self.sizes, self.folded, self.numbers = [1], [False], [0]
+            for s in self.places.values():
+                s.append(0)
         for i in reversed(range(len(rows.sizes) - 1)):
             if self.folded[i] == self.folded[i + 1] and not {i, i + 1} & kept and all(
                     s[i] == s[i + 1] * self.sizes[i + 1] for s in self.places.values()):
@@ -103,6 +106,7 @@ class _Kernel:
         self.unique: dict[Any, _Node] = {}
         self.nodes: list[_Node] = []
         self.follow(p, rows, inputs)
+        self.shell.count(n.what for n in self.nodes if n.kind == "map")
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
                         for o, m in zip(p.outputs, shell.results)]
         self.lanes = self.width()
@@ -180,6 +184,8 @@ class _Kernel:
             others = math.prod(self.space.sizes[i] for i in self.row_axes[:-1])
             weight = sum(n.price for n in self.nodes)
             most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
+            if not any(self.space.folded):  # what is long waits for itself: several at a time
+                most = max(most, self.shell.registers.nbytes // 16)
             while most > 1 and others * size < WIDE_UNITS * most * lanes:
                 most //= 2
             lanes *= most
@@ -281,7 +287,7 @@ class _Kernel:
             return memory.load(b, self.memories[n], where)
         if n.kind == "iota":
             return self.counted(b, n, where)
-        return apply(b, n.what, [env[x] for x in n.operands])
+        return self.shell.apply(b, n.what, [env[x] for x in n.operands])
 
     def counted(self, b: KernelBuilder, n: _Node, where: list[Index]) -> Value:
         """The index along an axis."""

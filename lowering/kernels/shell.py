@@ -4,21 +4,28 @@ dispatch that calls it.  Start reading at `Shell`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.program import Equation, Literal, param_key
+from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.tensors import apply
+from calque.lowering.kernels.values import KernelBuilder
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.rules.registry import Context
 
+OFTEN, CALLED = 4, 2  # uses of a function in a kernel, and its weight, from which it is called
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 Spec = tuple[tuple[int, ...], Dtype]
 
@@ -59,6 +66,8 @@ class Shell:
         ctx.kernels += 1
         self.name = f"loop_{ctx.kernels}"
         self.groups = 1
+        self.functions: dict[Any, str] = {}  # names of what is called, by what it computes
+        self.uses: Counter[Any] = Counter()
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
             self.executable = ir.Operation.parse(
                 f"stream.executable private @{self.name} {{ builtin.module {{ }} }}")
@@ -141,6 +150,44 @@ class Shell:
         self.scratch += nbytes
         return made
 
+    def count(self, equations: Iterable[Equation]) -> None:
+        """Know what the kernel will compute: functions that are used often are written once."""
+        self.uses.update(map(_function, equations))
+
+    def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
+        """An elementwise equation on registers, by its rule or by a call."""
+        key = _function(e)
+        if self.uses[key] < OFTEN or weight(e.primitive.name) < CALLED or any(
+                x.dtype == np.dtype(bool) for x in xs):
+            return apply(b, e, xs)
+        if (*key, b.lanes) not in self.functions:
+            if self.ctx.functions == len(FUNCTIONS):
+                return apply(b, e, xs)
+            self.functions[*key, b.lanes] = self.write(b, e, xs)
+        made = memory.operation("func.call", [b.type_of(e.outputs[0].aval.dtype)],
+                                [x.ir for x in xs], {
+            "callee": mlir.ir().FlatSymbolRefAttr.get(self.functions[*key, b.lanes])})
+        return Value(b, made.results[0], (), e.outputs[0].aval.dtype)
+
+    def write(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> str:
+        """A function that does what an equation does; its name."""
+        ir, types = mlir.ir(), [x.ir.type for x in xs]
+        name = FUNCTIONS[self.ctx.functions]
+        self.ctx.functions += 1
+        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
+            function = ir.Operation.create("func.func", regions=1, attributes={
+                "sym_name": ir.StringAttr.get(name),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "no_inline": ir.UnitAttr.get(),  # (for MLIR; of LLVM compiler_server asks it)
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(
+                    types, [b.type_of(e.outputs[0].aval.dtype)]))})
+        block = function.regions[0].blocks.append(
+            *types, arg_locs=[ir.Location.unknown()] * len(types))
+        with ir.InsertionPoint(block):
+            out = apply(b, e, [Value(b, a, (), x.dtype) for a, x in zip(block.arguments, xs)])
+            memory.operation("func.return", [], [out.ir])
+        return name
+
     def dispatch(self, xs: Sequence[Value]) -> list[Value]:
         """Close the function and call it from the program."""
         ir = mlir.ir()
@@ -174,6 +221,13 @@ class Shell:
                 found[i] = b.reshape(b.slice(v, [at], [at + size_of(shape)]), shape)
                 at += size_of(shape)
         return [found[i] for i in range(len(self.outs))]
+
+
+def _function(e: Equation) -> Any:
+    """What an elementwise equation computes of its operands."""
+    return (e.primitive.name, e.outputs[0].aval.dtype, *[a.aval.dtype for a in e.inputs],
+            *[(k, param_key(v)) for k, v in e.params.items()],
+            *[np.asarray(a.value).tobytes() for a in e.inputs if isinstance(a, Literal)])
 
 
 def _together(group: list[int], specs: Sequence[Spec]) -> Spec:

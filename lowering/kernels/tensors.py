@@ -35,8 +35,10 @@ class Emitter:
     """Emits Programs into a kernel; `allocate` gives scratch memory for the whole kernel."""
 
     def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
-                 emit_loop: Callable[..., list[Entry]], registers: Registers) -> None:
+                 emit_loop: Callable[..., list[Entry]], registers: Registers,
+                 apply: Callable[[KernelBuilder, Equation, Sequence[Value]], Value]) -> None:
         self.new, self.emit_loop, self.registers = allocate, emit_loop, registers
+        self.apply = apply
         self.made: list[Any] = []  # the memory allocated so far, in order
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
@@ -155,7 +157,7 @@ class _Run:
                 self.join(e)
             else:
                 values = [self.scalar_of(self.read(a)) for a in e.inputs]
-                self.env[e.outputs[0]] = apply(SCALAR, e, values)
+                self.env[e.outputs[0]] = self.emitter.apply(SCALAR, e, values)
             return
         if name in VIEWS:
             self.env[e.outputs[0]] = self.view(e)
@@ -215,7 +217,7 @@ class _Run:
         def body(b: KernelBuilder, values: list[Value]) -> list[Value]:
             env: dict[Atom, Value] = dict(zip(sources, values))
             for e in group:
-                env[e.outputs[0]] = apply(b, e, [env[a] for a in e.inputs])
+                env[e.outputs[0]] = self.emitter.apply(b, e, [env[a] for a in e.inputs])
             return [env[v] for v, _ in stored]
 
         elementwise(shape, [t for _, t in stored], [

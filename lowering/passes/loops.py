@@ -43,6 +43,15 @@ def inner(e: Equation) -> Iterator[Program]:
                 yield q
 
 
+def maps(p: Program) -> Iterator[Equation]:
+    """The elementwise equations of a Program, at any depth."""
+    for e in p.equations:
+        if e.primitive.name in ELEMENTWISE:
+            yield e
+        for q in inner(e):
+            yield from maps(q)
+
+
 def is_plain(e: Equation) -> bool:
     """Whether arrays of an equation are of dtypes that kernels have, and not empty."""
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))

@@ -6,7 +6,7 @@ All arrays of a group lie over one index space, the axes of what is folded first
 array which axis of the space each of its own is (-1: of size 1), in rising order.  The axes that
 folds go over are the same for all of them; the others are the rows.  A group grows from a fold to
 its neighbours, as long as no path leaves it and comes back.  Start reading at `grouped`, then
-`_Group.infer`.
+`Group.infer`.
 """
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
-from calque.lowering.passes.flat import flat
 from calque.lowering.passes.graph import Graph
 
 Axes = tuple[int, ...]
@@ -56,25 +55,7 @@ class Rows:
     made: tuple[Axes, ...]
 
 
-def grouped(p: Program) -> Program:
-    """p with each group as a call that says so (params "rows"); p itself where there is none."""
-    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
-
-
-def _grouped(p: Program) -> Program:
-    if not loops.enabled:
-        return p
-    live = eliminate_dead_code(flat(p))
-    results = {o for o in live.outputs if isinstance(o, Var)}
-    finder, found = _Finder(live.equations, results), False
-    for i, e in enumerate(live.equations):
-        if e.primitive.name in FOLDS and i in finder.live:
-            group = finder.grow(i)
-            found |= group is not None and finder.join(group)
-    return live.replace(equations=finder.ordered()) if found else p
-
-
-class _Finder(Graph):
+class Finder(Graph):
     """The equations of a program, and the groups among them."""
 
     def __init__(self, equations: Sequence[Equation], results: set[Var]) -> None:
@@ -96,9 +77,9 @@ class _Finder(Graph):
         for v in self.equations[i].outputs:
             yield from self.users.get(v, ())
 
-    def grow(self, seed: int) -> _Group | None:
+    def grow(self, seed: int) -> Group | None:
         """The group around a fold; None where one does not pay."""
-        group = _Group.around(self.equations[seed], seed)
+        group = Group.around(self.equations[seed], seed)
         if group is None:
             return None
         waiting, refused = set(self.neighbours(seed)), set[int]()
@@ -114,7 +95,7 @@ class _Finder(Graph):
         self.trim(group)
         return group if group.pays(self) else None
 
-    def add(self, group: _Group, i: int) -> bool:
+    def add(self, group: Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
         if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS or (
@@ -130,22 +111,22 @@ class _Finder(Graph):
         group.take(e, found)
         return True
 
-    def sorted(self, group: _Group) -> list[int]:
+    def sorted(self, group: Group) -> list[int]:
         """The members, each behind what it reads."""
         return sorted(group.members, key=self.position.__getitem__)
 
-    def operands(self, group: _Group) -> list[Var]:
+    def operands(self, group: Group) -> list[Var]:
         made = {v for e, _ in group.members.values() for v in e.outputs}
         return list(dict.fromkeys(a for i in self.sorted(group)
                                   for a in self.equations[i].inputs
                                   if isinstance(a, Var) and a not in made))
 
-    def outputs(self, group: _Group) -> list[Var]:
+    def outputs(self, group: Group) -> list[Var]:
         return [v for i in self.sorted(group) for v in self.equations[i].outputs
                 if v in self.results or any(
                     u not in group.members for u in self.users.get(v, ()))]
 
-    def trim(self, group: _Group) -> None:
+    def trim(self, group: Group) -> None:
         """Without views that only others read: they are free there, and arrays here."""
         for i in reversed(self.sorted(group)):
             e = self.equations[i]
@@ -153,7 +134,7 @@ class _Finder(Graph):
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
 
-    def join(self, group: _Group) -> bool:
+    def join(self, group: Group) -> bool:
         """Put one equation for the members of a group; not where it reads no array: of a dispatch
         without operands IREE makes constants, and takes one result for the other."""
         outputs, again = self.handed_out(group)
@@ -175,7 +156,7 @@ class _Finder(Graph):
             sorted(again, key=self.position.__getitem__))
         return True
 
-    def handed_out(self, group: _Group) -> tuple[list[Var], set[int]]:
+    def handed_out(self, group: Group) -> tuple[list[Var], set[int]]:
         """What a group writes to memory, and its equations that are computed outside once more:
         what follows cheaply from numbers of a row and what is in memory anyway, and constants."""
         maker = {v: i for i in group.members for v in self.equations[i].outputs}
@@ -219,6 +200,11 @@ def price(primitive: str) -> int:
     return SLOW.get(primitive, weight(primitive))
 
 
+def is_map(e: Equation) -> bool:
+    """Whether a kernel computes an equation element by element."""
+    return e.primitive.name in MAPS and _is_known(e)
+
+
 def _is_known(e: Equation) -> bool:
     name = e.primitive.name
     if cost.is_dynamic(e) or name not in MAPS | FOLDS | {*VIEWS, "iota"}:
@@ -231,7 +217,7 @@ def _is_known(e: Equation) -> bool:
 Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
 
 
-class _Group:
+class Group:
     """A group that grows."""
 
     def __init__(self, sizes: tuple[int, ...], folded: frozenset[int], seed: int) -> None:
@@ -243,7 +229,7 @@ class _Group:
         self.used: dict[Atom, set[Axes]] = {}
 
     @classmethod
-    def around(cls, e: Equation, seed: int) -> _Group | None:
+    def around(cls, e: Equation, seed: int) -> Group | None:
         if not _is_known(e) or e.inputs[0].aval.dtype == np.dtype(bool):
             return None
         shape = e.inputs[0].aval.shape
@@ -280,7 +266,7 @@ class _Group:
         for a, axes in zip(e.inputs, reads):
             self.used.setdefault(a, set()).add(axes)
 
-    def pays(self, finder: _Finder) -> bool:
+    def pays(self, finder: Finder) -> bool:
         """Whether a kernel is ahead: always where something is computed of whole rows after they
         were folded, or the place of an extremum is found (of two results at once IREE makes no
         vectors); else where IREE would not compute what is folded on the way.  Few rows are no work

@@ -70,6 +70,7 @@ class Context:
         self.copies = 0  # made by `private`
         self.made: dict[frozenset[int], int] = {}  # copies by whose memory they are of
         self.kernels = 0  # of our own, in this module
+        self.functions = 0  # that its kernels call
         self.options: set[str] = set()  # more flags for the compiler
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.module: Any = None

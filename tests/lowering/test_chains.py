@@ -1,24 +1,42 @@
-"""Long chains of elementwise operations: cut into loops of bounded length; the same results."""
+"""Long elementwise stretches: each one kernel whose functions are written once and called
+(passes/chains); those without a kernel are cut into loops of bounded length.  The same results.
+"""
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from oracle import interpret
 
 import calque
 import calque.numpy as jnp
+from calque import lax
+from calque.core.config import config
+from calque.core.dtypes import bfloat16
+from calque.core.program import Program
 from calque.core.weights import weight
+from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.module import LONGEST_CHAIN, lower, module_text
-from calque.lowering.targets import cpu_target
+from calque.lowering.passes import chains
+from calque.lowering.passes.groups import grouped
+from calque.lowering.targets import TargetError, cpu_target, runnable_target
 
+RNG = np.random.default_rng(0)
 CUT = "iree_tensor_ext.compute_barrier.start"
 
 
-def cuts(f: Any, *args: Any) -> int:
+def text(f: Any, *args: Any) -> str:
     made = lower(calque.make_jaxpr(f)(*args), cpu_target())
     assert made.module is not None
-    return module_text(made.module).count(CUT)
+    return module_text(made.module)
+
+
+def stretches(f: Callable[..., Any], *args: Any) -> list[Program]:
+    found = grouped(calque.make_jaxpr(f)(*args).jaxpr)
+    return [e.params["jaxpr"] for e in found.equations if "rows" in e.params]
 
 
 def chain(n: int) -> Any:
@@ -29,19 +47,49 @@ def chain(n: int) -> Any:
     return f
 
 
-def test_loops_are_bounded() -> None:
-    x = jnp.ones(10)
-    each = LONGEST_CHAIN // (weight("sin") + weight("add"))
-    assert cuts(chain(each - 1), x) == 0
-    assert 8 <= cuts(chain(10 * each), x) <= 12  # as many more as the chain is longer
-    assert 17 <= cuts(chain(20 * each), x) <= 24
-    assert cuts(lambda x: jnp.exp(-x * x) / (1 + jnp.tanh(x)) + jnp.log1p(x * x), x) == 0
+def mixed(x: Any) -> Any:
+    """A stretch with bools, selections, integers and a function that is used once."""
+    for i in range(8):
+        y = jnp.where(x > 0.25, jnp.sin(x), jnp.cos(x)) * (0.9 - 0.001 * i)
+        x = jnp.where(jnp.isnan(y), x, y + jnp.tanh(y * y).astype(x.dtype) * (i % 3))
+    return x - jnp.floor(x), jnp.exp(x)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-def test_values(dtype: Any) -> None:
-    x = np.linspace(-1, 1, 10).astype(dtype)
-    want = x.astype(np.result_type(dtype, np.float64))
+# ---- what is made of them
+def test_functions_are_written_once() -> None:
+    for n in (30, 60):
+        module = text(chain(n), jnp.ones(10))
+        assert len(re.findall(r"func\.func private @calque_function", module)) == 1
+        assert len(re.findall(r"call @calque_function_0", module)) == n
+        assert CUT not in module
+    assert "calque_function" not in text(
+        lambda x: jnp.exp(-x * x) / (1 + jnp.tanh(x)) + jnp.log1p(x * x), jnp.ones(10))
+
+
+def test_more_functions_than_there_are_names() -> None:
+    def f(x: Any) -> Any:
+        for k in range(len(FUNCTIONS) + 6):
+            for _ in range(4):
+                x = lax.pow(x, 0.3 + 0.01 * k) * 0.5 + 0.1  # a function for each exponent
+        return x
+    x = np.linspace(0.1, 0.9, 5, dtype=np.float32)
+    assert len(re.findall(r"func\.func private @calque_function", text(f, x))) == len(FUNCTIONS)
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(x)), interpret(
+        calque.make_jaxpr(f)(x).jaxpr, [x])[0], rtol=2e-4)
+
+
+def test_what_has_no_kernel_is_cut() -> None:
+    def gammas(n: int) -> Any:
+        def f(x: Any) -> Any:
+            for i in range(n):
+                x = lax.lgamma(x) + i
+            return x
+        return f
+    each = LONGEST_CHAIN // (weight("lgamma") + weight("add"))
+    assert text(gammas(each - 1), jnp.ones(10)).count(CUT) == 0
+    assert 5 <= text(gammas(10 * each), jnp.ones(10)).count(CUT) <= 12  # more, as it is longer
+    want = np.linspace(-1, 1, 10).astype(np.complex128)
+    given = want.astype(np.complex64)
     for _ in range(40):
         want = np.sin(want) * 0.5 + 0.1
 
@@ -49,12 +97,104 @@ def test_values(dtype: Any) -> None:
         for _ in range(40):
             x = jnp.sin(x) * 0.5 + 0.1
         return x
-    assert cuts(f, x) >= 2
     # the map contracts by half at least: what is left are the errors of the last steps
-    np.testing.assert_allclose(np.asarray(calque.jit(f)(x)), want, rtol=4e-7)
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(given)), want, rtol=4e-7)
 
 
-def test_gradients_masks_and_batches() -> None:
+def test_stretches() -> None:
+    x = jnp.linspace(0.0, 1.0, 12).reshape(3, 4)
+    assert len(stretches(chain(30), x)) == 1
+    assert stretches(chain(2), x) == []  # IREE compiles it in good time
+
+    def apart(x: Any) -> Any:
+        """Each half follows from the other by way of a sort."""
+        y = chain(10)(x)
+        return chain(10)(y + jnp.sort(y, axis=1)) + y
+    assert len(stretches(apart, x)) == 2
+
+    def crossed(x: Any, y: Any) -> Any:
+        """Two shapes, each of which waits for the other somewhere: together they are a cycle."""
+        a = chain(10)(x)
+        b = chain(10)(jnp.sort(a, axis=1)[0])
+        c = chain(10)(y)
+        return chain(10)(jnp.sort(c)[None] + x) * 2 + a, b, c
+    args = x, jnp.linspace(1.0, 2.0, 4)
+    for g, w in zip(calque.jit(crossed)(*args),
+                    interpret(calque.make_jaxpr(crossed)(*args).jaxpr, args), strict=True):
+        np.testing.assert_allclose(np.asarray(g), w, rtol=1e-5)
+
+    def many(x: Any) -> Any:
+        """As many results as equations: these are no single kernel."""
+        out = []
+        for i in range(60):
+            x = jnp.sin(x) + i
+            out.append(x)
+        return out
+    assert all(len(p.inputs) + len(p.outputs) <= 40 for p in stretches(many, x))
+    for g, w in zip(calque.jit(many)(x), interpret(calque.make_jaxpr(many)(x).jaxpr, [x]),
+                    strict=True):
+        np.testing.assert_allclose(np.asarray(g), w, rtol=1e-5)
+
+
+def test_callbacks_stand_where_they_stood() -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        y = chain(10)(x)
+        calque.debug.callback(lambda v: seen.append(float(v[0])), y)
+        return chain(10)(y)
+    x = np.linspace(0.1, 0.9, 6, dtype=np.float32)
+    got = np.asarray(calque.jit(f)(x))
+    want = interpret(calque.make_jaxpr(chain(10))(x).jaxpr, [x])[0]
+    np.testing.assert_allclose(seen, want[:1], rtol=1e-6)
+    np.testing.assert_allclose(got, interpret(calque.make_jaxpr(chain(10))(want).jaxpr, [want])[0],
+                               rtol=1e-5)
+
+
+# ---- values
+ARRAYS = [((), np.float32), ((7,), np.float32), ((1, 1), np.float32), ((3, 5, 67), np.float32),
+          ((2, 0, 3), np.float32), ((1, 33), np.float64), ((70,), np.float16), ((5, 13), bfloat16)]
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
+def test_values(level: str, x64: None) -> None:
+    with config.context("calque_cpu", level):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+        args = [(RNG.normal(size=s) * 2).astype(d) for s, d in ARRAYS]
+        args[1][:] = [np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, 1e-40]
+        counts = [(RNG.integers(-2**31, 2**31, s)).astype(d) for d, s in
+                  ((np.int32, (67,)), (np.uint8, (5, 9)), (np.int64, (130,)))]
+
+        def integers(x: Any) -> Any:
+            for i in range(50):
+                x = (x ^ (x << 3)) * 5 + i // 2 - (x >> 1)
+            return x
+
+        got = calque.jit(lambda xs, ns: ([mixed(x) for x in xs], [integers(n) for n in ns]))(
+            args, counts)
+        for x, (g, h) in zip(args, got[0], strict=True):
+            with np.errstate(all="ignore"):
+                wants = interpret(calque.make_jaxpr(mixed)(x).jaxpr, [x])
+            # each of 8 steps adds an error of some ulps, and multiplies it by 2.1 at most where the
+            # product is counted twice; jumps of floor are at whole numbers, which are left out
+            near = {"float32": 4e-4, "float64": 1e-12, "float16": 0.3, "bfloat16": 2.0}[
+                x.dtype.name]
+            for a, w in ((g, wants[0]), (h, wants[1])):
+                a, w = np.asarray(a).astype(np.float64), np.asarray(w).astype(np.float64)
+                assert (np.isnan(a) == np.isnan(w)).all(), (x.dtype, x.shape)
+                keep = np.isfinite(w)
+                np.testing.assert_array_equal(a[~keep], w[~keep])
+                apart = np.abs(a[keep] - w[keep])
+                assert (np.minimum(apart, np.abs(1 - apart)) <= near).all(), (x.dtype, x.shape)
+        for n, v in zip(counts, got[1], strict=True):
+            np.testing.assert_array_equal(np.asarray(v), interpret(
+                calque.make_jaxpr(integers)(n).jaxpr, [n])[0])
+
+
+def test_gradients_and_batches() -> None:
     def f(x: Any) -> Any:
         for i in range(24):
             x = jnp.where(x > 0.25, jnp.sin(x), jnp.cos(x)) * (0.9 - 0.001 * i)
@@ -66,3 +206,18 @@ def test_gradients_masks_and_batches() -> None:
     with calque.enable_x64(True):
         up, down = (np.asarray(calque.jit(f)(x.astype(np.float64) + d)) for d in (1e-6, -1e-6))
     np.testing.assert_allclose(got, (up - down) / 2e-6, rtol=2e-4, atol=1e-7)
+
+
+def test_hundreds_of_steps_and_their_gradient() -> None:
+    def f(x: Any) -> Any:
+        for i in range(400):
+            x = x + jnp.sin(x * 1.5) / (100 + i)
+        return x
+    x = np.linspace(0.1, 0.9, 10, dtype=np.float32)
+    value, gradient = calque.jit(calque.value_and_grad(lambda x: f(x).sum()))(x)
+    y, slope = x.astype(np.float64), np.ones(10)
+    for i in range(400):
+        slope, y = slope * (1 + 1.5 * np.cos(1.5 * y) / (100 + i)), y + np.sin(1.5 * y) / (100 + i)
+    np.testing.assert_allclose(float(value), y.sum(), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(gradient), slope, rtol=1e-3)  # hundreds of roundings
+    assert chains.MOST >= 6000  # in one kernel

@@ -156,25 +156,25 @@ def test_ctrl_c_comes_through_a_compile_and_leaves_nothing_behind(tmp_path):
     """The process ends although the compiler would be at work for half a minute longer."""
     done = python(LONG + """
 def interrupt():
-    while not (compiler_process._current and compiler_process._current.waiting):
+    while not any(s.waiting for s in compiler_process._servers.values()):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     c.compile_module(source, target)
 except KeyboardInterrupt:
-    print("interrupted", compiler_process._current)
+    print("interrupted", compiler_process._servers)
 print(len(c.compile_module(small, target)) > 1000)
 """, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "interrupted None\nTrue\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "interrupted {}\nTrue\n"), done.stderr
 
 
 def test_a_process_that_ends_takes_its_compiles_along(tmp_path):
     done = python(LONG + """
 threading.Thread(target=c.compile_module, args=(source, target), daemon=True).start()
-while not (compiler_process._current and compiler_process._current.waiting):
+while not any(s.waiting for s in compiler_process._servers.values()):
     time.sleep(0.01)
-print(compiler_process._current.process.pid)
+print(compiler_process._servers["cpu"].process.pid)
 sys.exit(7)
 """, tmp_path)
     assert done.returncode == 7, done.stderr
@@ -186,7 +186,7 @@ def test_ctrl_c_leaves_what_other_threads_wait_for(tmp_path):
 made = []
 other = threading.Thread(target=lambda: made.append(c.compile_module(small, target)))
 def interrupt():
-    while not (compiler_process._current and len(compiler_process._current.waiting) == 2):
+    while not any(len(s.waiting) == 2 for s in compiler_process._servers.values()):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
@@ -206,7 +206,7 @@ def test_the_compiler_inside_this_process_gives_the_same(tmp_path):
 from calque.lowering import compile as c, compiler_process
 from calque.lowering.targets import parse_target
 made = c.compile_module(small, parse_target("cpu:x86-64-v2"))
-print(len(made), compiler_process._current is None)
+print(len(made), not compiler_process._servers)
 """
     inside = python(script, tmp_path, env={**os.environ, "CALQUE_COMPILE": "inside"})
     outside = python(script, tmp_path)
@@ -224,8 +224,8 @@ def test_a_crash_is_an_error_and_the_next_compile_works():
 
 def test_a_compiler_that_died_meanwhile_is_started_again():
     compile_module(ADD, CPU)
-    compiler_process._current.process.kill()
-    compiler_process._current.process.wait()
+    compiler_process._servers["cpu"].process.kill()
+    compiler_process._servers["cpu"].process.wait()
     assert len(compile_module(ADD, CPU)) > 1000
 
 
@@ -275,11 +275,11 @@ def test_what_the_linker_prints_is_in_the_error_alone(capfd):
 def test_a_forked_child_compiles_with_a_process_of_its_own(tmp_path):
     done = python(LONG + """
 sizes = [len(c.compile_module(small, target))]
-mine = compiler_process._current.process.pid
+mine = compiler_process._servers["cpu"].process.pid
 child = os.fork()
 if child == 0:
     made = c.compile_module(small, target)
-    os._exit(int(len(made) != sizes[0] or compiler_process._current.process.pid == mine))
+    os._exit(int(len(made) != sizes[0] or compiler_process._servers["cpu"].process.pid == mine))
 print(os.waitpid(child, 0)[1], len(c.compile_module(small, target)) == sizes[0])
 """, tmp_path)
     assert done.stdout == "0 True\n", done.stderr

@@ -80,7 +80,7 @@ def pairs(x: Any) -> Any:
     def step(x: Any, _: Any) -> Any:
         y = (x.reshape(8, 2, 3).transpose(1, 2, 0) * 0.9).transpose(2, 0, 1)
         z = jnp.einsum("nij,nkj->nik", y, y)
-        return jnp.tanh(x + z.sum((1, 2))[:, None]), (jnp.squeeze(z[:, :1, :1], (1, 2)), z)
+        return jnp.tanh(0.5 * x + z.sum((1, 2))[:, None]), (jnp.squeeze(z[:, :1, :1], (1, 2)), z)
     return lax.scan(step, x, None, length=201)
 
 

@@ -57,6 +57,8 @@ OPTIONS = {o.name: o for o in (
     Option("calque_cpu", "host", "enum", True,
            "the CPU that code for CPU devices is compiled for",
            ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")),
+    Option("calque_progress", True, "bool", False,
+           "say on a terminal what is compiled when that takes more than a second"),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
 )}

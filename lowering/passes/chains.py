@@ -1,0 +1,117 @@
+"""Long elementwise stretches of a program, each to be one kernel (kernels/rows, without folds).
+
+IREE unrolls what one loop computes and copies a function's body at each use: 30 ms of compile time
+for a sine, and more than in proportion where a loop is long.  In a kernel of ours a function that
+is used often is written once and called.  A stretch has one shape; it grows in the order of the
+program, as long as nothing that it reads follows from it by way of something else.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from calque.core.program import Equation, Var
+from calque.lowering.passes import rows
+
+SHORTEST = 40  # weight of what IREE compiles in good time: 3 sines, 10 tanh
+MOST = 10_000  # equations of a stretch
+
+
+def chains(finder: rows.Finder) -> Iterator[rows.Group]:
+    """The stretches of a program, each when it cannot grow any more."""
+    growing: dict[tuple[int, ...], _Chain] = {}
+    for i in sorted(finder.live, key=finder.position.__getitem__):
+        e = finder.equations[i]
+        if e.primitive.has_effects(e.params):
+            yield from _ended(growing.values(), finder)
+            growing.clear()
+        if not rows.is_map(e):
+            continue
+        shape = tuple(n for n in e.outputs[0].aval.shape if n > 1)
+        chain = growing.get(shape)
+        if chain is not None and not chain.may_take(i, finder):
+            yield from _ended([chain], finder)
+            chain = None
+        if chain is None:
+            chain = growing[shape] = _Chain(shape)
+        chain.take(i, e, finder)
+    yield from _ended(growing.values(), finder)
+
+
+def _ended(chains: Iterable[_Chain], finder: rows.Finder) -> Iterator[rows.Group]:
+    for chain in chains:
+        if chain.weight <= SHORTEST:
+            continue
+        for members in chain.parts(finder):
+            group = chain.group(members, finder)
+            if group is not None:
+                yield group
+
+
+class _Chain:
+    """Equations that make arrays of one shape, none of which follows from another by way of what
+    is not among them."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.members, self.inside, self.weight = shape, list[int](), 0, 0
+        self.arrays: set[Var] = set()  # that it reads or writes, as far as one can tell
+
+    def may_take(self, i: int, finder: rows.Finder) -> bool:
+        if len(self.members) >= MOST or len(self.arrays) > rows.MOST_ARRAYS:
+            return False
+        for a in finder.equations[i].inputs:
+            j = finder.producer.get(a, -1) if isinstance(a, Var) else -1
+            if j >= 0 and not self.inside >> j & 1 and finder.before[j] & self.inside:
+                return False
+        return True
+
+    def take(self, i: int, e: Equation, finder: rows.Finder) -> None:
+        self.members.append(i)
+        self.inside |= 1 << i
+        self.weight += rows.price(e.primitive.name)
+        for a in e.inputs:
+            if isinstance(a, Var) and a.aval.shape and not self.inside >> finder.producer.get(
+                    a, i + 1) & 1:
+                self.arrays.add(a)
+        v = e.outputs[0]
+        if v in finder.results or any(not self.is_alike(finder.equations[u])
+                                      for u in finder.users.get(v, ())):
+            self.arrays.add(v)
+
+    def is_alike(self, e: Equation) -> bool:
+        return rows.is_map(e) and self.shape == tuple(
+            n for n in e.outputs[0].aval.shape if n > 1)
+
+    def parts(self, finder: rows.Finder) -> Iterator[list[int]]:
+        """The members, those that hang together."""
+        above = {i: i for i in self.members}
+
+        def top(i: int) -> int:
+            while above[i] != i:
+                above[i] = i = above[above[i]]
+            return i
+
+        for i in self.members:
+            for a in finder.equations[i].inputs:
+                j = finder.producer.get(a, -1) if isinstance(a, Var) else -1
+                if j in above:
+                    above[top(j)] = top(i)
+        found: dict[int, list[int]] = {}
+        for i in self.members:
+            found.setdefault(top(i), []).append(i)
+        return iter(found.values())
+
+    def group(self, members: list[int], finder: rows.Finder) -> rows.Group | None:
+        """A stretch as a group, where it is long."""
+        group = rows.Group(self.shape, frozenset(), members[0])
+        for i in members:
+            e = finder.equations[i]
+            found = group.infer(e)
+            if found is None:
+                return None
+            group.members[i] = e, found
+            group.take(e, found)
+        weight = sum(rows.price(e.primitive.name) for e, _ in group.members.values())
+        arrays = len(finder.operands(group)) + len(finder.outputs(group))
+        if weight <= SHORTEST or arrays > 2 * rows.MOST_ARRAYS or not finder.is_convex(members):
+            return None
+        return group

@@ -1,0 +1,29 @@
+"""Equations that become one kernel of ours: those around folds (passes/rows), then long elementwise
+stretches of what is left (passes/chains)."""
+from __future__ import annotations
+
+from calque.core.program import Program, Var, eliminate_dead_code
+from calque.lowering.passes import loops
+from calque.lowering.passes.chains import chains
+from calque.lowering.passes.flat import flat
+from calque.lowering.passes.rows import FOLDS, Finder
+
+
+def grouped(p: Program) -> Program:
+    """p with each group as a call that says so (params "rows"); p itself where there is none."""
+    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
+
+
+def _grouped(p: Program) -> Program:
+    if not loops.enabled:
+        return p
+    live = eliminate_dead_code(flat(p))
+    results = {o for o in live.outputs if isinstance(o, Var)}
+    finder, found = Finder(live.equations, results), False
+    for i, e in enumerate(live.equations):
+        if e.primitive.name in FOLDS and i in finder.live:
+            group = finder.grow(i)
+            found |= group is not None and finder.join(group)
+    for group in chains(finder):
+        found |= finder.join(group)
+    return live.replace(equations=finder.ordered()) if found else p
