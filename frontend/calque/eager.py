@@ -259,8 +259,9 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     arrays = [to_array(a) for a in args]
     variables = [Var(a.aval) for a in arrays]
     inputs: list[Atom] = list(variables)
-    if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
-        inputs[1] = Literal(args[1], arrays[1].aval)  # a known exponent has a better form
+    fixed = generic.known_operand(prim, args)
+    if fixed is not None:
+        inputs[fixed] = Literal(args[fixed], arrays[fixed].aval)
     out = host.abstract(prim, [a.aval for a in arrays], params)
     outputs = [Var(a) for a in (out if prim.multiple_results else (out,))]
     program = Program(variables, [Equation(prim, tuple(inputs), tuple(outputs), params, here())],
@@ -404,7 +405,7 @@ class LazyTrace(Trace):
 def is_literal(x: Any, prim: Primitive) -> bool:
     if isinstance(x, (complex, np.complexfloating)):
         return False
-    return prim.name == "pow" or float(x) in LITERALS
+    return prim.static_operand is not None or float(x) in LITERALS
 
 
 @contextlib.contextmanager

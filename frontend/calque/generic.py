@@ -18,7 +18,6 @@ from calque.core.config import config
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.weights import weight
 from calque.host import abstract
 from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
@@ -37,7 +36,7 @@ class _Flat:
 
     def __init__(self, program: Program, device: Device, reason: str) -> None:
         self.avals = [o.aval for o in program.outputs]
-        self.weight = sum(weight(e.primitive.name) for e in program.equations)
+        self.weight = sum(e.primitive.weight for e in program.equations)
         name = entry_name(program)
         module = pack.find(name, program.inputs[-1].aval.dtype, device)
         if module is None:
@@ -63,13 +62,19 @@ def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:
         return found
 
 
+def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:
+    """The operand that has a better form where its value is known (an exponent), if it is."""
+    i = prim.static_operand
+    return None if i is None or isinstance(args[i], (Array, np.ndarray)) else i
+
+
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Array | None:
     """The result of an elementwise primitive, None where it needs a program of its shapes."""
-    if not is_flat(prim.name) or prim.multiple_results:
+    if not is_flat(prim) or prim.multiple_results:
         return None
-    literal = None
-    if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
-        literal, args = args[1], args[:1]  # a known exponent has a better form
+    literal, fixed = None, known_operand(prim, args)
+    if fixed is not None:
+        literal, args = args[fixed], args[:fixed]
     arrays = [to_array(a) for a in args]
     avals = [a.aval for a in arrays]
     if any(is_key(a.dtype) for a in avals):

@@ -288,7 +288,7 @@ def _steps(p: Program) -> Steps | None:
         ins = tuple(place[a] if k is None else k for a, k in zip(e.inputs, known))  # type: ignore[index]
         several = e.primitive.multiple_results
         if rule is None:
-            if several or not is_flat(e.primitive.name) or not avals[0].size:
+            if several or not is_flat(e.primitive) or not avals[0].size:
                 return None
             rule, ins = _flat(e, ins)
             steps.append((rule, avals[0], {}, ins, None))
@@ -319,20 +319,18 @@ def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     """A rule that runs the executable for any shape, and the operands that it takes."""
     prim, params = e.primitive, e.params
     avals = [a.aval for a in e.inputs]
-    fixed = prim.name == "pow" and isinstance(e.inputs[1], Literal)
-    exponent = literal_value(e.inputs[1]) if fixed else None  # type: ignore[arg-type]
+    i = prim.static_operand
+    known = [] if i is None else [literal_value(a) for a in e.inputs[i:] if isinstance(a, Literal)]
 
     def rule(out: Any, *values: Any) -> Any:
         device = current_device()
         args: list[Any] = [
             Array(Buffer.of_host(np.ascontiguousarray(v).reshape(a.shape), device), a)
             for v, a in zip(values, avals)]
-        if fixed:
-            args.append(exponent)
-        made = generic.evaluate(prim, args, params)
+        made = generic.evaluate(prim, args + known, params)
         return None if made is None else made._numpy()
 
-    return rule, ins[:1] if fixed else ins
+    return rule, ins[:len(ins) - len(known)]
 
 
 __all__ = ["Unplanned", "clear", "planned", "refuse"]

@@ -22,7 +22,6 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import Shell, size_of
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
-from calque.lowering.passes import loops
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.passes.registers import plan
@@ -195,7 +194,7 @@ class _Carry:
 def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
     """Which arrays of the carry, inputs from k on, are large and made anew in each step."""
     makers = {v: e for e in body.equations for v in e.outputs}
-    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.name in loops.ELEMENTWISE
+    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.kernel == "map"
             for v, o in zip(body.inputs[k:k + carry], body.outputs)]
 
 

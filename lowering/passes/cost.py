@@ -12,7 +12,6 @@ from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
-from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
@@ -29,8 +28,6 @@ WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
-
-_CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
 
 
 def inner_programs(e: Equation) -> list[tuple[Program, int]]:
@@ -68,8 +65,8 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
     whose updates and views copy nothing."""
     inner = inner_programs(e)
     if inner:
-        return sum(total(p, in_place or e.primitive.name in loops.LOOPS) * n for p, n in inner)
-    if in_place and e.primitive.name in loops.VIEWS:
+        return sum(total(p, in_place or e.primitive.kernel == "loop") * n for p, n in inner)
+    if in_place and e.primitive.kernel == "view":
         return 0
     out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
@@ -79,7 +76,7 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * weight(e.primitive.name) + (0 if in_place else e.inputs[0].aval.size)
+        return update * e.primitive.weight + (0 if in_place else e.inputs[0].aval.size)
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
@@ -87,7 +84,7 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
     size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
     if e.primitive.program is not None:  # a decomposition: about n^3 for a matrix of n^2
         return size * e.inputs[0].aval.shape[-1]
-    return size * weight(e.primitive.name)
+    return size * e.primitive.weight
 
 
 def _at_least_1(n: Any) -> Any:
@@ -249,7 +246,7 @@ def calls_python(p: Program) -> bool:
 
 def is_callback(e: Equation) -> bool:
     """Whether an equation calls a function of the user's, itself or in a Program that it holds."""
-    return e.primitive.name in _CALLBACKS or any(
+    return e.primitive.calls_python or any(
         isinstance(q, Program) and calls_python(q) for v in e.params.values()
         for q in (v if isinstance(v, tuple) else (v,)))
 

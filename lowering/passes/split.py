@@ -18,7 +18,6 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.lowering.passes.loops import ELEMENTWISE, FOLDS
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
@@ -186,10 +185,10 @@ class Rewriter:
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
-        elif name in ELEMENTWISE:
+        elif e.primitive.kernel == "map":
             inputs, axis = self.together(given)
             self.emit(e, inputs, [axis])
-        elif name in FOLDS:
+        elif e.primitive.kernel == "fold":
             (x, axis), axes = given[0], e.params["axes"]
             if axis in axes or axis is None:
                 raise Refused

@@ -8,7 +8,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.core.weights import weight
+from calque.core.primitive import registry
 from calque.lowering.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.targets import cpu_target
 
@@ -31,7 +31,7 @@ def chain(n: int) -> Any:
 
 def test_loops_are_bounded() -> None:
     x = jnp.ones(10)
-    each = LONGEST_CHAIN // (weight("sin") + weight("add"))
+    each = LONGEST_CHAIN // (registry["sin"].weight + registry["add"].weight)
     assert cuts(chain(each - 1), x) == 0
     assert 8 <= cuts(chain(10 * each), x) <= 12  # as many more as the chain is longer
     assert 17 <= cuts(chain(20 * each), x) <= 24

@@ -18,7 +18,8 @@ from calque.transforms.vmap import batch_program
 
 jit_p = Primitive("jit", multiple_results=True, higher_order=True,
                   effects=lambda params: any(e.primitive.has_effects(e.params)
-                                             for e in params["jaxpr"].equations))
+                                             for e in params["jaxpr"].equations),
+                  kernel="nest", keys=True)
 
 
 def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:

@@ -15,9 +15,10 @@ from calque.primitives.control import scan
 from calque.transforms.stage import stage
 from calque.transforms.vmap import broadcast_axis, move_axis, to_front
 
-pure_callback_p = Primitive("pure_callback", multiple_results=True)
-io_callback_p = Primitive("io_callback", multiple_results=True, effects=lambda params: True)
-debug_callback_p = Primitive("debug_callback", multiple_results=True, effects=lambda params: True)
+pure_callback_p = Primitive("pure_callback", multiple_results=True, calls_python=True)
+io_callback_p, debug_callback_p = (
+    Primitive(name, multiple_results=True, effects=lambda params: True, calls_python=True)
+    for name in ("io_callback", "debug_callback"))
 
 
 def _one_by_one(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[int | None],

@@ -23,7 +23,7 @@ checkpoint_p = Primitive(
     "checkpoint", multiple_results=True, higher_order=True,
     effects=lambda params: any(e.primitive.has_effects(e.params)
                                for e in params["jaxpr"].equations))
-name_p = Primitive("name")
+name_p = Primitive("name", moves=True, memory="view")
 Policy = Callable[..., Any]
 
 

@@ -26,7 +26,8 @@ from calque.transforms.vmap import batch_program, move_axis, to_front
 # ---- cond: operands (index, *operands); params branches: tuple of Programs of equal types
 cond_p = Primitive("cond", multiple_results=True, higher_order=True,
                    effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for b in params["branches"] for e in b.equations))
+                                              for b in params["branches"] for e in b.equations),
+                   kernel="nest", keys=True)
 
 
 def cond(index: Any, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
@@ -163,7 +164,8 @@ cond_p.transpose, cond_p.batch = _cond_transpose, _cond_batch
 # ---- scan
 scan_p = Primitive("scan", multiple_results=True, higher_order=True,
                    effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for e in params["jaxpr"].equations))
+                                              for e in params["jaxpr"].equations),
+                   kernel="loop", keys=True)
 
 
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,

@@ -90,7 +90,7 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: tuple[int, ...] = ()
 
 
-gather_p = Primitive("gather")
+gather_p = Primitive("gather", moves=True, kernel="nest", keys=True)
 
 
 def gather(

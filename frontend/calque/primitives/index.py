@@ -18,8 +18,9 @@ from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, 
 from calque.primitives.scatter import ScatterDimensionNumbers, scatter, scatter_p
 from calque.transforms.vmap import to_front
 
-dynamic_slice_p = Primitive("dynamic_slice")
-dynamic_update_slice_p = Primitive("dynamic_update_slice")
+dynamic_slice_p = Primitive("dynamic_slice", moves=True, kernel="view", keys=True)
+dynamic_update_slice_p = Primitive("dynamic_update_slice", moves=True, memory="updates",
+                                   kernel="nest", keys=True)
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:

@@ -67,7 +67,8 @@ NAMES = {
     "scatter-max": ew.ANY,
 }
 scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p = (
-    Primitive(name) for name in NAMES
+    Primitive(name, memory="updates", kernel="nest", moves=plain, keys=plain)
+    for name in NAMES for plain in [name == "scatter"]
 )
 FAMILY = (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)
 

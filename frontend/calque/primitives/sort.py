@@ -22,8 +22,8 @@ from calque.primitives import shape as sh
 from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from calque.transforms.vmap import to_front
 
-sort_p = Primitive("sort", multiple_results=True)
-top_k_p = Primitive("top_k", multiple_results=True)
+sort_p = Primitive("sort", multiple_results=True, weight=16)
+top_k_p = Primitive("top_k", multiple_results=True, weight=4)
 
 
 def sort(xs: Sequence[Any], dimension: int, *, num_keys: int = 1,

@@ -23,7 +23,8 @@ from calque.transforms.vmap import batch_program, move_axis, to_front
 while_p = Primitive("while", multiple_results=True, higher_order=True,
                     effects=lambda params: any(
                         e.primitive.has_effects(e.params)
-                        for p in (params["cond_jaxpr"], params["body_jaxpr"]) for e in p.equations))
+                        for p in (params["cond_jaxpr"], params["body_jaxpr"]) for e in p.equations),
+                    kernel="loop", keys=True)
 
 
 def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_consts: Sequence[Any],
