@@ -16,6 +16,7 @@ from calque import pack
 from calque.array import Array, on_device, to_array
 from calque.core.config import config
 from calque.core.dtypes import is_key
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.host import abstract
@@ -26,7 +27,7 @@ from calque.lowering.targets import runnable_target
 from calque.runtime import Device, FlatExecutable, Module
 
 _lock = threading.Lock()
-_memory: dict[Any, _Flat] = {}
+_memory = Memo()
 
 
 class _Flat:
@@ -48,18 +49,10 @@ class _Flat:
             [a.dtype for a in self.avals])
 
 
-def clear() -> None:
-    """Forget all executables of this process."""
-    with _lock:
-        _memory.clear()
-
-
 def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:
     with _lock:  # one compile at a time: they share the compiler's threads anyway
         found = _memory.get(key)
-        if found is None:
-            found = _memory[key] = _Flat(make(), device, reason)
-        return found
+        return found or _memory.keep(key, _Flat(make(), device, reason))  # type: ignore[no-any-return]
 
 
 def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var
 from calque.lowering import cache
@@ -35,7 +36,7 @@ UNARY, BINARY = (tuple(sorted(
 _CONVERTED = tuple(np.dtype(d) for d in ("float32", "int32", "bool", "float64", "int64"))
 
 _lock = threading.Lock()
-_loaded: dict[Any, Module | None] = {}  # by dtype and target
+_loaded = Memo()  # modules by dtype and target
 
 
 def find(name: str, dtype: Any, device: Device) -> Module | None:

@@ -21,6 +21,7 @@ from calque.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.trace import Tracer, bottom, current, under
@@ -32,8 +33,7 @@ from calque.transforms.stage import StageTrace, literal_value
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
-_plans: dict[Any, Any] = {}
-_LIMIT = 16384
+_plans = Memo(16384)
 _STREAK = 16  # new signatures of a function in a row; then one is recorded when it comes again
 
 
@@ -63,11 +63,11 @@ def planned(f: F) -> F:
         except TypeError:  # no key: a value without a hash, a function, a NumPy array
             plan = None
         if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
-            _keep(key, _SEEN)
+            _plans.keep(key, _SEEN)
             plan = None
         elif plan is _NEW or plan is _SEEN:
             streak += 1
-            plan = _keep(key, _learn(f, args, kwargs, arrays))
+            plan = _plans.keep(key, _learn(f, args, kwargs, arrays))
         else:
             streak = 0
         if plan is not None:
@@ -87,11 +87,6 @@ def refuse() -> None:
         if trace.kind == "plan":
             raise Unplanned
         trace = trace.parent
-
-
-def clear() -> None:
-    """Forget all plans."""
-    _plans.clear()
 
 
 def _part(x: Any, arrays: list[Array]) -> Any:
@@ -125,13 +120,6 @@ class _PlanTrace(StageTrace):
             with under(self):
                 return prim.inline(*args, **params)
         return super().process(prim, args, params)
-
-
-def _keep(key: Any, plan: Any) -> Any:
-    if len(_plans) >= _LIMIT:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
 
 
 def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
@@ -333,4 +321,4 @@ def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     return rule, ins[:len(ins) - len(known)]
 
 
-__all__ = ["Unplanned", "clear", "planned", "refuse"]
+__all__ = ["Unplanned", "planned", "refuse"]

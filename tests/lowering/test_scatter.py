@@ -15,9 +15,8 @@ from samples import ROWS, Row, Sample
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import clear_caches, lax
 from calque.array import current_device
-from calque.eager import clear_memory_cache
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.rules import Context
 from calque.lowering.targets import cpu_target
@@ -185,7 +184,7 @@ def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
     """What other targets get: scatter and gather in StableHLO, bad rows made harmless."""
     start = Context.__init__
     monkeypatch.setattr(Context, "__init__", lambda self, b, *_: start(self, b))
-    clear_memory_cache()
+    clear_caches()
     try:
         with calque.enable_x64(True):
             cases = []
@@ -198,7 +197,7 @@ def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
                 cases += [sample_case(row, s, row.main) for s in row.samples[1:]]
             run(cases)
     finally:
-        clear_memory_cache()
+        clear_caches()
 
 
 # ---- what plain IREE still does: each test fails when its cure can go

@@ -19,6 +19,7 @@ from calque.array import HOST_BYTES as LIMIT
 from calque.array import Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.host import draw, elementwise, index, reduce, shape
 from calque.runtime import Buffer
@@ -26,9 +27,7 @@ from calque.runtime import Buffer
 RULES: dict[str, Callable[..., Any]] = {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
-_outs: dict[Any, Any] = {}
-_OUTS_LIMIT = 16384
-
+_outs = Memo(16384)
 
 # These read no more of their first operand than they return: it may be large.
 READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
@@ -72,11 +71,7 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
         found = _outs.get(key)
     except TypeError:  # a parameter that has no hash
         return prim.rule("abstract")(*avals, **params)
-    if found is None:
-        if len(_outs) >= _OUTS_LIMIT:
-            _outs.clear()
-        found = _outs[key] = prim.rule("abstract")(*avals, **params)
-    return found
+    return _outs.keep(key, prim.rule("abstract")(*avals, **params)) if found is None else found
 
 
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
