@@ -419,7 +419,7 @@ def _uses(p: Program) -> Counter[Var]:
     def count() -> Counter[Var]:
         return Counter(a for atoms in (*[e.inputs for e in p.equations], p.outputs)
                        for a in atoms if isinstance(a, Var))
-    return p.derived("uses", count)  # type: ignore[no-any-return]
+    return p.derived("uses", count)
 
 
 def module_text(source: bytes, debug: bool = False) -> str:

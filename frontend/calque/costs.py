@@ -50,7 +50,7 @@ def analysis(p: Program, fused: bool = False) -> dict[str, Any]:
 
 
 def _count(p: Program) -> Counter[str]:
-    return p.derived("costs", lambda: _sum(p))  # type: ignore[no-any-return]
+    return p.derived("costs", lambda: _sum(p))
 
 
 def _sum(p: Program) -> Counter[str]:

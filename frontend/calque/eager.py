@@ -155,7 +155,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
         waiting.wait()
     try:
         made = compile_program(program, device, donated, reason)
-        return _memory.keep(key, made)  # type: ignore[no-any-return]
+        return _memory.keep(key, made)
     finally:
         with _memory_lock:
             del _in_flight[key]
@@ -262,7 +262,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
 def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The results without a program of these shapes, by the first that has them."""
     for way in LADDER:
-        done = way(prim, args, params)
+        done: Any = way(prim, args, params)
         if done is not None:
             break
     if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
@@ -339,7 +339,7 @@ class LazyTrace(Trace):
         array = to_array(x)
         pending = array._pending
         if pending is not None and pending[0] is self:
-            return pending[1]  # type: ignore[no-any-return]
+            return pending[1]
         found = self.inputs.get(id(array))
         if found is None:
             _ = array._buffer  # runs what another thread's recording still holds

@@ -52,7 +52,7 @@ class _Flat:
 def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:
     with _lock:  # one compile at a time: they share the compiler's threads anyway
         found = _memory.get(key)
-        return found or _memory.keep(key, _Flat(make(), device, reason))  # type: ignore[no-any-return]
+        return found or _memory.keep(key, _Flat(make(), device, reason))
 
 
 def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:
@@ -81,10 +81,10 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
     if not device.is_host or not out.size:
         return None
     scalars = [not a.shape and bool(out.shape) for a in avals]
-    fixed = None if literal is None else (type(literal), np.asarray(literal).tobytes())
+    value = None if literal is None else (type(literal), np.asarray(literal).tobytes())
     try:
         key = (device, config.calque_cpu, prim,
-               *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed, *params.items())
+               *[(a.dtype, s) for a, s in zip(avals, scalars)], value, *params.items())
         found = _memory.get(key)
     except TypeError:  # a parameter that has no hash
         return None

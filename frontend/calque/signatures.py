@@ -70,7 +70,7 @@ def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
         f"            ({', '.join(leaves)},))"])
     names = {"Array": Array, "key": key, **made.names}
     exec(compile(text, "<calque: arguments>", "exec"), names)
-    return names["read"]  # type: ignore[no-any-return]
+    return names["read"]
 
 
 class _Source:

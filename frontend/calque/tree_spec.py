@@ -67,7 +67,7 @@ class PyTreeDef:
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """The subtrees of a tree at the places of this structure's leaves."""
-        return self._spec.flatten_up_to(tree)  # type: ignore[no-any-return]
+        return self._spec.flatten_up_to(tree)
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with another one in place of every leaf."""

@@ -99,7 +99,7 @@ def total(p: Program, in_place: bool = False) -> Any:
 
 def work(p: Program) -> int:
     """The same as a number."""
-    return guess(total(p))  # type: ignore[no-any-return]
+    return guess(total(p))
 
 
 def room(p: Program) -> Any:
@@ -127,7 +127,7 @@ UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written
 
 def _equations(p: Program) -> int:
     """Equations of a Program with its loops written out."""
-    return p.derived("size", lambda: sum(  # type: ignore[no-any-return]
+    return p.derived("size", lambda: sum(
         1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
@@ -172,7 +172,7 @@ def is_whole(p: Program) -> bool:
 
 def loop_steps(p: Program) -> int:
     """Iterations of host loops: each costs microseconds whatever it does."""
-    return p.derived(("steps", loops.enabled), lambda: _loop_steps(p))  # type: ignore[no-any-return]
+    return p.derived(("steps", loops.enabled), lambda: _loop_steps(p))
 
 
 def _loop_steps(p: Program) -> int:
@@ -209,7 +209,7 @@ def is_inline(p: Program) -> bool:
 
 def host_loops(p: Program) -> int:
     """Loops that IREE steps through from the host, and loops of ours within them."""
-    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))  # type: ignore[no-any-return]
+    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))
 
 
 def _host_loops(p: Program, inside: bool) -> int:
@@ -226,7 +226,7 @@ def _host_loops(p: Program, inside: bool) -> int:
 
 def _host_stacks(p: Program) -> int:
     """Bytes that the loops which IREE steps through stack."""
-    return p.derived(("host stacks", loops.enabled), lambda: sum(  # type: ignore[no-any-return]
+    return p.derived(("host stacks", loops.enabled), lambda: sum(
         sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
         for e in p.equations if e.primitive.name == "scan" and not (
             is_kernel(e) or is_unrolled(e.params))))
@@ -241,7 +241,7 @@ def is_cheap(p: Program) -> bool:
 def calls_python(p: Program) -> bool:
     """Whether some equation, at any depth, calls a function of the user's: also a pure one may
     raise, and is called where the program says and nowhere else."""
-    return p.derived("calls python", lambda: any(map(is_callback, p.equations)))  # type: ignore
+    return p.derived("calls python", lambda: any(map(is_callback, p.equations)))
 
 
 def is_callback(e: Equation) -> bool:
@@ -253,7 +253,7 @@ def is_callback(e: Equation) -> bool:
 
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
-    return p.derived("in place", lambda: any(  # type: ignore[no-any-return]
+    return p.derived("in place", lambda: any(
         hazards.is_update(e) or any(writes_in_place(q) for q, _ in inner_programs(e))
         for e in p.equations))
 

@@ -18,7 +18,7 @@ def is_update(e: Equation) -> bool:
 
 def copying(p: Program) -> frozenset[int]:
     """Positions of the equations that must copy what they update."""
-    return p.derived("copying", lambda: _copying(p))  # type: ignore[no-any-return]
+    return p.derived("copying", lambda: _copying(p))
 
 
 def _copying(p: Program) -> frozenset[int]:

@@ -18,7 +18,7 @@ def has_keys(avals: Sequence[ShapedArray]) -> bool:
 
 
 def _words(a: ShapedArray) -> int:
-    return a.dtype.words  # type: ignore[no-any-return]
+    return a.dtype.words
 
 
 def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray],

@@ -66,7 +66,7 @@ def decomposes(p: Program) -> bool:
 def decomposition(e: Equation) -> Program:
     """The Program of such an equation."""
     assert e.primitive.program is not None
-    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)  # type: ignore[no-any-return]
+    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)
 
 
 def passes(p: Program) -> int:

@@ -70,7 +70,7 @@ def sees(p: Primitive) -> bool:
 
 def grouped(p: Program) -> Program:
     """p with each group as a call that says so (params "rows"); p itself where there is none."""
-    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
+    return p.derived(("rows", loops.enabled), lambda: _grouped(p))
 
 
 def _grouped(p: Program) -> Program:

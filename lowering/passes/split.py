@@ -58,7 +58,7 @@ def part_of(e: Equation) -> int:
     p = e.params
     counts = tuple(p.get(k) for k in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"))
     body: Program = p["jaxpr"] if e.primitive.name == "scan" else p["body_jaxpr"]
-    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))  # type: ignore
+    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))
 
 
 def _part_of(e: Equation) -> int:

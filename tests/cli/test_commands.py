@@ -147,7 +147,7 @@ def test_explain_shows_files_and_lines(calque):
     assert "\n  abstract   calque/primitives/elementwise.py:" in text
     assert "  transpose  none (not linear in an operand)\n" in text
     assert "  lowering   calque/lowering/rules/elementwise.py:" in text
-    assert 'sin_p = _elementwise("sin"' in text
+    assert 'sin_p = _function("sin"' in text
     assert calque("explain", "scan").out.startswith("scan\n  facts      weight 1, kernel loop")
 
 

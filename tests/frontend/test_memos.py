@@ -11,8 +11,8 @@ import calque
 import calque.numpy as jnp
 from calque.core.memo import Memo, _every
 
-# Module-level containers that grow with use and are no memory of programs: what is true of a file, a
-# class or a function of the user's as long as it lives.
+# Module-level containers that grow with use and are no memory of programs: what is true of a file,
+# a class or a function of the user's as long as it lives.
 KEPT = {
     "calque.core.source._ours_cache": "whether a file is ours",
     "calque.custom_derivatives._signatures": "signatures of functions, weakly",

@@ -89,7 +89,7 @@ def aval_of(x: Any) -> ShapedArray:
     """The abstract value of an array, a tracer, a NumPy array or a Python scalar."""
     aval = getattr(x, "aval", None)
     if aval is not None:
-        return aval  # type: ignore[no-any-return]
+        return aval
     info = dtypes.scalar_info(x)
     if info is not None:
         return ShapedArray((), info[0], info[1])

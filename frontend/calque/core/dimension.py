@@ -82,7 +82,7 @@ class Dim:
 
     # ---- identity and text
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
+        return self._hash  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -100,7 +100,7 @@ class Dim:
     def __str__(self) -> str:
         if self._text is None:  # type: ignore[attr-defined]
             object.__setattr__(self, "_text", _text(self))
-        return self._text  # type: ignore[attr-defined,no-any-return]
+        return self._text  # type: ignore[attr-defined]
 
     __repr__ = __str__
 
@@ -295,7 +295,7 @@ class Dim:
     def _compare(self, other: Any, sign: str) -> bool:
         number = _integer(other)
         if number is None:
-            return NotImplemented  # type: ignore[no-any-return]
+            return NotImplemented
         left, right = (self, number) if sign in (">=", ">") else (number, self)
         difference = as_dim(left, self.scope) - right - (sign in (">", "<"))
         found = is_nonnegative(difference)

@@ -244,7 +244,7 @@ def in_int32(d: Any) -> bool:
 
 def is_larger(d: Any, limit: int) -> bool:
     """Whether a size is surely above a limit, for choices that only speed depends on."""
-    return guess(d) > limit  # type: ignore[no-any-return]
+    return guess(d) > limit
 
 
 def scope_of(shapes: Sequence[Sequence[Any]]) -> SymbolicScope | None:

@@ -138,7 +138,7 @@ def issubdtype(a: Any, b: Any) -> bool:
 def canonical(dtype: Any) -> Dtype:
     """The dtype arrays really get: 64-bit ones are cut to 32 unless jax_enable_x64."""
     if is_key(dtype):
-        return dtype  # type: ignore[no-any-return]
+        return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(dtype)
     if hasattr(dtype, "aval") or isinstance(dtype, np.ndarray):

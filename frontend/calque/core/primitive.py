@@ -99,7 +99,7 @@ class Primitive:
             raise RuleMissingError(explain(
                 f"{self.name}: no {kind} rule; it has: {have}.",
                 fix=f"set {self.name}_p.{kind} in its section of frontend/calque/primitives/."))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply to values under the current trace: a value, or a list with multiple_results."""

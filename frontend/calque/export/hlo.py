@@ -103,11 +103,11 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.type.shape  # type: ignore[no-any-return]
+        return self.type.shape
 
     @property
     def dtype(self) -> Dtype:
-        return self.type.dtype  # type: ignore[no-any-return]
+        return self.type.dtype
 
     def __repr__(self) -> str:
         return f"Value({type_text(self.type)})"

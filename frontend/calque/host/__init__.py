@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import HOST_BYTES as LIMIT
-from calque.array import Array, current_device
+from calque.array import HOST_BYTES, Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.memo import Memo
@@ -28,6 +27,7 @@ RULES: dict[str, Callable[..., Any]] = {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
 _outs = Memo(16384)
+LIMIT = HOST_BYTES
 
 # These read no more of their first operand than they return: it may be large.
 READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))

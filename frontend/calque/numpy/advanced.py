@@ -295,7 +295,7 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):
         return None
-    value = buffer.numpy()[tuple(slice(a.first, _stop(a), a.step) for a in fancy.base.axes)]
+    value = buffer.numpy()[tuple(slice(a.first, _stop(a), a.step) for a in fancy.base.axes)]  # type: ignore[arg-type, misc, union-attr]
     rest = [i for i in range(value.ndim) if i not in fancy.axes]
     inside = [np.clip(a, 0, value.shape[axis] - 1) for a, axis in zip(fancy.arrays, fancy.axes)]
     found = value.transpose([*fancy.axes, *rest])[tuple(np.broadcast_to(a, fancy.batch)

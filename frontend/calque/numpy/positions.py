@@ -64,7 +64,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if count < 0:
         raise TypeError(explain(f"nonzero: size must be nonnegative, got {count}."))
     fills = _fills(fill_value, len(shape))
-    value = known(x)
+    value = known(x)  # type: ignore[assignment]
     if value is not None and all(isinstance(f, (int, np.integer)) for f in fills):
         return tuple(asarray(_filled(p, count, f)) for p, f in zip(np.nonzero(value), fills))
     with fused("nonzero"):
@@ -318,7 +318,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     sizes = [as_size("tril_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.tril_indices(*sizes))  # type: ignore[return-value]
+    return _pair(np.tril_indices(*sizes))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -341,7 +341,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     sizes = [as_size("triu_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.triu_indices(*sizes))  # type: ignore[return-value]
+    return _pair(np.triu_indices(*sizes))
 
 
 def _matrix_shape(arr: Any) -> tuple[int, int]:
@@ -349,7 +349,7 @@ def _matrix_shape(arr: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ValueError(explain("Only 2-D inputs are accepted",
                                  fix=f"got an array of shape {shape}."))
-    return shape  # type: ignore[return-value]
+    return shape
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:

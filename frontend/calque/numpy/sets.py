@@ -378,7 +378,7 @@ def _pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Any, Any]:
     if size is None:
         for v in (x, y):
             needed(name, v, f"The error arose in {name}()", "pass size=.")
-    return tuple(ravel(asarray(v)) for v in util.promote(name, x, y))  # type: ignore[return-value]
+    return tuple(ravel(asarray(v)) for v in util.promote(name, x, y))
 
 
 def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.eager import fused as fused
 from calque.lax.operands import as_operand, check_fits, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.plans import planned as planned
@@ -290,7 +290,7 @@ def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, Tracer):
-        _ = axis.__index__()
+        _ = axis.__index__()  # type: ignore[attr-defined]
     if hasattr(axis, "__index__") and not isinstance(axis, (tuple, list)):
         return (canonical_axis(axis, ndim),)
     try:

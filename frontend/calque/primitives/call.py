@@ -25,7 +25,7 @@ jit_p = Primitive("jit", multiple_results=True, higher_order=True,
 def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:
     """Bind a Program; its consts become operands."""
     program, consts = closed(program)
-    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)  # type: ignore
+    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)
 
 
 def _abstract(*avals: ShapedArray, jaxpr: Program, name: str) -> list[ShapedArray]:

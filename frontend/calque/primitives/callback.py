@@ -29,7 +29,7 @@ def _one_by_one(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[
 
     def run(*values: Any) -> list[Any]:
         rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
-        return prim.bind(  # type: ignore[no-any-return]
+        return prim.bind(
             *[next(rest) if d is None else next(looped) for d in dims], **params)
 
     avals = [aval_of(a) for a in fixed]

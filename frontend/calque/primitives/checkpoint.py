@@ -30,7 +30,7 @@ Policy = Callable[..., Any]
 def bind(program: Program, args: Sequence[Any], *, policy: Policy | None, prevent_cse: bool,
          differentiated: bool = False) -> list[Any]:
     program, consts = closed(program)
-    return checkpoint_p.bind(  # type: ignore[no-any-return]
+    return checkpoint_p.bind(
         *consts, *args, jaxpr=program, policy=policy, prevent_cse=prevent_cse,
         differentiated=differentiated)
 

@@ -43,7 +43,7 @@ optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True
 def rng_bit_generator(state: Any, shape: Sequence[int], dtype: Any,
                       algorithm: RandomAlgorithm) -> list[Any]:
     """[next state, bits]"""
-    return rng_bit_generator_p.bind(  # type: ignore[no-any-return]
+    return rng_bit_generator_p.bind(
         state, shape=tuple(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None)
 
 

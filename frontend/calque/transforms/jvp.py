@@ -101,7 +101,7 @@ def jvp_program(p: Program, nonzero: Sequence[bool],
         tangent_avals = [a.tangent() for a, n in zip(p.in_avals, nonzero) if n]
         return stage(run, [*p.in_avals, *tangent_avals], f"jvp_{p.name}"), mask
 
-    return p.derived(("jvp", tuple(nonzero), tuple(forced)), make)  # type: ignore[no-any-return]
+    return p.derived(("jvp", tuple(nonzero), tuple(forced)), make)
 
 
 def _has_tangent(x: Any) -> bool:

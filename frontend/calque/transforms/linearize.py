@@ -153,4 +153,4 @@ def linearize_program(p: Program, nonzero: Sequence[bool],
         sources = [order.get(r, -1) if isinstance(r, Var) else -1 for r in residuals]
         return forward, kept["tangent"], kept["mask"], sources
 
-    return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)  # type: ignore[no-any-return]
+    return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)

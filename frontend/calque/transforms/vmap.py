@@ -50,7 +50,7 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
         return name in params["axes"]
     for value in params.values():
         for p in value if isinstance(value, tuple) else (value,):
-            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(
+            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(  # type: ignore[misc]
                     uses_axis(e.primitive, e.params, name) for e in p.equations)):
                 return True
     return False
@@ -149,7 +149,7 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
         return stage(run, avals, f"vmap_{p.name}"), mask
 
     what = ("vmap", size, tuple(in_axes), tuple(forced), name)
-    return p.derived(what, make)  # type: ignore[no-any-return]
+    return p.derived(what, make)
 
 
 # ---- helpers for batching rules
