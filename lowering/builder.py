@@ -287,7 +287,7 @@ class Builder:
         return self.unary("sqrt", x)
 
     def exp(self, x: Value) -> Value:
-        """IREE's exponential as it comes (accuracy and f64 cures: lowering/rules/math)."""
+        """IREE's exponential as it comes (accuracy and f64 cures: lowering/math)."""
         return self.unary("exponential", x)
 
     def log(self, x: Value) -> Value:

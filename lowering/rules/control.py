@@ -216,7 +216,7 @@ def _has_kernel(ctx: Context) -> bool:
 def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
-    condition reads and the body does not (IREE_NOTES 1)."""
+    condition reads and the body does not."""
     if is_kernel(ctx.equation) and _has_kernel(ctx):
         return emit_kernel(ctx, ctx.equation, xs, outs)
     b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]

@@ -43,7 +43,7 @@ class Context:
 
     `roots` holds, for each value, the memory it may be (a view of): arguments and earlier values.
     An in-place operation on what may be an argument copies first (`owned`), since IREE would
-    overwrite the caller's array (IREE_NOTES 1).  `leaves` counts what one fused loop would read.
+    overwrite the caller's array (docs/iree.md).  `leaves` counts what one fused loop would read.
     """
 
     def __init__(self, b: Builder, target: Target | None = None, in_process: bool = False) -> None:

@@ -150,7 +150,7 @@ def test_many_positions() -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 9, 30])
 def test_threefry_of_few_and_many_counters(count: int) -> None:
-    """The known answers of Random123 1.14 (tests/kat_vectors, threefry2x32, 20 rounds)."""
+    """The known answers of Random123 1.14 (its file kat_vectors, threefry2x32, 20 rounds)."""
     for key, counter, want in (
             ((0, 0), (0, 0), (0x6b200159, 0x99ba4efe)),
             ((0xffffffff,) * 2, (0xffffffff,) * 2, (0x1cb996fc, 0xbb002be7)),

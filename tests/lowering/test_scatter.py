@@ -254,14 +254,6 @@ def test_iree_still_refuses_rows_of(kind: str, dtype: Any) -> None:
           }}""", np.ones((10, 5), dtype), np.zeros(50, np.int32))
 
 
-@pytest.mark.skip(reason="IREE's scatter writes outside its operand, which ends the process or "
-                         "corrupts it; see scatter_rows and _portable")
-def test_iree_still_scatters_outside() -> None:
-    pass
-
-
-
-
 def test_iree_still_refuses_to_reverse_some_slices() -> None:
     """_rev in lowering/rules/shape.py cuts every slice off."""
     with pytest.raises(CompileError):

@@ -5,7 +5,9 @@ hand to a compiled program than to do.  A primitive has a rule here where NumPy 
 our compiled form gives (moving elements, IEEE arithmetic, integers, comparisons, random bits);
 sums and products of floats are the exception, they agree within rounding.  A rule is
 f(out, *values, **params) -> array, or None for dtypes and sizes that it leaves to the compiler.
-PRNG keys come as uint64, their two words in one.  Start reading at `evaluate`.
+PRNG keys come as uint64, their two words in one.  The rules: elementwise.py, shape.py (moving),
+reduce.py (with running sums and products), index.py (gather, scatter), draw.py (random bits).
+Start reading at `evaluate`.
 """
 from __future__ import annotations
 

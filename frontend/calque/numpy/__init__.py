@@ -43,6 +43,9 @@
   protocols.py   memory, devices and the Array API: tobytes, addressable_shards, ...
   at.py          x.at[...].set(...)
   methods.py     the operators and methods of arrays
+quick.py       operators on concrete arrays, by what promotion said before
+decompositions.py  (numpy.linalg) qr, svd, eigh, eig, pinv, ...
+documents.py   docstrings of the ufuncs
 """
 import types as _types
 

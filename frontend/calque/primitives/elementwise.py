@@ -214,24 +214,16 @@ def _balanced(x: Any, out: Any, y: Any) -> Any:
                select_n(match_shape(eq(y, out), shape), one, two))
 
 
-def add(x: Any, y: Any) -> Any:
-    return add_p.bind(x, y)
+def _unary(p: Primitive) -> Callable[[Any], Any]:
+    return lambda x: p.bind(x)
 
 
-def sub(x: Any, y: Any) -> Any:
-    return sub_p.bind(x, y)
+def _binary(p: Primitive) -> Callable[[Any, Any], Any]:
+    return lambda x, y: p.bind(x, y)
 
 
-def mul(x: Any, y: Any) -> Any:
-    return mul_p.bind(x, y)
-
-
-def div(x: Any, y: Any) -> Any:
-    return div_p.bind(x, y)
-
-
-def neg(x: Any) -> Any:
-    return neg_p.bind(x)
+add, sub, mul, div = map(_binary, (add_p, sub_p, mul_p, div_p))
+neg = _unary(neg_p)
 
 
 def _transpose_sum(ct: Any, x: Any, y: Any) -> list[Any]:
@@ -380,10 +372,6 @@ nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule), memory="fol
                            no_kernel=UNTRIED)
 
 
-def _unary(p: Primitive) -> Callable[[Any], Any]:
-    return lambda x: p.bind(x)
-
-
 exp, log, sin, cos, sinh, cosh = map(_unary, (exp_p, log_p, sin_p, cos_p, sinh_p, cosh_p))
 square, sqrt, rsqrt = map(_unary, (square_p, sqrt_p, rsqrt_p))
 
@@ -433,8 +421,7 @@ eq_p, ne_p = (_comparison(name, keys=True) for name in ("eq", "ne"))
 lt_p, le_p, gt_p, ge_p = (_comparison(name, ORDERED) for name in ("lt", "le", "gt", "ge"))
 
 
-def eq(x: Any, y: Any) -> Any:
-    return eq_p.bind(x, y)
+eq = _binary(eq_p)
 
 
 # ---- logic, shifts, bit counting
@@ -464,8 +451,7 @@ def _zeros_as(x: Any) -> Any:
     return match_shape(const(x, 0), aval_of(x).shape)
 
 
-def complex_(re: Any, im: Any) -> Any:
-    return complex_p.bind(re, im)
+complex_ = _binary(complex_p)
 
 
 # The transpose is not conjugated (JAX's convention): <ct, J t> is bilinear.

@@ -5,7 +5,6 @@
   linearize.py  primal values now, tangents as a Program (direct linearize)
   transpose.py  the backward pass over a linear Program
   vmap.py       BatchTrace, batch_program
-  api.py        grad, value_and_grad, jvp, vjp, linearize, vmap, ... on pytrees
 
 A transformation looks rules up on the Primitive record and imports no primitive.
 """
