@@ -2,6 +2,7 @@
 
   module.py            Program -> MLIR module: start here; flat.py: of any shape
   builder.py           StableHLO operations on Values; sizes.py: dynamic sizes
+  value.py             SSA values with operators
   mlir.py              the one door to MLIR's Python bindings
   rules/               a lowering rule for each primitive
   math/                elementwise functions as bodies of one linalg.generic

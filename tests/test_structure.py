@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 
 import pytest
 
@@ -70,6 +71,41 @@ def test_imports_point_one_way(name: str, path: pathlib.Path) -> None:
         return
     wrong = {i for i in imports_of(path) if part(i) and part(i) not in ALLOWED[own]}
     assert not wrong, f"{name} must not import {sorted(wrong)}"
+
+
+# Modules that import each other, in functions or not: may only shrink.
+CYCLES = [{"calque.lowering.cache", "calque.lowering.compile", "calque.lowering.targets",
+           "calque.lowering.vulkan"}]
+
+
+def needs(path: pathlib.Path, names: Collection[str]) -> set[str]:
+    """The modules that a file imports, also inside functions, but not for types only."""
+    tree = ast.parse(path.read_text())
+    typing = {id(n) for i in ast.walk(tree) if isinstance(i, ast.If)
+              and ast.unparse(i.test) == "TYPE_CHECKING" for n in ast.walk(i)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in names
+                         else node.module for a in node.names)
+    return found & set(names)
+
+
+def test_no_modules_import_each_other() -> None:
+    """Packages aside, which import what they show."""
+    files = {name: path for name, path in modules() if path.name != "__init__.py"}
+    graph = {name: needs(path, files) - {name} for name, path in files.items()}
+    while True:  # what nobody needs, or needs nobody, is in no circle
+        needed = set().union(*graph.values())
+        rest = {n: v & set(graph) for n, v in graph.items() if n in needed and v & set(graph)}
+        if rest == graph:
+            break
+        graph = rest
+    assert set(graph) == set().union(*CYCLES), {n: sorted(v) for n, v in graph.items()}
 
 
 def test_package_list_matches_the_folders() -> None:

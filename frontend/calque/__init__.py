@@ -21,6 +21,7 @@ Start reading at docs/architecture.md.
 """
 from __future__ import annotations
 
+from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context

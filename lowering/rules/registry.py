@@ -46,6 +46,8 @@ class Context:
     overwrite the caller's array (docs/iree.md).  `leaves` counts what one fused loop would read.
     """
 
+    joined: Callable[..., Value | None]  # kernels/move.concatenate, which sets it
+
     def __init__(self, b: Builder, target: Target | None = None, in_process: bool = False) -> None:
         self.b = b
         self.target = target
@@ -177,8 +179,7 @@ class Context:
         limit, start = list(whole.shape), list(zero)
         limit[axis] = start[axis] = at
         parts = [self.b.slice(whole, zero, limit), self.b.slice(whole, start, whole.shape)]
-        from calque.lowering.kernels import move
-        moved = move.concatenate(self, parts, axis)
+        moved = Context.joined(self, parts, axis)
         joined = self.b.concatenate(parts, axis) if moved is None else moved
         copy = self.b.reshape(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))

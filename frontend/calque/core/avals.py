@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.dims import as_size
+from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
 
 
@@ -105,3 +105,6 @@ def aval_of(x: Any) -> ShapedArray:
 def is_arraylike(x: Any) -> bool:
     """Whether aval_of accepts x."""
     return hasattr(x, "aval") or isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))
+
+
+Dim.aval = property(lambda self: ShapedArray((), dtypes.canonical(np.dtype(np.int64)), True))

@@ -22,7 +22,7 @@ Facts (what eager evaluation, lowering, costs and export ask; docs/add_a_primiti
   keys            whether it takes PRNG keys
   calls_python    whether it calls a function of the user's when it runs
   static_operand  the operand that has a better form where its value is known
-Start reading at `Primitive.bind`.  Imports core.avals, core.errors, core.weights.
+Start reading at `Primitive.bind`.  Imports core.avals, core.errors, core.trace, core.weights.
 """
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.core.trace import current
 from calque.core.weights import MEASURED
 
 registry: dict[str, Primitive] = {}
@@ -103,8 +104,7 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply to values under the current trace: a value, or a list with multiple_results."""
-        from calque.core import trace
-        return trace.current.get().process(self, args, params)
+        return current.get().process(self, args, params)
 
 
 @dataclass(frozen=True, slots=True)

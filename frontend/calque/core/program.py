@@ -3,7 +3,7 @@ immutable once built; inner programs of higher-order primitives are parameters o
 
 `Program.key()` is the canonical structure (variables numbered in order of appearance): two programs
 with equal keys compute the same function, so it is what compile caches are keyed by.
-Imports core.avals and core.source; printing is in core.printer, checking in core.checker.
+Imports core.avals and core.source; core.printer installs __str__, checking is in core.checker.
 """
 from __future__ import annotations
 
@@ -150,12 +150,6 @@ class Program:
         if self._key is None:
             self._key = ProgramKey(_structure(self))
         return self._key
-
-    def __str__(self) -> str:
-        from calque.core.printer import program_text
-        return program_text(self)
-
-    __repr__ = __str__
 
     def derived(self, what: Any, make: Callable[[], Any]) -> Any:
         """make(), remembered under `what` for as long as this program lives."""

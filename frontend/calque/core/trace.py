@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Primitive
 from calque.core.source import Source, here
+
+if TYPE_CHECKING:
+    from calque.core.primitive import Primitive
 
 
 class Trace:

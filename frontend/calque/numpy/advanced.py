@@ -26,6 +26,7 @@ from calque.lax.index import wrap_negative
 from calque.lax.scatter import scatter_apply
 from calque.lax.shape import broadcast_sizes
 from calque.numpy import indexing as ix
+from calque.numpy.writing import write
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
 from calque.primitives import scatter as sc
@@ -254,6 +255,12 @@ def vectors(fancy: Fancy) -> Any:
 
 
 # ---- reading
+def take(x: Any, index: Any) -> Any:
+    """x[index], whatever the index."""
+    shape = aval_of(x).shape
+    return ix.read(x, ix.parse(index, shape)) if ix.is_basic(index) else read(x, plan(index, shape))
+
+
 def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sorted: bool = False,
          unique: bool = False) -> Any:
     """The elements that a Fancy asks for."""
@@ -327,7 +334,6 @@ def whole_mask(x: Any, index: Any) -> Any:
 def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
            are_sorted: bool = False, unique: bool = False) -> Any:
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
-    from calque.numpy.at import write
     parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
     if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
@@ -340,13 +346,12 @@ def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 
-def _scatter_numbers(fancy: Fancy) -> sc.ScatterDimensionNumbers:
-    return sc.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
+def _scatter_numbers(fancy: Fancy) -> ga.ScatterDimensionNumbers:
+    return ga.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
 
 
 def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
     """x with func applied to the elements of a Fancy, once for each time they are named."""
-    from calque.numpy.at import write
     if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
     part = ix.read(x, fancy.base)
@@ -357,4 +362,4 @@ def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: 
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 
-__all__ = ["Fancy", "apply", "plan", "read", "update", "vectors"]
+__all__ = ["Fancy", "apply", "plan", "read", "take", "update", "vectors"]

@@ -211,28 +211,19 @@ def _known(i: Any, size: Any) -> Run | Traced:
 
 
 # ---- reading
-def take(x: Any, index: Any) -> Any:
-    """x[index]."""
-    shape = aval_of(x).shape
-    if is_basic(index):
-        return read(x, parse(index, shape))
-    from calque.numpy import advanced
-    return advanced.read(x, advanced.plan(index, shape))
-
-
 def read(x: Any, plan: Plan) -> Any:
     """The elements that a Plan asks for."""
     axes = plan.axes
     if any(isinstance(a, Traced) for a in axes):
         with fused("getitem"):
-            return shaped(_read_window(x, plan), plan)
+            return shaped(read_window(x, plan), plan)
     if at_bottom() and len(axes) and plan.whole and not plan.reversed and 0 not in plan.window:
         return shaped(_eager_window(x, plan), plan)
     steps = (len(plan.reversed) > 0) + (plan.window != aval_of(x).shape)
     if steps > 1:
         with fused("getitem"):
-            return shaped(_read_window(x, plan), plan)
-    return shaped(_read_window(x, plan), plan)
+            return shaped(read_window(x, plan), plan)
+    return shaped(read_window(x, plan), plan)
 
 
 def _eager_window(x: Any, plan: Plan) -> Any:
@@ -245,7 +236,7 @@ def _eager_window(x: Any, plan: Plan) -> Any:
     return ix.dynamic_slice(x, starts, plan.window)
 
 
-def _read_window(x: Any, plan: Plan) -> Any:
+def read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
     x = _cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
@@ -305,4 +296,4 @@ def shaped(window: Any, plan: Plan) -> Any:
 
 
 __all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "parse", "read", "refusal", "run_of",
-           "take", "unchanged", "widened"]
+           "unchanged", "widened"]

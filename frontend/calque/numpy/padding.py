@@ -98,7 +98,7 @@ def _padded(x: Any, widths: Pairs, mode: str, kwargs: Any) -> Any:
 # ---- arguments
 def _widths(pad_width: Any, rank: int) -> Pairs:
     if isinstance(pad_width, Tracer):
-        pad_width = picking.needed("pad", pad_width, "the widths make the shape.",
+        pad_width = util.needed("pad", pad_width, "the widths make the shape.",
                                    "mark the argument that it comes from as static.")
     try:
         values = np.asarray(pad_width)

@@ -19,14 +19,14 @@ from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
+from calque.numpy.arithmetic import as_truth
 from calque.numpy.creation import asarray
-from calque.numpy.logic import as_truth
-from calque.numpy.picking import known, needed
 from calque.numpy.shapes import ravel, transpose
+from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherScatterMode
+from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
@@ -103,7 +103,7 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     number = cumsum(ew.convert(mask, kind), 0)
     place = ew.select_n(mask, sh.broadcast_in_dim(kind.type(count), (total,), ()),
                         ew.sub_p.bind(number, kind.type(1)))
-    numbers = sc.ScatterDimensionNumbers((), (0,), (0,))
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
     flat = sh.iota(kind, (total,))
     stride = total
     found = []

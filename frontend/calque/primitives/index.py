@@ -14,8 +14,13 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
-from calque.primitives.scatter import ScatterDimensionNumbers, scatter, scatter_p
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    gather,
+)
+from calque.primitives.scatter import scatter, scatter_p
 from calque.transforms.vmap import to_front
 
 dynamic_slice_p = Primitive("dynamic_slice", moves=True, kernel="view", keys=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from calque.primitives import shape as sh
 from calque.primitives.gather import (
     GatherDimensionNumbers,
     GatherScatterMode,
+    ScatterDimensionNumbers,
     check_batching,
     check_indices,
     check_map,
@@ -33,30 +34,6 @@ from calque.primitives.gather import (
     shifted,
 )
 from calque.transforms.vmap import to_front
-
-
-class ScatterDimensionNumbers(NamedTuple):
-    """Which axes a scatter writes and where the updates' windows lie.
-
-    update_window_dims: axes of the updates that are the window's, sorted.
-    inserted_window_dims: axes of the operand with windows of size 1 that the updates lack, sorted.
-    scatter_dims_to_operand_dims: the axis of the operand that each entry of an index vector is for.
-    operand_batching_dims: axes of the operand that go along with axes of the indices, sorted.
-    scatter_indices_batching_dims: those axes of the indices.
-
-    Example:
-      >>> from calque import lax
-      >>> lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,),
-      ...                             scatter_dims_to_operand_dims=(0,)).update_window_dims
-      (1,)
-    """
-
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    scatter_dims_to_operand_dims: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
-
 
 NAMES = {
     "scatter": ew.ANY,

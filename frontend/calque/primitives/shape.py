@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dimension import Dim, as_value
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear, registry
@@ -425,3 +426,12 @@ iota_p.batch = _no_operands
 dim_as_value_p = Primitive("dim_as_value", differentiable=False, moves=True)
 dim_as_value_p.abstract = lambda *, dim: dim.aval
 dim_as_value_p.batch = _no_operands
+
+
+def _value_of(d: Dim, dtype: Any) -> Any:
+    value = dim_as_value_p.bind(dim=d)
+    return value if dtype is None else registry["convert_element_type"].bind(
+        value, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+
+
+as_value[0] = _value_of
