@@ -4,9 +4,11 @@ from __future__ import annotations
 import ast
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Collection
 
 import pytest
@@ -123,6 +125,27 @@ def test_a_checkout_without_links_is_told_so(tmp_path: pathlib.Path) -> None:
                           text=True)
     assert done.returncode == 1
     assert "frontend/calque/lowering is not a folder" in done.stderr and "Fix: " in done.stderr
+
+
+def test_nothing_is_dead() -> None:
+    """Functions, classes and constants whose name stands in one place only are used by nobody."""
+    words = Counter(re.findall(r"\w+", (ROOT / "pyproject.toml").read_text()))
+    for top in ("frontend", "lowering", "runtime", "tests", "benchmarks", "docs", "examples"):
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in (".py", ".pyi", ".md", ".cc", ".hpp"):
+                words.update(re.findall(r"\w+", path.read_text("utf-8")))
+    dead = []
+    for name, path in modules():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not (
+                    node.decorator_list or node.name.startswith("__")):
+                dead += [f"{name}.{node.name}"] if words[node.name] == 1 else []
+        for statement in tree.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                constant = statement.targets[0].id
+                dead += [f"{name}.{constant}"] if words[constant] == 1 else []
+    assert not dead
 
 
 def test_files_stay_readable() -> None:

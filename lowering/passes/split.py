@@ -227,11 +227,6 @@ class Rewriter:
             raise Refused
         self.emit(e, [x], [axis - sum(i < axis for i in gone)])
 
-    def _expand_dims(self, e: Equation, given: list[Any]) -> None:
-        x, axis = given[0]
-        kept = [i for i in range(e.outputs[0].aval.ndim) if i not in e.params["dimensions"]]
-        self.emit(e, [x], [kept[axis]])
-
     def _transpose(self, e: Equation, given: list[Any]) -> None:
         x, axis = given[0]
         self.emit(e, [x], [e.params["permutation"].index(axis)])

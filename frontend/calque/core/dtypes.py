@@ -7,7 +7,7 @@ included, and the 32/64-bit switch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import ml_dtypes
@@ -337,7 +337,3 @@ def finfo(dtype: Any) -> Any:
 
 def iinfo(dtype: Any) -> Any:
     return ml_dtypes.iinfo(np.dtype(dtype))
-
-
-def names(dtypes: Sequence[Any]) -> str:
-    return ", ".join(str(d) for d in dtypes)

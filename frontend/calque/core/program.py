@@ -7,8 +7,7 @@ Imports core.avals and core.source; core.printer installs __str__, checking is i
 """
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,10 +236,3 @@ def eliminate_dead_code(p: Program, used_outputs: Sequence[bool] | None = None) 
     consts = [(v, c) for v, c in zip(p.const_vars, p.consts) if v in live]
     return Program(p.inputs, kept[::-1], outputs, [v for v, _ in consts], [c for _, c in consts],
                    p.name)
-
-
-def free_of_consts(programs: Iterable[Program]) -> bool:
-    return not any(p.const_vars for p in programs)
-
-
-compile_lock = threading.RLock()

@@ -135,10 +135,6 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
-class _ArrayMeta(type):
-    """isinstance(x, Array) holds for concrete arrays and for tracers (JAX's jax.Array)."""
-
-
 class Tracer:
     """A value that a trace stands for; operators are installed by calque.array."""
 
@@ -200,10 +196,6 @@ def concretization_error(x: Tracer, what: str, fix: str,
                          kind: type[Exception] = errors.ConcretizationTypeError) -> Exception:
     """A three-part error for a traced value that was needed concretely."""
     return kind(errors.explain(what, where=_where(x._trace), fix=fix))
-
-
-def full_lower(x: Any) -> Any:
-    return x
 
 
 @contextlib.contextmanager

@@ -57,10 +57,6 @@ def aval(x: Any) -> ShapedArray:
     return aval_of(x)
 
 
-def ndim_of(x: Any) -> int:
-    return aval_of(x).ndim
-
-
 def shape_of(x: Any) -> tuple[int, ...]:
     return aval_of(x).shape
 

@@ -23,8 +23,6 @@ from calque.numpy.shapes import moveaxis
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
-_SQRT2 = math.sqrt(2)
-
 
 @runtime_checkable
 class Initializer(Protocol):

@@ -178,5 +178,5 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
     return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
 
 
-__all__ = ["BatchTrace", "BatchTracer", "Callable", "batch_program", "broadcast_axis",
-           "move_axis", "to_front", "vmap_flat"]
+__all__ = ["BatchTrace", "BatchTracer", "batch_program", "broadcast_axis", "move_axis",
+           "to_front", "vmap_flat"]
