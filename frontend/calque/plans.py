@@ -20,7 +20,7 @@ from calque import generic, host
 from calque.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.config import config
+from calque.core.config import config, is_off
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
@@ -38,6 +38,7 @@ _STREAK = 16  # new signatures of a function in a row; then one is recorded when
 
 
 _NEW, _SEEN = object(), object()
+_OFF = is_off("plans")
 
 
 class Unplanned(Exception):
@@ -124,7 +125,7 @@ class _PlanTrace(StageTrace):
 
 def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
-    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit:
+    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF:
         return None
     try:
         return _record(f, args, kwargs, arrays)

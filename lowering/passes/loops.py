@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 
+from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program
 
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
-enabled = True  # tests switch kernels off to see the portable form
+enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
 

@@ -244,3 +244,8 @@ def context_manager(name: str) -> Any:
     manager.__doc__ = _CONTEXT.format(option=name, help=option.help, takes=takes, value=sample,
                                       name=manager.__name__, result=result)
     return manager
+
+
+def is_off(part: str) -> bool:
+    """Whether CALQUE_OFF leaves out a part ("numpy", "plans", "kernels"): docs/debugging.md."""
+    return part in os.environ.get("CALQUE_OFF", "").split(",")

@@ -150,12 +150,18 @@ class Program:
             self._key = ProgramKey(_structure(self))
         return self._key
 
+    # p, or a ProgramError where checks are on: core.checker installs it
+    checked: Callable[[Program, str], Program] = staticmethod(lambda p, when: p)
+
     def derived(self, what: Any, make: Callable[[], Any]) -> Any:
         """make(), remembered under `what` for as long as this program lives."""
         try:
             return self.memo[what]
         except KeyError:
             made = make()
+            for p in made if isinstance(made, tuple) else (made,):
+                if isinstance(p, Program):
+                    Program.checked(p, f"after {what}")
             if _holds_tracers(made):  # the function that it belongs to is being traced now only
                 return made
             return self.memo.setdefault(what, made)

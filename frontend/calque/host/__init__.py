@@ -20,12 +20,13 @@ import numpy as np
 from calque.array import HOST_BYTES, Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import is_off
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.host import draw, elementwise, index, reduce, shape
 from calque.runtime import Buffer
 
-RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Callable[..., Any]] = {} if is_off("numpy") else {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
 _outs = Memo(16384)

@@ -28,7 +28,8 @@ def call(program: Program, args: Sequence[Any], name: str | None = None) -> list
     return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)
 
 
-def _abstract(*avals: ShapedArray, jaxpr: Program, name: str) -> list[ShapedArray]:
+def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None
+              ) -> list[ShapedArray]:  # (rows: how passes/rows lays a group over its space)
     have = [(a.shape, a.dtype) for a in avals]
     want = [(a.shape, a.dtype) for a in jaxpr.in_avals]
     assert have == want, (name, have, want)
