@@ -89,6 +89,17 @@ def test_paths_exist() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_walk_names_what_is_there() -> None:
+    """`file.py`: `name`, `name` on docs/architecture.md."""
+    text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    found = re.findall(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)", text)
+    assert len(found) > 15
+    for file, names in found:
+        source = next(p for p in (ROOT / file, PACKAGE.parent / file) if p.exists()).read_text()
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"(def|class) {name}\b", source), f"{file}: {name}"
+
+
 def test_the_page_of_irees_defects_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "docs" / "scripts")
     import iree_page

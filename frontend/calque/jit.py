@@ -38,7 +38,7 @@ from calque.transforms.stage import replay
 
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _current = current.get
-_local_key = config._local_key.get
+_local_key = config.local_key.get
 
 
 class _Entry:
@@ -105,7 +105,7 @@ class JitFunction:
         # written flat on purpose: each helper call costs 0.1 us of 5
         if not self._plain or _current() is not bottom:
             return self._general(args, kwargs)
-        now = config._key if _local_key() is None else config.key()
+        now = config.process_key if _local_key() is None else config.key()
         read = None if kwargs or self._reader is None else self._reader(args, now)
         if read is None:
             read = signatures.read(self._name, args, kwargs, now)

@@ -85,6 +85,33 @@ class ShapedArray:
     to_tangent_aval = tangent
 
 
+class HasAval:
+    """What is known by its aval: its shape, dtype and so on."""
+
+    __slots__ = ()
+    aval: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+
 def aval_of(x: Any) -> ShapedArray:
     """The abstract value of an array, a tracer, a NumPy array or a Python scalar."""
     aval = getattr(x, "aval", None)

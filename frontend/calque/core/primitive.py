@@ -30,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import HasAval, ShapedArray
 from calque.core.errors import explain
 from calque.core.trace import current
 from calque.core.weights import MEASURED
@@ -108,18 +108,10 @@ class Primitive:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(HasAval):
     """Stands for a linear operand in a transpose rule: known by its aval only."""
 
     aval: ShapedArray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
 
 
 def is_linear(x: Any) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.core import errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import HasAval, aval_of
 from calque.core.source import Source, here
 
 if TYPE_CHECKING:
@@ -135,36 +135,12 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
-class Tracer:
+class Tracer(HasAval):
     """A value that a trace stands for; operators are installed by calque.array."""
 
     __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
     _trace: Trace
-
-    @property
-    def aval(self) -> ShapedArray:
-        raise NotImplementedError
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
 
     def concrete(self) -> Any:
         """The concrete array behind, if this trace knows it, else None."""

@@ -33,7 +33,7 @@ from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode
 
-HOST_BYTES = 1 << 18  # results up to here are picked by NumPy, where all is at hand: no compiling
+PICKED_BYTES = 1 << 18  # results up to here are picked by NumPy, where all is at hand: no compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def as_index(item: Any) -> Any:
         return np.asarray(item)
     if dtypes.is_key(item.dtype) or not dtypes.is_integer(item.dtype):
         raise ix.refusal(item)
-    if type(item) is Array and (item._pending is not None or item.aval.nbytes > HOST_BYTES
+    if type(item) is Array and (item._pending is not None or item.aval.nbytes > PICKED_BYTES
                                 or not item.is_ready()):
         return item  # (many positions are counted by the program)
     return item if isinstance(item, Tracer) else np.asarray(item)
@@ -297,7 +297,7 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     if 0 in x.shape:
         return None
     size = 0 if fancy.masked else math.prod(fancy.shape) * x.itemsize  # (each count would compile)
-    if dtypes.is_key(x.dtype) or size > HOST_BYTES:
+    if dtypes.is_key(x.dtype) or size > PICKED_BYTES:
         return None
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):

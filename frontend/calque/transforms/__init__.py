@@ -1,6 +1,7 @@
 """Transformations of functions and Programs.  Map:
 
   stage.py      call a function on tracers -> Program; replay a Program
+  pairs.py      values with a tangent: what the next two have in common
   jvp.py        forward mode: JVPTrace, jvp_program
   linearize.py  primal values now, tangents as a Program (direct linearize)
   transpose.py  the backward pass over a linear Program
