@@ -63,7 +63,7 @@ levels: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
-	MYPYPATH=frontend $(BIN)/mypy -p calque.core -p calque.lowering -p calque.runtime -p calque.export
+	MYPYPATH=frontend $(BIN)/mypy -p calque
 
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'

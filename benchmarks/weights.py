@@ -27,7 +27,7 @@ from samples import ELEMENTWISE, ROWS
 
 import calque
 from calque.core.config import config
-from calque.core.weights import TRANSCENDENTAL
+from calque.core.primitive import registry
 from calque.lowering.passes import cost
 from calque.lowering.targets import TargetError, runnable_target
 
@@ -68,7 +68,7 @@ def runs(level: str) -> bool:
 
 def rounded(name: str, x: float) -> int:
     """Two digits.  What only stores bools, chooses or moves costs what an addition does, fused."""
-    if name not in TRANSCENDENTAL and x < 4:
+    if not registry[name].function and x < 4:
         return 1
     scale = 10 ** max(0, int(np.log10(max(x, 1))) - 1)
     return max(1, scale * round(x / scale))
@@ -93,7 +93,7 @@ def main() -> None:
     if args.write and not args.only:
         rows = "".join(f'    "{n}": {w},\n' for n, w in found.items())
         text = TABLE.read_text()
-        TABLE.write_text(re.sub(r"(?s)(\nELEMENTWISE = \{\n).*?(\})", rf"\g<1>{rows}\g<2>", text))
+        TABLE.write_text(re.sub(r"(?s)(\nMEASURED = \{\n).*?(\})", rf"\g<1>{rows}\g<2>", text))
 
 
 if __name__ == "__main__":

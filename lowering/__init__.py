@@ -1,0 +1,22 @@
+"""Programs to what IREE compiles, with the cures for what it does wrong.  Map:
+
+  module.py            Program -> MLIR module: start here; flat.py: of any shape
+  builder.py           StableHLO operations on Values; sizes.py: dynamic sizes
+  value.py             SSA values with operators
+  mlir.py              the one door to MLIR's Python bindings
+  rules/               a lowering rule for each primitive
+  math/                elementwise functions as bodies of one linalg.generic
+  passes/              what is decided about a Program, and what is rewritten, before it is emitted
+  kernels/             loops, sorts, moves and products of our own
+  native/              kernels in C
+  forms.py             which form of a primitive a target takes
+  targets.py           CPUs, CUDA; vulkan.py: Vulkan
+  folding.py           keeps IREE from summing constants
+  fourier.py           plans and tables of Fourier transforms
+  scatter_loop.py      the loop of a scatter
+  compile.py           MLIR in, .vmfb out; cache.py: the disk cache
+  compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
+  progress.py          says on a terminal that a compile takes long
+
+May import calque.core and nothing else of calque.
+"""

@@ -1,10 +1,10 @@
-"""Builds StableHLO operations: `Value` is an SSA value that knows its shape and dtype and carries
-operators, so that a decomposition reads like its formula; `Builder` emits the named operations.
+"""Builds StableHLO operations: `Builder` emits named operations on Values (lowering/value.py).
 
 StableHLO has no Python op classes in the wheel, so every op goes through `Builder.op` by name.
 Broadcasting here is only scalar-to-tensor (Python numbers and rank-0 values): rules do the rest.
 Shapes may hold Dims (core.dims): lowering.sizes has the forms for these.
-Start reading at `Builder.op`.  Imports lowering.mlir, lowering.sizes and core.dims.
+Start reading at `Builder.op`.  Imports lowering.mlir, sizes, folding, value and
+core.dims.
 """
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
 from calque.lowering import mlir, sizes
+from calque.lowering.folding import unequal
+from calque.lowering.value import Dtype as Dtype
+from calque.lowering.value import Scalar
+from calque.lowering.value import Value as Value
 
-Dtype = np.dtype[Any]
-Scalar = bool | int | float | complex | np.generic
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))
 # Whether f32 to f16 is to be done by bits in the module that is being emitted.
@@ -32,97 +34,6 @@ _BRANCHES = ("stablehlo.case", "stablehlo.if")
 _LOOKED_AT = 100  # values
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
 _SEEN = ("stablehlo.reshape", "stablehlo.bitcast_convert", "iree_tensor_ext.compute_barrier.start")
-
-
-class Value:
-    """An SSA value of one tensor type; operators emit StableHLO into its builder."""
-
-    __slots__ = ("b", "ir", "shape", "dtype")
-
-    def __init__(self, b: Builder, ir: Any, shape: tuple[int, ...], dtype: Dtype) -> None:
-        self.b, self.ir, self.shape, self.dtype = b, ir, shape, dtype
-
-    def __repr__(self) -> str:
-        return f"Value({mlir.type_text(self.shape, self.dtype)})"
-
-    def _pair(self, other: Value | Scalar) -> tuple[Value, Value]:
-        return self.b.match(self, other)
-
-    def __add__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("add", *self._pair(o))
-
-    def __radd__(self, o: Scalar) -> Value:
-        return self.b.binary("add", *self.b.match(o, self))
-
-    def __sub__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("subtract", *self._pair(o))
-
-    def __rsub__(self, o: Scalar) -> Value:
-        return self.b.binary("subtract", *self.b.match(o, self))
-
-    def __mul__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("multiply", *self._pair(o))
-
-    def __rmul__(self, o: Scalar) -> Value:
-        return self.b.binary("multiply", *self.b.match(o, self))
-
-    def __truediv__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("divide", *self._pair(o))
-
-    def __rtruediv__(self, o: Scalar) -> Value:
-        return self.b.binary("divide", *self.b.match(o, self))
-
-    def __and__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("and", *self._pair(o))
-
-    def __or__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("or", *self._pair(o))
-
-    def __xor__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("xor", *self._pair(o))
-
-    def __lshift__(self, o: Value | Scalar) -> Value:
-        return self.b.binary("shift_left", *self._pair(o))
-
-    def __rshift__(self, o: Value | Scalar) -> Value:
-        """Logical for unsigned, arithmetic for signed integers."""
-        kind = "logical" if self.dtype.kind == "u" else "arithmetic"
-        return self.b.binary(f"shift_right_{kind}", *self._pair(o))
-
-    def __neg__(self) -> Value:
-        return self.b.unary("negate", self)
-
-    def __invert__(self) -> Value:
-        return self.b.unary("not", self)
-
-    def __abs__(self) -> Value:
-        return self.b.abs(self)
-
-    def __lt__(self, o: Value | Scalar) -> Value:
-        return self.b.compare("LT", self, o)
-
-    def __le__(self, o: Value | Scalar) -> Value:
-        return self.b.compare("LE", self, o)
-
-    def __gt__(self, o: Value | Scalar) -> Value:
-        return self.b.compare("GT", self, o)
-
-    def __ge__(self, o: Value | Scalar) -> Value:
-        return self.b.compare("GE", self, o)
-
-    def eq(self, o: Value | Scalar) -> Value:
-        return self.b.compare("EQ", self, o)
-
-    def ne(self, o: Value | Scalar) -> Value:
-        return self.b.compare("NE", self, o)
-
-    def astype(self, dtype: Any) -> Value:
-        """StableHLO convert, as IREE does it: float to int is only safe in range (see math)."""
-        return self.b.convert(self, np.dtype(dtype))
-
-    def view(self, dtype: Any) -> Value:
-        """Bitcast to a dtype of the same width."""
-        return self.b.bitcast(self, np.dtype(dtype))
 
 
 class Builder:
@@ -176,8 +87,6 @@ class Builder:
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
         if name in ("compare", "subtract") and not is_static(shape):
-            from calque.lowering.folding import unequal
-
             operands = [operands[0], unequal(*operands)]
         op = self.op(f"stablehlo.{name}", operands, [(shape, dtype)], attributes)
         return Value(self, op.results[0], shape, dtype)
@@ -287,7 +196,7 @@ class Builder:
         return self.unary("sqrt", x)
 
     def exp(self, x: Value) -> Value:
-        """IREE's exponential as it comes (accuracy and f64 cures: lowering/rules/math)."""
+        """IREE's exponential as it comes (accuracy and f64 cures: lowering/math)."""
         return self.unary("exponential", x)
 
     def log(self, x: Value) -> Value:

@@ -16,20 +16,20 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dtypes import is_key
+from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.module import Emitter
-from calque.lowering.rules.elementwise import POINTWISE
 from calque.lowering.targets import Target
 
 DYNAMIC = -1
-_FLAT = POINTWISE | {"pow", "convert_element_type", "select_n", "copy"}
 
 
-def is_flat(primitive: str) -> bool:
-    """Whether a primitive works element by element."""
-    return primitive in _FLAT
+def is_flat(p: Primitive) -> bool:
+    """Whether a primitive works element by element (the result of stop_gradient is its operand:
+    there is nothing to run)."""
+    return p.elementwise and p.name != "stop_gradient"
 
 
 def flat_aval(aval: ShapedArray, scalar: bool) -> ShapedArray:
@@ -42,7 +42,7 @@ def flatten(p: Program) -> Program | None:
 
     A Program over scalars only becomes one over arrays, of one element each.
     """
-    if any(e.primitive.name not in _FLAT and not _spreads(e) for e in p.equations):
+    if any(not is_flat(e.primitive) and not _spreads(e) for e in p.equations):
         return None
     atoms = [*p.const_vars, *p.inputs, *p.outputs, *(v for e in p.equations for v in e.outputs)]
     full = {a.aval.shape for a in atoms} - {()}

@@ -12,12 +12,15 @@ tests/lowering/test_folding.py tells when IREE no longer needs it.  Start readin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.value import Value
+
+if TYPE_CHECKING:
+    from calque.lowering.builder import Builder
 
 _MOVES = frozenset(("reshape", "broadcast_in_dim", "transpose", "reverse", "slice"))
 _JOINS = frozenset(("concatenate", "pad", "complex"))

@@ -21,7 +21,6 @@ from calque.core.dims import Dim, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import UNKNOWN
-from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.passes import cost, hazards, keys, loops
@@ -360,7 +359,7 @@ class Emitter:
                 raise
             raise _undecided(e, error) from error
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
-        self.ctx.note(e.primitive.name, values, outs)
+        self.ctx.note(e.primitive, values, outs)
         for v, a in zip(outs, avals):
             assert (v.shape, v.dtype) == (a.shape, a.dtype), (e.primitive, v, a)
         return outs
@@ -369,7 +368,7 @@ class Emitter:
         """The results, behind a cut where a chain of operations gets long: IREE would make one loop
         of all of it, and the time to compile that grows with the square of its length."""
         before = max((self.chains.get(v, 0) for v in values), default=0)
-        chain = before + weight(e.primitive.name)
+        chain = before + e.primitive.weight
         if chain > LONGEST_CHAIN and before and not all(v in self.ctx.constants for v in values):
             outs = [v if v.dtype == bool or v in values else self.ctx.b.barrier(v)[0]
                     for v in outs]
@@ -420,7 +419,7 @@ def _uses(p: Program) -> Counter[Var]:
     def count() -> Counter[Var]:
         return Counter(a for atoms in (*[e.inputs for e in p.equations], p.outputs)
                        for a in atoms if isinstance(a, Var))
-    return p.derived("uses", count)  # type: ignore[no-any-return]
+    return p.derived("uses", count)
 
 
 def module_text(source: bytes, debug: bool = False) -> str:

@@ -19,9 +19,10 @@ import numpy as np
 from calque.core.dims import Dim, is_static, max_dim, quotient
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.lowering import mlir
+from calque.lowering.value import Value
 
 if TYPE_CHECKING:
-    from calque.lowering.builder import Builder, Value
+    from calque.lowering.builder import Builder
 
 DYNAMIC = -(2**63)  # MLIR's mark for sizes that are operands
 _OPS = {
@@ -137,8 +138,6 @@ def _make(
     operands: Sequence[Any],
     attributes: dict[str, Any],
 ) -> Value:
-    from calque.lowering.builder import Value
-
     made = mlir.ir().Operation.create(
         name, results=[mlir.tensor_type(shape, x.dtype)], operands=operands, attributes=attributes
     )
@@ -317,8 +316,6 @@ def broadcast(b: Builder, x: Value, shape: tuple[Any, ...], dims: Sequence[int])
     ]
 
     def spread(v: Value) -> Value:
-        from calque.lowering.builder import Value
-
         op = ir.Operation.create(
             "linalg.generic",
             results=[mlir.tensor_type(shape, v.dtype)],
@@ -345,8 +342,6 @@ def full(b: Builder, value: Value, shape: tuple[Any, ...]) -> Value:
     """One value everywhere, as linalg.fill: IREE makes one for each use.  Of another operation it
     makes one for all, and updates of several overwrite each other
     (tests/lowering/test_dynamic.py)."""
-    from calque.lowering.builder import Value
-
     ir = mlir.ir()
 
     def fill(v: Value) -> Value:
@@ -360,8 +355,6 @@ def full(b: Builder, value: Value, shape: tuple[Any, ...]) -> Value:
 
 def concatenate(b: Builder, xs: Sequence[Value], axis: int, shape: tuple[Any, ...]) -> Value:
     """Parts written behind each other into new memory."""
-    from calque.lowering.builder import Value
-
     dtype = xs[0].dtype
     if dtype.kind == "u":
         kind = np.dtype(f"i{dtype.itemsize}")
@@ -389,8 +382,6 @@ def tied(b: Builder, x: Value) -> Value:
 
 
 def iota(b: Builder, shape: tuple[Any, ...], dtype: Any, axis: int) -> Value:
-    from calque.lowering.builder import Value
-
     ir = mlir.ir()
     made = ir.Operation.create(
         "stablehlo.dynamic_iota",
@@ -430,8 +421,6 @@ def pad(b: Builder, x: Value, value: Value, config: Sequence[tuple[Any, Any, int
 
 def scalar(b: Builder, d: Any, dtype: Any) -> Value:
     """A size as an array of rank 0."""
-    from calque.lowering.builder import Value
-
     ir, dtype = mlir.ir(), np.dtype(dtype)
     kind = np.dtype(f"i{dtype.itemsize}") if dtype.kind in "iu" else np.dtype(np.int64)
     element = ir.IntegerType.get_signless(8 * kind.itemsize, mlir.context())

@@ -1,10 +1,11 @@
 """calque.runtime: run compiled programs; needs numpy, ml_dtypes and iree.runtime, no compiler.
 
-Module map: errors (what can go wrong), dtypes (NumPy's names and IREE's), device (CPU: two queues
-over one memory; CUDA, Vulkan), vulkan (what a device of it has), buffer (memory + fence +
-donation), executable (load once, call inline or queued), aot (load a self-describing .vmfb and
-call it by name), container and parameters (what the files hold), hosting (for the C++ library in
-cpp).
+Module map: errors.py (what can go wrong), dtypes.py (NumPy's names and IREE's), device.py (CPU: two
+queues over one memory; CUDA, Vulkan), vulkan.py (what a device of it has), buffer.py (memory +
+fence + donation), executable.py (load once, call inline or queued; flat.py: arrays of any shape),
+pending.py (calls under way), callbacks.py (Python functions as imports), aot.py (load a
+self-describing .vmfb and call it by name), dims.py (sizes in its record), container.py and
+parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

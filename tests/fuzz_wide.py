@@ -16,8 +16,11 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.lax import FftType
 from calque.primitives.conv import ConvDimensionNumbers
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode
-from calque.primitives.scatter import ScatterDimensionNumbers
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 from calque.transforms.stage import stage
 
 MODES = [GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP,

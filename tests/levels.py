@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ["CALQUE_WARMUP"] = "0"
-
 from calque.core.config import config
 from calque.lowering.targets import TargetError, runnable_target
 

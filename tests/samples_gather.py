@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 from samples import ANY, FLOAT8, NUMBER, Operand, Sample, op, row, special
 
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode
-from calque.primitives.scatter import ScatterDimensionNumbers
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 
 MODES = {
     "clip": GatherScatterMode.CLIP,

@@ -4,9 +4,12 @@ from __future__ import annotations
 import ast
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
@@ -72,6 +75,41 @@ def test_imports_point_one_way(name: str, path: pathlib.Path) -> None:
     assert not wrong, f"{name} must not import {sorted(wrong)}"
 
 
+# Modules that import each other, in functions or not: may only shrink.
+CYCLES = [{"calque.lowering.cache", "calque.lowering.compile", "calque.lowering.targets",
+           "calque.lowering.vulkan"}]
+
+
+def needs(path: pathlib.Path, names: Collection[str]) -> set[str]:
+    """The modules that a file imports, also inside functions, but not for types only."""
+    tree = ast.parse(path.read_text())
+    typing = {id(n) for i in ast.walk(tree) if isinstance(i, ast.If)
+              and ast.unparse(i.test) == "TYPE_CHECKING" for n in ast.walk(i)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in names
+                         else node.module for a in node.names)
+    return found & set(names)
+
+
+def test_no_modules_import_each_other() -> None:
+    """Packages aside, which import what they show."""
+    files = {name: path for name, path in modules() if path.name != "__init__.py"}
+    graph = {name: needs(path, files) - {name} for name, path in files.items()}
+    while True:  # what nobody needs, or needs nobody, is in no circle
+        needed = set().union(*graph.values())
+        rest = {n: v & set(graph) for n, v in graph.items() if n in needed and v & set(graph)}
+        if rest == graph:
+            break
+        graph = rest
+    assert set(graph) == set().union(*CYCLES), {n: sorted(v) for n, v in graph.items()}
+
+
 def test_package_list_matches_the_folders() -> None:
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
         "packages"])
@@ -87,6 +125,27 @@ def test_a_checkout_without_links_is_told_so(tmp_path: pathlib.Path) -> None:
                           text=True)
     assert done.returncode == 1
     assert "frontend/calque/lowering is not a folder" in done.stderr and "Fix: " in done.stderr
+
+
+def test_nothing_is_dead() -> None:
+    """Functions, classes and constants whose name stands in one place only are used by nobody."""
+    words = Counter(re.findall(r"\w+", (ROOT / "pyproject.toml").read_text()))
+    for top in ("frontend", "lowering", "runtime", "tests", "benchmarks", "docs", "examples"):
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in (".py", ".pyi", ".md", ".cc", ".hpp"):
+                words.update(re.findall(r"\w+", path.read_text("utf-8")))
+    dead = []
+    for name, path in modules():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not (
+                    node.decorator_list or node.name.startswith("__")):
+                dead += [f"{name}.{node.name}"] if words[node.name] == 1 else []
+        for statement in tree.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                constant = statement.targets[0].id
+                dead += [f"{name}.{constant}"] if words[constant] == 1 else []
+    assert not dead
 
 
 def test_files_stay_readable() -> None:

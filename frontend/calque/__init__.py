@@ -1,12 +1,27 @@
 """calque: JAX's programming model on StableHLO and IREE.
 
-Module map: core (the Program and its typing), primitives (rules), transforms (jvp, vmap, ...),
-lax and numpy (thin public functions), random, tree_util, array (data and futures), eager and jit
-(running Programs), aot (artifacts), cli.  lowering and runtime are links to the folders of these
-names at the top of the repository.  Start reading at docs/architecture.md.
+  core/        the Program and what types it, and the record of a primitive
+  primitives/  every primitive with its rules         transforms/  jvp, linearize, transpose, vmap
+  lax/ numpy/ nn/ random/ scipy/ experimental/        public functions; ops.py
+  array.py     data and futures                       devices.py, dtypes.py, typing.py, errors.py
+  tree_util.py, tree.py, flatten_util.py              trees; tree_nodes.py, tree_spec.py (optree's),
+               mismatch.py (messages about unequal ones)
+  api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
+  control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
+  custom_derivatives.py, custom_batching.py, ad_checkpoint.py, callbacks.py   functions with rules
+  jit.py       jit: signatures.py (of calls), tracing.py (trees to Programs), stages.py (lower,
+               compile), staging.py (make_jaxpr, eval_shape), costs.py (cost_analysis)
+  eager.py     running now: the ladder, executables, lazy recording; plans.py (recorded functions),
+               host/ (NumPy rules), generic.py (any shape), pack.py (compiled ahead)
+  aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
+  debug.py, test_util.py                               for users' programs and tests
+  cli/         the command                             lowering/, runtime/  links: see there
+
+Start reading at docs/architecture.md.
 """
 from __future__ import annotations
 
+from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context

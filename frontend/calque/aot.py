@@ -449,7 +449,7 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
 def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
     """What the record says of dimensions that are known at the call only."""
     constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
-    used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}
+    used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}  # type: ignore[attr-defined]
     constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
     work = cost.total(p)
     found: dict[str, Any] = {"constraints": constraints} if constraints else {}
@@ -460,7 +460,7 @@ def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
 
 def _check_sizes(p: Program) -> None:
     """Every variable is the size, or a multiple of it and a number, of an axis."""
-    scopes = {id(d.scope): d for a in p.in_avals for d in a.shape if isinstance(d, Dim)}
+    scopes = {id(d.scope): d for a in p.in_avals for d in a.shape if isinstance(d, Dim)}  # type: ignore[attr-defined]
     if len(scopes) > 1:
         one, other = list(scopes.values())[:2]
         raise ValueError(explain(
@@ -471,7 +471,7 @@ def _check_sizes(p: Program) -> None:
              and (found := d.linear()) is not None}
     scope = scope_of([a.shape for a in (*p.in_avals, *p.out_avals)])
     asked = {n for a in (*p.in_avals, *p.out_avals) for d in a.shape if isinstance(d, Dim)
-             for n in d.variables()}
+             for n in d.variables()}  # type: ignore[attr-defined]
     for _, left, right in () if scope is None else scope.constraints:
         asked |= {n for d in (left, right) if isinstance(d, Dim) for n in d.variables()}
     if asked - known:

@@ -54,7 +54,6 @@ class _Flat:
         check_outputs(name_of(self.fun), flat, self.out_tree)
         if self.has_aux:
             aux, self.aux_tree = tree_util.flatten(self.aux)
-            self.aux_count = len(aux)
             return [*flat, *aux]
         return flat
 

@@ -14,15 +14,7 @@ from typing import Any
 
 from calque.core.dims import Dim, guess
 from calque.core.program import Equation, Program
-from calque.core.weights import TRANSCENDENTAL
 from calque.lowering.passes.cost import inner_programs
-
-_MOVES = frozenset((
-    "bitcast_convert_type", "broadcast_in_dim", "complex", "concatenate",
-    "convert_element_type", "copy", "dim_as_value", "dynamic_slice", "dynamic_update_slice",
-    "gather", "imag", "iota", "name", "optimization_barrier", "pad", "random_seed",
-    "random_unwrap", "random_wrap", "real", "reshape", "rev", "scatter", "slice", "squeeze",
-    "stop_gradient", "transpose"))
 
 
 def _reflections(m: Any, n: Any) -> Any:
@@ -58,7 +50,7 @@ def analysis(p: Program, fused: bool = False) -> dict[str, Any]:
 
 
 def _count(p: Program) -> Counter[str]:
-    return p.derived("costs", lambda: _sum(p))  # type: ignore[no-any-return]
+    return p.derived("costs", lambda: _sum(p))
 
 
 def _sum(p: Program) -> Counter[str]:
@@ -83,9 +75,9 @@ def _of(e: Equation) -> tuple[str, Any]:
     """(category, count) of an equation without inner programs."""
     name = e.primitive.name
     out = sum(v.aval.size for v in e.outputs)
-    if name in _MOVES:
+    if e.primitive.moves:
         return "flops", 0
-    if name in TRANSCENDENTAL:
+    if e.primitive.function:
         return "transcendentals", out
     if name in _ROUNDS or not e.inputs:
         return "flops", out * _ROUNDS.get(name, 1)

@@ -113,11 +113,6 @@ def flat_result(name: str, out: Any) -> tuple[list[Any], Any]:
     return leaves, tree
 
 
-def _shape_error(name: str, what: str, i: int, have: ShapedArray, want: ShapedArray) -> Exception:
-    return TypeError(explain(
-        f"{name}: {what} {i} has type {have.short()}, but should have type {want.short()}."))
-
-
 class custom_jvp:  # noqa: N801
     """A function with a forward-mode derivative rule of its own; grad transposes the rule.
 

@@ -32,7 +32,8 @@ from calque.array import (
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
-from calque.core.primitive import Primitive, registry
+from calque.core.memo import Memo
+from calque.core.primitive import Primitive
 from calque.core.program import (
     Atom,
     Equation,
@@ -102,10 +103,9 @@ class Compiled:
         return results
 
 
-_memory: dict[Any, Compiled] = {}
+_memory = Memo(4096)  # executables
 _memory_lock = threading.Lock()
 _in_flight: dict[Any, threading.Event] = {}
-MEMORY_LIMIT = 4096  # executables kept; the oldest go first
 
 
 def target_of(device: Device) -> Target:
@@ -155,11 +155,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
         waiting.wait()
     try:
         made = compile_program(program, device, donated, reason)
-        with _memory_lock:
-            while len(_memory) >= MEMORY_LIMIT:
-                del _memory[next(iter(_memory))]
-            _memory[key] = made
-        return made
+        return _memory.keep(key, made)
     finally:
         with _memory_lock:
             del _in_flight[key]
@@ -211,13 +207,6 @@ def _dump(lowered: Lowered, vmfb: bytes) -> None:
 _dumps = itertools.count()
 
 
-def clear_memory_cache() -> None:
-    """Forget all executables of this process."""
-    generic.clear()
-    with _memory_lock:
-        _memory.clear()
-
-
 def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
     """Run a Program on Arrays (consts included in the Program)."""
     device = next((a._buffer.device for a in args), None) or current_device()
@@ -259,8 +248,9 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     arrays = [to_array(a) for a in args]
     variables = [Var(a.aval) for a in arrays]
     inputs: list[Atom] = list(variables)
-    if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
-        inputs[1] = Literal(args[1], arrays[1].aval)  # a known exponent has a better form
+    fixed = generic.known_operand(prim, args)
+    if fixed is not None:
+        inputs[fixed] = Literal(args[fixed], arrays[fixed].aval)
     out = host.abstract(prim, [a.aval for a in arrays], params)
     outputs = [Var(a) for a in (out if prim.multiple_results else (out,))]
     program = Program(variables, [Equation(prim, tuple(inputs), tuple(outputs), params, here())],
@@ -270,32 +260,33 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
 
 
 def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The results without a program of these shapes: by NumPy, a view, a program for any shape."""
-    done = host.evaluate(prim, args, params)
-    if done is None:
-        done = _by_view_or_any_shape(prim, args, params)
+    """The results without a program of these shapes, by the first that has them."""
+    for way in LADDER:
+        done: Any = way(prim, args, params)
+        if done is not None:
+            break
     if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
         check_floats(done if prim.multiple_results else [done])
     return done
 
 
-def _by_view_or_any_shape(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    shortcut = _SHORTCUTS.get(prim.name)
-    done = None if shortcut is None else shortcut(args, params)
-    return generic.evaluate(prim, args, params) if done is None else done
+def _by_view(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """What moves nothing (reshape, squeeze, a change of the weak type only), and callbacks."""
+    shortcut = _called if prim.calls_python else _SHORTCUTS.get(prim.name)
+    return None if shortcut is None else shortcut(prim, args, params)
 
 
-def _reshaped(args: Sequence[Any], params: dict[str, Any], name: str) -> Any:
+def _reshaped(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """reshape and squeeze share the memory."""
     (x,) = args
     if type(x) is not Array or x._pending is not None:
         return None
-    out = host.abstract(registry[name], [x.aval], params)
+    out = host.abstract(prim, [x.aval], params)
     shape = (*out.shape, out.dtype.words) if dtypes.is_key(out.dtype) else out.shape
     return Array(x._buffer.with_shape(shape), out)
 
 
-def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """A conversion that changes only the weak type."""
     (x,) = args
     if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
@@ -304,16 +295,18 @@ def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
-def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """A callback on concrete values needs no program."""
     outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
     return [from_numpy(o, False) for o in outs]
 
 
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
-    "reshape": lambda a, p: _reshaped(a, p, "reshape"),
-    "squeeze": lambda a, p: _reshaped(a, p, "squeeze"), "convert_element_type": _converted,
-    "pure_callback": _called, "io_callback": _called, "debug_callback": _called}
+    "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted}
+
+# The ladder of docs/eager.md: ways to run an operation now, the cheapest first.  One gives None for
+# what it leaves to the next; what all leave is a program of its shapes (`evaluate`).
+LADDER = (host.evaluate, _by_view, generic.evaluate)
 
 
 # ---- lazy recording
@@ -346,7 +339,7 @@ class LazyTrace(Trace):
         array = to_array(x)
         pending = array._pending
         if pending is not None and pending[0] is self:
-            return pending[1]  # type: ignore[no-any-return]
+            return pending[1]
         found = self.inputs.get(id(array))
         if found is None:
             _ = array._buffer  # runs what another thread's recording still holds
@@ -404,7 +397,7 @@ class LazyTrace(Trace):
 def is_literal(x: Any, prim: Primitive) -> bool:
     if isinstance(x, (complex, np.complexfloating)):
         return False
-    return prim.name == "pow" or float(x) in LITERALS
+    return prim.static_operand is not None or float(x) in LITERALS
 
 
 @contextlib.contextmanager
@@ -425,6 +418,6 @@ def fused(name: str = "eager") -> Iterator[None]:
         trace.flush()
 
 
-__all__ = ["Compiled", "LazyTrace", "check_floats", "clear_memory_cache", "compile_program",
+__all__ = ["Compiled", "LazyTrace", "check_floats", "compile_program",
            "compiled", "evaluate", "from_scalar", "fused", "is_literal", "named_target",
            "run_program", "target_of", "under"]

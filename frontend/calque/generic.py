@@ -16,9 +16,9 @@ from calque import pack
 from calque.array import Array, on_device, to_array
 from calque.core.config import config
 from calque.core.dtypes import is_key
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.weights import weight
 from calque.host import abstract
 from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
@@ -27,7 +27,7 @@ from calque.lowering.targets import runnable_target
 from calque.runtime import Device, FlatExecutable, Module
 
 _lock = threading.Lock()
-_memory: dict[Any, _Flat] = {}
+_memory = Memo()
 
 
 class _Flat:
@@ -37,7 +37,7 @@ class _Flat:
 
     def __init__(self, program: Program, device: Device, reason: str) -> None:
         self.avals = [o.aval for o in program.outputs]
-        self.weight = sum(weight(e.primitive.name) for e in program.equations)
+        self.weight = sum(e.primitive.weight for e in program.equations)
         name = entry_name(program)
         module = pack.find(name, program.inputs[-1].aval.dtype, device)
         if module is None:
@@ -49,27 +49,25 @@ class _Flat:
             [a.dtype for a in self.avals])
 
 
-def clear() -> None:
-    """Forget all executables of this process."""
-    with _lock:
-        _memory.clear()
-
-
 def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:
     with _lock:  # one compile at a time: they share the compiler's threads anyway
         found = _memory.get(key)
-        if found is None:
-            found = _memory[key] = _Flat(make(), device, reason)
-        return found
+        return found or _memory.keep(key, _Flat(make(), device, reason))
+
+
+def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:
+    """The operand that has a better form where its value is known (an exponent), if it is."""
+    i = prim.static_operand
+    return None if i is None or isinstance(args[i], (Array, np.ndarray)) else i
 
 
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Array | None:
     """The result of an elementwise primitive, None where it needs a program of its shapes."""
-    if not is_flat(prim.name) or prim.multiple_results:
+    if not is_flat(prim) or prim.multiple_results:
         return None
-    literal = None
-    if prim.name == "pow" and not isinstance(args[1], (Array, np.ndarray)):
-        literal, args = args[1], args[:1]  # a known exponent has a better form
+    literal, fixed = None, known_operand(prim, args)
+    if fixed is not None:
+        literal, args = args[fixed], args[:fixed]
     arrays = [to_array(a) for a in args]
     avals = [a.aval for a in arrays]
     if any(is_key(a.dtype) for a in avals):
@@ -83,10 +81,10 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
     if not device.is_host or not out.size:
         return None
     scalars = [not a.shape and bool(out.shape) for a in avals]
-    fixed = None if literal is None else (type(literal), np.asarray(literal).tobytes())
+    value = None if literal is None else (type(literal), np.asarray(literal).tobytes())
     try:
         key = (device, config.calque_cpu, prim,
-               *[(a.dtype, s) for a, s in zip(avals, scalars)], fixed, *params.items())
+               *[(a.dtype, s) for a, s in zip(avals, scalars)], value, *params.items())
         found = _memory.get(key)
     except TypeError:  # a parameter that has no hash
         return None

@@ -30,14 +30,6 @@ from calque.primitives import shape as sh
 from calque.tracing import check_callable, wrapped
 
 
-def _basis(leaf: Any) -> Any:
-    """The standard basis of a leaf's space: one row per element."""
-    a = aval_of(leaf)
-    if isinstance(a.size, Dim):
-        return sh.reshape(_diagonal(a.size, a.size, 0, a.dtype), (a.size, *a.shape))
-    return np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
-
-
 def _diagonal(rows: Any, columns: Any, first: Any, dtype: Any) -> Any:
     """1 where row = first + column, of sizes that are known at the call only."""
     down, right = (sh.iota(np.int32, (rows, columns), axis) for axis in (0, 1))

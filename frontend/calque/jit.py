@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from calque import plans, signatures, stages, tree_util
+from calque import signatures, stages, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.memo import Memo, forget
 from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
@@ -37,7 +38,7 @@ from calque.transforms.stage import replay
 
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _current = current.get
-_local_key = config._local_key.get
+_local_key = config.local_key.get
 
 
 class _Entry:
@@ -104,7 +105,7 @@ class JitFunction:
         # written flat on purpose: each helper call costs 0.1 us of 5
         if not self._plain or _current() is not bottom:
             return self._general(args, kwargs)
-        now = config._key if _local_key() is None else config.key()
+        now = config.process_key if _local_key() is None else config.key()
         read = None if kwargs or self._reader is None else self._reader(args, now)
         if read is None:
             read = signatures.read(self._name, args, kwargs, now)
@@ -272,17 +273,16 @@ class JitFunction:
         return len(self._cache)
 
 
-_caches: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, _Entry]]] = \
-    weakref.WeakKeyDictionary()
+_caches: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictionary()
 
 
-def _shared_cache(fun: Any, options: Any) -> dict[Any, _Entry]:
+def _shared_cache(fun: Any, options: Any) -> Memo:
     """jit(f) made twice of one f shares its traces."""
     try:
         per_function = _caches.setdefault(fun, {})
     except TypeError:
-        return {}
-    return per_function.setdefault(options, {})
+        return Memo()
+    return per_function.setdefault(options, Memo())
 
 
 def clear_caches() -> None:
@@ -298,12 +298,7 @@ def clear_caches() -> None:
       >>> import calque
       >>> calque.clear_caches()
     """
-    from calque.eager import clear_memory_cache
-    for per_function in list(_caches.values()):
-        for cache in per_function.values():
-            cache.clear()
-    clear_memory_cache()
-    plans.clear()
+    forget()
 
 
 def _check_hashable(name: str, where: Any, value: Any) -> None:

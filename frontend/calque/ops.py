@@ -7,7 +7,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.make import full
-from calque.numpy import creation, picking, ranges, util
+from calque.numpy import creation, ranges, util
 from calque.numpy import reductions as rd
 from calque.numpy.logic import where
 
@@ -54,7 +54,7 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
             f"{name}: Incompatible shapes for broadcasting: segment_ids have shape {lead}, data "
             f"has shape {util.shape_of(data)}.", fix="give one id for every row of data."))
     if num_segments is None:
-        known = picking.needed(name, ids, "the number of segments depends on the ids.",
+        known = util.needed(name, ids, "the number of segments depends on the ids.",
                                "pass num_segments.")
         num_segments = int(known.max(initial=-1)) + 1
     count = num_segments.__index__()

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var
 from calque.lowering import cache
@@ -26,19 +27,16 @@ from calque.runtime import Device, Module
 DTYPES = tuple(np.dtype(d) for d in (
     "float32", "int32", "bool", "uint32", "float64", "int64", "complex64", "complex128", "float16",
     dtypes.bfloat16, "uint8", "int8"))
-UNARY = (
-    "neg", "abs", "sign", "floor", "ceil", "exp", "exp2", "expm1", "log", "log1p", "logistic",
-    "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma", "is_finite", "square",
-    "not", "population_count", "clz", "real", "imag")
-BINARY = (
-    "add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "eq", "ne", "lt",
-    "le", "gt", "ge", "and", "or", "xor", "shift_left", "shift_right_logical",
-    "shift_right_arithmetic")
+# What eager code rarely asks for is not in the pack, nor what takes long to compile.
+_RARE = ("bessel_i0e", "bessel_i1e", "mulhi", "conj", "complex", "add_any", "copy", "stop_gradient")
+_LONG = 100  # weight
+UNARY, BINARY = (tuple(sorted(
+    p.name for p in registry.values() if p.elementwise and p.arity == n and p.name not in _RARE
+    and p.weight < _LONG)) for n in (1, 2))
 _CONVERTED = tuple(np.dtype(d) for d in ("float32", "int32", "bool", "float64", "int64"))
 
 _lock = threading.Lock()
-_loaded: dict[Any, Module | None] = {}  # by dtype and target
+_loaded = Memo()  # modules by dtype and target
 
 
 def find(name: str, dtype: Any, device: Device) -> Module | None:

@@ -20,7 +20,8 @@ from calque import generic, host
 from calque.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.config import config
+from calque.core.config import config, is_off
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.trace import Tracer, bottom, current, under
@@ -32,12 +33,12 @@ from calque.transforms.stage import StageTrace, literal_value
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
-_plans: dict[Any, Any] = {}
-_LIMIT = 16384
+_plans = Memo(16384)
 _STREAK = 16  # new signatures of a function in a row; then one is recorded when it comes again
 
 
 _NEW, _SEEN = object(), object()
+_OFF = is_off("plans")
 
 
 class Unplanned(Exception):
@@ -63,11 +64,11 @@ def planned(f: F) -> F:
         except TypeError:  # no key: a value without a hash, a function, a NumPy array
             plan = None
         if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
-            _keep(key, _SEEN)
+            _plans.keep(key, _SEEN)
             plan = None
         elif plan is _NEW or plan is _SEEN:
             streak += 1
-            plan = _keep(key, _learn(f, args, kwargs, arrays))
+            plan = _plans.keep(key, _learn(f, args, kwargs, arrays))
         else:
             streak = 0
         if plan is not None:
@@ -87,11 +88,6 @@ def refuse() -> None:
         if trace.kind == "plan":
             raise Unplanned
         trace = trace.parent
-
-
-def clear() -> None:
-    """Forget all plans."""
-    _plans.clear()
 
 
 def _part(x: Any, arrays: list[Array]) -> Any:
@@ -127,16 +123,9 @@ class _PlanTrace(StageTrace):
         return super().process(prim, args, params)
 
 
-def _keep(key: Any, plan: Any) -> Any:
-    if len(_plans) >= _LIMIT:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
-
-
 def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
-    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit:
+    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF:
         return None
     try:
         return _record(f, args, kwargs, arrays)
@@ -288,7 +277,7 @@ def _steps(p: Program) -> Steps | None:
         ins = tuple(place[a] if k is None else k for a, k in zip(e.inputs, known))  # type: ignore[index]
         several = e.primitive.multiple_results
         if rule is None:
-            if several or not is_flat(e.primitive.name) or not avals[0].size:
+            if several or not is_flat(e.primitive) or not avals[0].size:
                 return None
             rule, ins = _flat(e, ins)
             steps.append((rule, avals[0], {}, ins, None))
@@ -319,20 +308,18 @@ def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     """A rule that runs the executable for any shape, and the operands that it takes."""
     prim, params = e.primitive, e.params
     avals = [a.aval for a in e.inputs]
-    fixed = prim.name == "pow" and isinstance(e.inputs[1], Literal)
-    exponent = literal_value(e.inputs[1]) if fixed else None  # type: ignore[arg-type]
+    i = prim.static_operand
+    known = [] if i is None else [literal_value(a) for a in e.inputs[i:] if isinstance(a, Literal)]
 
     def rule(out: Any, *values: Any) -> Any:
         device = current_device()
         args: list[Any] = [
             Array(Buffer.of_host(np.ascontiguousarray(v).reshape(a.shape), device), a)
             for v, a in zip(values, avals)]
-        if fixed:
-            args.append(exponent)
-        made = generic.evaluate(prim, args, params)
+        made = generic.evaluate(prim, args + known, params)
         return None if made is None else made._numpy()
 
-    return rule, ins[:1] if fixed else ins
+    return rule, ins[:len(ins) - len(known)]
 
 
-__all__ = ["Unplanned", "clear", "planned", "refuse"]
+__all__ = ["Unplanned", "planned", "refuse"]

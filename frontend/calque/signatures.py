@@ -52,7 +52,11 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
 
 def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
     """A function that reads positional arguments structured like these, and says None to others;
-    None where the structure has nodes of other kinds.  key: what stands for it in keys."""
+    None where the structure has nodes of other kinds.  key: what stands for it in keys.
+
+    It is made of text, and what reaches the text is ours: words of the grammar below, x0, x1, ...,
+    and numbers of children.  Types, keys of dicts and whatever else is a user's are bound as
+    names in the namespace; their reprs are never written (tests/frontend/test_jit.py tries)."""
     tree = optree.tree_structure(args, namespace=_NAMESPACE)
     if not 0 < tree.num_leaves <= MOST_LEAVES:
         return None
@@ -70,7 +74,7 @@ def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
         f"            ({', '.join(leaves)},))"])
     names = {"Array": Array, "key": key, **made.names}
     exec(compile(text, "<calque: arguments>", "exec"), names)
-    return names["read"]  # type: ignore[no-any-return]
+    return names["read"]
 
 
 class _Source:

@@ -13,7 +13,7 @@ import numpy as np
 
 from calque import tree_util
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, is_arraylike
 from calque.core.program import Program
 from calque.core.tracebacks import boundary
 from calque.transforms.stage import stage
@@ -184,7 +184,3 @@ def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(fun)
     except (TypeError, ValueError):
         return None
-
-
-def avals_of(leaves: Sequence[Any]) -> list[ShapedArray]:
-    return [aval_of(x) for x in leaves]

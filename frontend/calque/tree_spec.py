@@ -13,10 +13,10 @@ from typing import Any
 
 import optree
 
+from calque.core.memo import Memo
 from calque.tree_nodes import NAMESPACE
 
-_known: dict[Any, PyTreeDef] = {}
-LIMIT = 10_000  # structures remembered
+_known = Memo(10_000)
 
 
 class PyTreeDef:
@@ -67,7 +67,7 @@ class PyTreeDef:
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """The subtrees of a tree at the places of this structure's leaves."""
-        return self._spec.flatten_up_to(tree)  # type: ignore[no-any-return]
+        return self._spec.flatten_up_to(tree)
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with another one in place of every leaf."""
@@ -101,9 +101,7 @@ def structure_of(spec: Any) -> PyTreeDef:
     except TypeError:  # static data that cannot be hashed
         return PyTreeDef(_sorted(spec))
     if found is None:
-        if len(_known) >= LIMIT:
-            _known.clear()
-        found = _known[spec] = PyTreeDef(_sorted(spec))
+        found = _known.keep(spec, PyTreeDef(_sorted(spec)))
     return found
 
 

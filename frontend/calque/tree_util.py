@@ -190,7 +190,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any,
 
 def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
     try:
-        return treedef.flatten_up_to(tree)  # type: ignore[no-any-return]
+        return treedef.flatten_up_to(tree)
     except ValueError as error:
         raise ValueError(
             f"tree_map: argument {position + 2} does not have the structure of the first: {error}."

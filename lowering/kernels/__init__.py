@@ -1,14 +1,18 @@
 """Kernels of our own, inside the artifact: loops that IREE would run step by step from the host,
 and what it would make many dispatches of.
 
-  values     scalars and vectors: a Builder whose values are vector registers
-  memory     flat memory seen through strides: loads, stores, loops
-  joined     joined and padded arrays as their parts
-  tensors    the equations of a Program over such memory; contract its products, folds its folds
-  shell      an executable around a kernel, and its dispatch
-  loop       scan and while as one dispatch; passes/loops says which loops
-  registers  loops whose rows hold few numbers; passes/registers says which
-  rows       sums and what follows of them row by row as one dispatch; passes/rows says which
+  values.py     scalars and vectors: a Builder whose values are vector registers
+  memory.py     flat memory seen through strides: loads, stores, loops
+  joined.py     joined and padded arrays as their parts
+  tensors.py    the equations of a Program over such memory: contract.py its products, folds.py its
+                folds, indexing.py gather and scatter
+  shell.py      an executable around a kernel, and its dispatch
+  loop.py       scan and while as one dispatch; passes/loops says which loops
+  registers.py  loops whose rows hold few numbers; passes/registers says which
+  rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which
+  sort.py       the order of keys         move.py   large arrays moved
+  native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py
+  dispatch.py   a dispatch of an executable that is written as text
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel
 from calque.lowering.kernels.loop import emit_whole as emit_whole

@@ -198,7 +198,7 @@ class _Carry:
 def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
     """Which arrays of the carry, inputs from k on, are large and made anew in each step."""
     makers = {v: e for e in body.equations for v in e.outputs}
-    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.name in loops.ELEMENTWISE
+    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.kernel == "map"
             for v, o in zip(body.inputs[k:k + carry], body.outputs)]
 
 

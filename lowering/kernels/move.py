@@ -298,3 +298,6 @@ def _row(p: Part, arrays: Sequence[tuple[int, int]]) -> str:
     if not lines:
         return "%from = arith.addi %row, %c0 : index"
     return "\n        ".join([*lines, f"%from = arith.addi {total}, %c0 : index"])
+
+
+Context.joined = staticmethod(concatenate)

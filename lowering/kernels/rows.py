@@ -24,7 +24,7 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import Shell
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
-from calque.lowering.passes.rows import EXTREMA, FOLDS, VECTOR, VIEWS, Axes, Rows, price
+from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Axes, Rows, is_fold, price
 from calque.lowering.rules.registry import Context
 
 GROUPS = 64  # workgroups at most
@@ -141,13 +141,14 @@ class _Kernel:
             key = (name, tuple(map(id, xs)), dtype,
                    tuple((k, param_key(v)) for k, v in e.params.items()))
             ready = max([x.ready for x in xs], default=0)
-            alone = name in FOLDS and set(reads[0]) - {-1} <= set(made)  # folds of one element
+            # folds of one element
+            alone = is_fold(e.primitive) and set(reads[0]) - {-1} <= set(made)
             if name in EXTREMA and alone:
                 zero = Literal(0, ShapedArray((), dtype))
                 self.env[out] = self.node(("zero", dtype), "literal", dtype, (), 0, zero)
             elif name in VIEWS or alone:
                 self.env[out] = xs[0]
-            elif name in FOLDS:
+            elif is_fold(e.primitive):
                 self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
                                           ready + 1, e, xs)
             elif name == "iota":
@@ -156,7 +157,8 @@ class _Kernel:
                 self.env[out] = self.node(("iota", *axes, dtype), "iota", dtype, axes)
             else:
                 depends = frozenset[int]().union(*[x.axes for x in xs])
-                self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs, price(name))
+                self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs,
+                                          price(e.primitive))
 
     def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> _Node:
         if isinstance(a, Literal):

@@ -12,7 +12,6 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, param_key
-from calque.core.weights import weight
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.compiler_server import FUNCTIONS
@@ -157,7 +156,7 @@ class Shell:
     def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
         """An elementwise equation on registers, by its rule or by a call."""
         key = _function(e)
-        if self.uses[key] < OFTEN or weight(e.primitive.name) < CALLED or any(
+        if self.uses[key] < OFTEN or e.primitive.weight < CALLED or any(
                 x.dtype == np.dtype(bool) for x in xs):
             return apply(b, e, xs)
         if (*key, b.lanes) not in self.functions:

@@ -19,13 +19,15 @@ from calque.lowering.kernels.contract import Registers, dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes.loops import ELEMENTWISE, VIEWS, decomposition
+from calque.lowering.passes.loops import decomposition
 from calque.lowering.rules.registry import Context, rules
 
 Entry = Value | Memory
 FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),
          "reduce_max": ("maximum", "max", None), "reduce_min": ("minimum", "min", None),
          "reduce_and": ("and", "and", -1), "reduce_or": ("or", "or", 0)}
+
+
 def widest(dtype: Dtype) -> int:
     """Lanes of one vector: 64 bytes."""
     return max(2, 64 // max(4, dtype.itemsize))
@@ -152,16 +154,16 @@ class _Run:
     # ---- equations
     def equation(self, e: Equation) -> None:
         name = e.primitive.name
-        if name in ELEMENTWISE:
+        if e.primitive.kernel == "map":
             if e.outputs[0].aval.shape:
                 self.join(e)
             else:
                 values = [self.scalar_of(self.read(a)) for a in e.inputs]
                 self.env[e.outputs[0]] = self.emitter.apply(SCALAR, e, values)
             return
-        if name in VIEWS:
+        if e.primitive.kernel == "view":
             self.env[e.outputs[0]] = self.view(e)
-        elif name in FOLDS:
+        elif e.primitive.kernel == "fold":
             self.env[e.outputs[0]] = self.fold(e)
         elif name in ("concatenate", "pad") and self.join_lazily(e):
             pass
@@ -242,7 +244,7 @@ class _Run:
             for axis, n, s in zip(p["broadcast_dimensions"], x.shape, x.strides):
                 strides[axis] = 0 if n == 1 else s
             return self.loaded(x.view(shape, strides))
-        if name in ("reshape", "squeeze", "expand_dims"):
+        if name in ("reshape", "squeeze"):
             made = x.reshaped(shape)
             return self.loaded(made if made is not None
                                else self.emitter.temporary(x).view(shape, memory.row_major(shape)))

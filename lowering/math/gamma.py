@@ -79,7 +79,7 @@ def iterate(b: Builder, go: Callable[..., Value], step: Callable[..., Sequence[V
     """step the values while go(*values), at most `rounds` times (without bodies: 60, written out;
     a builder with an `iterate` of its own does that)."""
     if hasattr(b, "iterate"):
-        return b.iterate(go, step, start, rounds)  # type: ignore[no-any-return]
+        return b.iterate(go, step, start, rounds)
     if isinstance(b, BodyBuilder):
         first = b.splat(0, (), np.int32)
 

@@ -7,7 +7,9 @@ flat.py       calls within a loop written out, for the passes that look into it
 hoist.py      what a loop computes anew in every step is computed before it
 accumulate.py sums over the steps of a scan are taken behind it
 panels.py     matrices that a kernel's loop multiplies by are laid out before it
+groups.py     equations that become one kernel of ours, found by the next two
 rows.py       groups of equations over independent rows, each of which becomes one kernel
+chains.py     long elementwise stretches
 graph.py      which equations follow from which, while groups of them become one
 loops.py      which bodies have a form as a kernel
 split.py      a loop over rows that do not know each other, as a loop over a part of them

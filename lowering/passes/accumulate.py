@@ -23,14 +23,13 @@ from calque.lowering.passes.cost import is_dynamic, is_unrolled
 from calque.lowering.passes.flat import flat
 
 MOST_STACKED = 1 << 28  # bytes of what is stacked for sums, and no more than is stacked already
-VIEWS = frozenset(("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type",
-                   "copy"))
+VIEWS = frozenset(("transpose", "reshape", "squeeze", "convert_element_type", "copy"))
 LINEAR = VIEWS | frozenset(("neg", "broadcast_in_dim", "slice", "rev", "pad", "mul", "reduce_sum"))
 
 
 def accumulate(p: Program) -> Program:
     """p with the sums over steps of its scans, at any depth, behind them."""
-    return p.derived("accumulate", lambda: _accumulate(p))  # type: ignore[no-any-return]
+    return p.derived("accumulate", lambda: _accumulate(p))
 
 
 def _accumulate(p: Program) -> Program:
@@ -299,6 +298,6 @@ def _behind_steps(q: Equation) -> dict[str, Any]:
     p, name = dict(q.params), q.primitive.name
     if name == "transpose":
         p["permutation"] = (0, *[i + 1 for i in p["permutation"]])
-    elif name in ("squeeze", "expand_dims"):
+    elif name == "squeeze":
         p["dimensions"] = tuple(i + 1 for i in p["dimensions"])
     return p

@@ -24,7 +24,7 @@ def chains(finder: rows.Finder) -> Iterator[rows.Group]:
         if e.primitive.has_effects(e.params):
             yield from _ended(growing.values(), finder)
             growing.clear()
-        if not rows.is_map(e):
+        if not rows.is_elementwise(e):
             continue
         shape = tuple(n for n in e.outputs[0].aval.shape if n > 1)
         chain = growing.get(shape)
@@ -67,7 +67,7 @@ class _Chain:
     def take(self, i: int, e: Equation, finder: rows.Finder) -> None:
         self.members.append(i)
         self.inside |= 1 << i
-        self.weight += rows.price(e.primitive.name)
+        self.weight += rows.price(e.primitive)
         for a in e.inputs:
             if isinstance(a, Var) and a.aval.shape and not self.inside >> finder.producer.get(
                     a, i + 1) & 1:
@@ -78,7 +78,7 @@ class _Chain:
             self.arrays.add(v)
 
     def is_alike(self, e: Equation) -> bool:
-        return rows.is_map(e) and self.shape == tuple(
+        return rows.is_elementwise(e) and self.shape == tuple(
             n for n in e.outputs[0].aval.shape if n > 1)
 
     def parts(self, finder: rows.Finder) -> Iterator[list[int]]:
@@ -110,7 +110,7 @@ class _Chain:
                 return None
             group.members[i] = e, found
             group.take(e, found)
-        weight = sum(rows.price(e.primitive.name) for e, _ in group.members.values())
+        weight = sum(rows.price(e.primitive) for e, _ in group.members.values())
         arrays = len(finder.operands(group)) + len(finder.outputs(group))
         if weight <= SHORTEST or arrays > 2 * rows.MOST_ARRAYS or not finder.is_convex(members):
             return None

@@ -12,7 +12,6 @@ from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
-from calque.core.weights import weight
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
@@ -29,8 +28,6 @@ WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
-
-_CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
 
 
 def inner_programs(e: Equation) -> list[tuple[Program, int]]:
@@ -68,8 +65,8 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
     whose updates and views copy nothing."""
     inner = inner_programs(e)
     if inner:
-        return sum(total(p, in_place or e.primitive.name in loops.LOOPS) * n for p, n in inner)
-    if in_place and e.primitive.name in loops.VIEWS:
+        return sum(total(p, in_place or e.primitive.kernel == "loop") * n for p, n in inner)
+    if in_place and e.primitive.kernel == "view":
         return 0
     out: Any = sum(v.aval.size for v in e.outputs)
     if e.primitive.name == "dot_general":
@@ -79,7 +76,7 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * weight(e.primitive.name) + (0 if in_place else e.inputs[0].aval.size)
+        return update * e.primitive.weight + (0 if in_place else e.inputs[0].aval.size)
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
@@ -87,7 +84,7 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
     size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
     if e.primitive.program is not None:  # a decomposition: about n^3 for a matrix of n^2
         return size * e.inputs[0].aval.shape[-1]
-    return size * weight(e.primitive.name)
+    return size * e.primitive.weight
 
 
 def _at_least_1(n: Any) -> Any:
@@ -102,7 +99,7 @@ def total(p: Program, in_place: bool = False) -> Any:
 
 def work(p: Program) -> int:
     """The same as a number."""
-    return guess(total(p))  # type: ignore[no-any-return]
+    return guess(total(p))
 
 
 def room(p: Program) -> Any:
@@ -130,7 +127,7 @@ UNROLL_EQUATIONS = 200  # scans whose unrolled body stays below this are written
 
 def _equations(p: Program) -> int:
     """Equations of a Program with its loops written out."""
-    return p.derived("size", lambda: sum(  # type: ignore[no-any-return]
+    return p.derived("size", lambda: sum(
         1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
@@ -175,7 +172,7 @@ def is_whole(p: Program) -> bool:
 
 def loop_steps(p: Program) -> int:
     """Iterations of host loops: each costs microseconds whatever it does."""
-    return p.derived(("steps", loops.enabled), lambda: _loop_steps(p))  # type: ignore[no-any-return]
+    return p.derived(("steps", loops.enabled), lambda: _loop_steps(p))
 
 
 def _loop_steps(p: Program) -> int:
@@ -212,7 +209,7 @@ def is_inline(p: Program) -> bool:
 
 def host_loops(p: Program) -> int:
     """Loops that IREE steps through from the host, and loops of ours within them."""
-    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))  # type: ignore[no-any-return]
+    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))
 
 
 def _host_loops(p: Program, inside: bool) -> int:
@@ -229,7 +226,7 @@ def _host_loops(p: Program, inside: bool) -> int:
 
 def _host_stacks(p: Program) -> int:
     """Bytes that the loops which IREE steps through stack."""
-    return p.derived(("host stacks", loops.enabled), lambda: sum(  # type: ignore[no-any-return]
+    return p.derived(("host stacks", loops.enabled), lambda: sum(
         sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
         for e in p.equations if e.primitive.name == "scan" and not (
             is_kernel(e) or is_unrolled(e.params))))
@@ -244,19 +241,19 @@ def is_cheap(p: Program) -> bool:
 def calls_python(p: Program) -> bool:
     """Whether some equation, at any depth, calls a function of the user's: also a pure one may
     raise, and is called where the program says and nowhere else."""
-    return p.derived("calls python", lambda: any(map(is_callback, p.equations)))  # type: ignore
+    return p.derived("calls python", lambda: any(map(is_callback, p.equations)))
 
 
 def is_callback(e: Equation) -> bool:
     """Whether an equation calls a function of the user's, itself or in a Program that it holds."""
-    return e.primitive.name in _CALLBACKS or any(
+    return e.primitive.calls_python or any(
         isinstance(q, Program) and calls_python(q) for v in e.params.values()
         for q in (v if isinstance(v, tuple) else (v,)))
 
 
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
-    return p.derived("in place", lambda: any(  # type: ignore[no-any-return]
+    return p.derived("in place", lambda: any(
         hazards.is_update(e) or any(writes_in_place(q) for q, _ in inner_programs(e))
         for e in p.equations))
 

@@ -6,12 +6,12 @@ from calque.core.program import Program, Var, eliminate_dead_code
 from calque.lowering.passes import loops
 from calque.lowering.passes.chains import chains
 from calque.lowering.passes.flat import flat
-from calque.lowering.passes.rows import FOLDS, Finder
+from calque.lowering.passes.rows import Finder, is_fold
 
 
 def grouped(p: Program) -> Program:
     """p with each group as a call that says so (params "rows"); p itself where there is none."""
-    return p.derived(("rows", loops.enabled), lambda: _grouped(p))  # type: ignore[no-any-return]
+    return p.derived(("rows", loops.enabled), lambda: _grouped(p))
 
 
 def _grouped(p: Program) -> Program:
@@ -21,7 +21,7 @@ def _grouped(p: Program) -> Program:
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), False
     for i, e in enumerate(live.equations):
-        if e.primitive.name in FOLDS and i in finder.live:
+        if is_fold(e.primitive) and i in finder.live:
             group = finder.grow(i)
             found |= group is not None and finder.join(group)
     for group in chains(finder):

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from calque.core.program import Equation, Program, Var
 
-VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy",
-                   "broadcast_in_dim", "stop_gradient", "convert_element_type",
-                   "bitcast_convert_type", "name"))
 MANY = 3000  # equations from which on updates of shared operands always copy
 
 
 def is_update(e: Equation) -> bool:
     """Whether an equation writes into the memory of its first operand."""
-    return e.primitive.name == "dynamic_update_slice" or e.primitive.name.startswith("scatter")
+    return e.primitive.memory == "updates"
 
 
 def copying(p: Program) -> frozenset[int]:
     """Positions of the equations that must copy what they update."""
-    return p.derived("copying", lambda: _copying(p))  # type: ignore[no-any-return]
+    return p.derived("copying", lambda: _copying(p))
 
 
 def _copying(p: Program) -> frozenset[int]:
@@ -41,8 +38,7 @@ def _copying(p: Program) -> frozenset[int]:
         if not is_update(e) or not isinstance(x, Var):
             continue
         group, path = [x], {i}
-        while group[-1] in producer and p.equations[producer[group[-1]]].primitive.name in VIEWS:
-            j = producer[group[-1]]
+        while (j := producer.get(group[-1], -1)) >= 0 and p.equations[j].primitive.memory == "view":
             source = p.equations[j].inputs[0]
             if not isinstance(source, Var):
                 break

@@ -21,7 +21,7 @@ LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 def hoist(p: Program) -> Program:
     """p with the invariant equations of its loops, at any depth, moved out of them."""
-    return p.derived("hoist", lambda: _hoist(p))  # type: ignore[no-any-return]
+    return p.derived("hoist", lambda: _hoist(p))
 
 
 def _hoist(p: Program) -> Program:

@@ -10,11 +10,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-
-MOVES_KEYS = {"reshape", "transpose", "broadcast_in_dim", "concatenate", "slice", "squeeze", "rev",
-              "select_n", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "copy",
-              "stop_gradient", "jit", "cond", "scan", "while", "random_seed", "random_wrap",
-              "random_unwrap", "eq", "ne", "random_split", "random_fold_in", "random_bits"}
+from calque.core.primitive import registry
 
 
 def has_keys(avals: Sequence[ShapedArray]) -> bool:
@@ -22,13 +18,13 @@ def has_keys(avals: Sequence[ShapedArray]) -> bool:
 
 
 def _words(a: ShapedArray) -> int:
-    return a.dtype.words  # type: ignore[no-any-return]
+    return a.dtype.words
 
 
 def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray],
                     outs: Sequence[ShapedArray]) -> dict[str, Any]:
     """The parameters for the words of keys; the operation itself if keys cannot take it."""
-    if name not in MOVES_KEYS:
+    if not registry[name].keys:
         raise TypeError(explain(
             f"{name}: PRNG keys cannot be used here.",
             fix="use random.key_data(key) to work on the words of a key."))

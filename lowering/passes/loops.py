@@ -11,26 +11,11 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 
+from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program
 
-ELEMENTWISE = frozenset((
-    "add", "add_any", "sub", "mul", "neg", "square", "integer_pow", "div", "rem", "max", "min",
-    "abs", "sign", "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos",
-    "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "logistic", "erf", "erfc", "erf_inv", "floor", "ceil", "round", "is_finite", "clamp",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "pow", "eq", "ne", "lt", "le",
-    "gt", "ge", "and", "or", "xor", "not", "convert_element_type", "select_n", "copy",
-    "stop_gradient"))
-VIEWS = frozenset(("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice",
-                   "rev", "dynamic_slice"))
-FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and",
-                   "reduce_or"))
-LOOPS = frozenset(("scan", "while"))
-OTHERS = frozenset((*FOLDS, *LOOPS, "dot_general", "dynamic_update_slice", "concatenate", "iota",
-                    "pad", "jit", "cond", "gather", "scatter", "scatter-add", "scatter-sub",
-                    "scatter-mul", "scatter-min", "scatter-max"))
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
-enabled = True  # tests switch kernels off to see the portable form
+enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
 
@@ -46,7 +31,7 @@ def inner(e: Equation) -> Iterator[Program]:
 def maps(p: Program) -> Iterator[Equation]:
     """The elementwise equations of a Program, at any depth."""
     for e in p.equations:
-        if e.primitive.name in ELEMENTWISE:
+        if e.primitive.kernel == "map":
             yield e
         for q in inner(e):
             yield from maps(q)
@@ -67,7 +52,7 @@ def is_known(e: Equation) -> bool:
     name = e.primitive.name
     if not is_plain(e):
         return False
-    if name not in ELEMENTWISE | VIEWS | OTHERS:
+    if not e.primitive.kernel:
         return is_small_decomposition(e) and known(decomposition(e))
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
@@ -91,18 +76,18 @@ def decomposes(p: Program) -> bool:
 def decomposition(e: Equation) -> Program:
     """The Program of such an equation."""
     assert e.primitive.program is not None
-    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)  # type: ignore[no-any-return]
+    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)
 
 
 def passes(p: Program) -> int:
     """How many equations begin a loop nest of their own, at least."""
     return sum(sum(map(passes, inner(e))) if e.primitive.name == "jit" else
-               e.primitive.name in OTHERS for e in p.equations)
+               e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
-    if e.primitive.name not in LOOPS or not is_plain(e):
+    if e.primitive.kernel != "loop" or not is_plain(e):
         return None
     shapes = {_per_step(a.aval.shape, part) for a, part in parts(e)} - {()}
     if len(shapes) != 1:
@@ -130,7 +115,7 @@ def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
         name = e.primitive.name
         if not is_plain(e):
             return False
-        if name in LOOPS:
+        if e.primitive.kernel == "loop":
             around = list(parts(e))
             if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
                     _in_lanes(q, shape) for q in inner(e)):
@@ -141,9 +126,9 @@ def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
         elif name == "broadcast_in_dim":
             if e.inputs[0].aval.shape not in ((), shape):
                 return False
-        elif name not in ELEMENTWISE:
+        elif e.primitive.kernel != "map":
             return False
-        if name not in LOOPS and any(a.aval.shape not in ((), shape)
+        if e.primitive.kernel != "loop" and any(a.aval.shape not in ((), shape)
                                      for a in (*e.inputs, *e.outputs)):
             return False
     return all(o.aval.shape in ((), shape) for o in (*p.inputs, *p.outputs))

@@ -16,7 +16,6 @@ from typing import Any
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes import loops
-from calque.lowering.passes.loops import ELEMENTWISE
 from calque.lowering.passes.scalars import counted
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
 
@@ -56,7 +55,7 @@ class Plan:
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""
     name, p = e.primitive.name, e.params
-    if name not in loops.LOOPS or not loops.is_plain(e):
+    if e.primitive.kernel != "loop" or not loops.is_plain(e):
         return None
     key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
@@ -186,7 +185,7 @@ class _Row(Rewriter):
         if e is None or len(e.outputs) > 1:
             raise Refused
         name, p, out = e.primitive.name, e.params, Var(self.part(x.aval, axis))
-        if name in ELEMENTWISE:
+        if e.primitive.kernel == "map":
             inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
                       for a in e.inputs]
             self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))

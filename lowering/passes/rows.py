@@ -16,21 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calque.core.primitive import registry
+from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.weights import weight
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
 
 Axes = tuple[int, ...]
 EXTREMA = frozenset(("argmax", "argmin"))
-FOLDS = loops.FOLDS | EXTREMA
 BITS = "bitcast_convert_type"
-MAPS = loops.ELEMENTWISE | {BITS}
-VIEWS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
-FUSED = MAPS | frozenset((  # what IREE computes where it is read
-    *VIEWS, "transpose", "rev", "slice", "dynamic_slice", "pad", "iota", "gather", "concatenate",
-    "real", "imag", "complex"))
+VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
+FUSED = frozenset((BITS, "pad", "iota", "gather", "concatenate", "real", "imag", "complex"))
 MOST_EQUATIONS = 300  # of a group
 MOST_WEIGHT = 150  # of its elementwise equations: compiling long ones takes time (10 sines)
 MOST_ARRAYS = 20  # that a group reads and writes
@@ -41,7 +36,6 @@ SHORTEST = 6  # elements along vectors: IREE is ahead below (softmax of 40,000 x
 VECTOR = 64  # bytes
 AGAIN = 6  # what computing an element again may cost, rather than writing and reading it
 SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights are of memory
-SEEING = MAPS | loops.FOLDS | frozenset(VIEWS)  # what fuses with what it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,24 @@ class Rows:
     made: tuple[Axes, ...]
 
 
+def is_map(p: Primitive) -> bool:
+    return p.kernel == "map" or p.name == BITS
+
+
+def is_fold(p: Primitive) -> bool:
+    return p.kernel == "fold" or p.name in EXTREMA
+
+
+def is_fused(p: Primitive) -> bool:
+    """Whether IREE computes it where it is read."""
+    return p.kernel in ("map", "view") or p.name in FUSED
+
+
+def sees(p: Primitive) -> bool:
+    """Whether it fuses with what it reads."""
+    return is_map(p) or p.kernel == "fold" or p.name in VIEWS
+
+
 class Finder(Graph):
     """The equations of a program, and the groups among them."""
 
@@ -65,10 +77,10 @@ class Finder(Graph):
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
         e = self.equations[self.producer[v]] if v in self.producer else None
-        while e is not None and e.primitive.name in ("reshape", "squeeze", "expand_dims"):
+        while e is not None and e.primitive.name in ("reshape", "squeeze"):
             (a,) = e.inputs
             e = self.equations[self.producer[a]] if a in self.producer else None
-        return e is None or e.primitive.name not in FUSED
+        return e is None or not is_fused(e.primitive)
 
     def neighbours(self, i: int) -> Iterator[int]:
         for a in self.equations[i].inputs:
@@ -99,7 +111,7 @@ class Finder(Graph):
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
         if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS or (
-                sum(price(m.primitive.name) for m, _ in group.members.values()) > MOST_WEIGHT):
+                sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
             return False
         found = group.infer(e)
         if found is None or not self.is_convex({*group.members, i}):
@@ -177,16 +189,16 @@ class Finder(Graph):
                 numbers.append(e.outputs[0])
                 return 0
             found.add(i)
-            own = 0 if e.primitive.name in VIEWS else price(e.primitive.name)
+            own = 0 if e.primitive.name in VIEWS else price(e.primitive)
             return own + sum(follow(a, found, numbers, full) for a in e.inputs)
 
         for v in self.outputs(group):
             found, numbers, full = set[int](), list[Var](), set[Atom]()
-            users = {self.equations[u].primitive.name for u in self.users.get(v, ())
+            users = {self.equations[u].primitive for u in self.users.get(v, ())
                      if u not in group.members}
             cost = follow(v, found, numbers, full)
             if not group.rows <= set(group.members[maker[v]][1][1]) or (
-                    v not in self.results and users <= SEEING and found and cost <= AGAIN
+                    v not in self.results and all(map(sees, users)) and found and cost <= AGAIN
                     and len(full) <= 2):
                 again |= found
                 kept.update(dict.fromkeys(numbers))
@@ -195,19 +207,19 @@ class Finder(Graph):
         return sorted(kept, key=lambda v: self.position[maker[v]]), again
 
 
-def price(primitive: str) -> int:
+def price(p: Primitive) -> int:
     """What a primitive costs in registers."""
-    return SLOW.get(primitive, weight(primitive))
+    return SLOW.get(p.name, p.weight)
 
 
-def is_map(e: Equation) -> bool:
+def is_elementwise(e: Equation) -> bool:
     """Whether a kernel computes an equation element by element."""
-    return e.primitive.name in MAPS and _is_known(e)
+    return is_map(e.primitive) and _is_known(e)
 
 
 def _is_known(e: Equation) -> bool:
-    name = e.primitive.name
-    if cost.is_dynamic(e) or name not in MAPS | FOLDS | {*VIEWS, "iota"}:
+    p, name = e.primitive, e.primitive.name
+    if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     if name == BITS:
         return loops.is_plain(e) and e.inputs[0].aval.shape == e.outputs[0].aval.shape
@@ -275,12 +287,11 @@ class Group:
         work, always = 0, False
         for i in finder.sorted(self):
             e, (reads, made) = self.members[i]
-            name = e.primitive.name
             level = max((ready.get(a, 0) for a in e.inputs), default=0)
-            folds = name in FOLDS and not self.folded.isdisjoint(set(reads[0]) - set(made))
-            if folds or name in MAPS and self.folded <= set(made):
-                always |= level > 0 or name in EXTREMA
-                work += price(name)
+            folds = is_fold(e.primitive) and not self.folded.isdisjoint(set(reads[0]) - set(made))
+            if folds or is_map(e.primitive) and self.folded <= set(made):
+                always |= level > 0 or e.primitive.name in EXTREMA
+                work += price(e.primitive)
             ready[e.outputs[0]] = level + folds
         if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
             return False
@@ -298,13 +309,13 @@ class Group:
             return None
         made = next(iter(wanted), None)
         name = e.primitive.name
-        if not out.aval.shape and name in MAPS and self.rows:
+        if not out.aval.shape and is_map(e.primitive) and self.rows:
             # a number: only what follows from constants
             if not all(isinstance(a, Literal) or a in self.made for a in e.inputs):
                 return None
             return ((),) * len(e.inputs), ()
-        form = self._elementwise if name in MAPS else (
-            self._fold if name in FOLDS else getattr(self, f"_{name}"))
+        form = self._elementwise if is_map(e.primitive) else (
+            self._fold if is_fold(e.primitive) else getattr(self, f"_{name}"))
         found = form(e, list(reads), made)
         if found is None:
             return None
@@ -388,7 +399,7 @@ class Group:
         back, out = _spread(known, old), _spread(known, new)
         return None if made not in (None, out) else ((back,), out)
 
-    _squeeze = _expand_dims = _reshape
+    _squeeze = _reshape
 
     def _iota(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
         return None if made is None else ((), made)

@@ -17,8 +17,7 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.weights import TRANSCENDENTAL, weight
-from calque.lowering.passes.loops import DTYPES, ELEMENTWISE
+from calque.lowering.passes.loops import DTYPES
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
@@ -134,7 +133,7 @@ class Scalars:
         name, p = e.primitive.name, e.params
         if any(isinstance(x, Table) for x in xs) and name not in READING:
             raise Unfit
-        if name in ELEMENTWISE:
+        if e.primitive.kernel == "map":
             return [self.elementwise(e, xs)]
         if name in JOINS:
             return [self.scatter(e, *xs)]
@@ -197,7 +196,7 @@ class Scalars:
     def _reshape(self, e: Equation, x: Grid) -> Grid:
         return x.reshape(e.outputs[0].aval.shape)
 
-    _squeeze = _expand_dims = _reshape
+    _squeeze = _reshape
 
     def _transpose(self, e: Equation, x: Grid) -> Grid:
         return x.transpose(e.params["permutation"])
@@ -496,9 +495,8 @@ class Count:
         return object()
 
     def leaf(self, e: Equation, xs: list[Symbol]) -> Symbol:
-        function = e.primitive.name in TRANSCENDENTAL
-        self.functions += function
-        return self.more(max(int(weight(e.primitive.name)), FUNCTION if function else 1))
+        self.functions += e.primitive.function
+        return self.more(max(e.primitive.weight, FUNCTION if e.primitive.function else 1))
 
     def binary(self, how: str, x: Symbol, y: Symbol, dtype: Dtype) -> Symbol:
         return self.more()

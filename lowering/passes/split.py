@@ -18,7 +18,6 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.lowering.passes.loops import ELEMENTWISE, FOLDS
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
@@ -59,7 +58,7 @@ def part_of(e: Equation) -> int:
     p = e.params
     counts = tuple(p.get(k) for k in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"))
     body: Program = p["jaxpr"] if e.primitive.name == "scan" else p["body_jaxpr"]
-    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))  # type: ignore
+    return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))
 
 
 def _part_of(e: Equation) -> int:
@@ -186,10 +185,10 @@ class Rewriter:
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
-        elif name in ELEMENTWISE:
+        elif e.primitive.kernel == "map":
             inputs, axis = self.together(given)
             self.emit(e, inputs, [axis])
-        elif name in FOLDS:
+        elif e.primitive.kernel == "fold":
             (x, axis), axes = given[0], e.params["axes"]
             if axis in axes or axis is None:
                 raise Refused
@@ -227,11 +226,6 @@ class Rewriter:
         if axis in gone:
             raise Refused
         self.emit(e, [x], [axis - sum(i < axis for i in gone)])
-
-    def _expand_dims(self, e: Equation, given: list[Any]) -> None:
-        x, axis = given[0]
-        kept = [i for i in range(e.outputs[0].aval.ndim) if i not in e.params["dimensions"]]
-        self.emit(e, [x], [kept[axis]])
 
     def _transpose(self, e: Equation, given: list[Any]) -> None:
         x, axis = given[0]

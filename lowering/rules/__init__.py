@@ -1,6 +1,10 @@
-"""Lowering rules, in the same files and order as frontend/calque/primitives.
+"""Lowering rules; importing this package fills the table.
 
-registry.py holds the table and the context; importing this package fills the table.
+registry.py holds the table and the context.  A primitive of calque/primitives has its rule
+in the file of the same name: call.py (with while: control.py), callback.py, collectives.py,
+contract.py, control.py, conv.py, cumulative.py, custom.py, elementwise.py, fft.py, gather.py,
+generator.py, index.py, linalg.py (with orthogonal and tridiagonal), random.py (threefry; prng.py:
+keys), reduce.py, scatter.py, shape.py, sort.py, special.py, spectral.py, window.py.
 """
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
 def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
             dtype: np.dtype[Any]) -> Value:
     """A dot whose converted operands are kept apart from it: fused, IREE reads the narrow
-    operands as signed whatever they are (IREE_NOTES 1)."""
+    operands as signed whatever they are (docs/iree.md)."""
     x, y = b.barrier(x, y)
     return emit_dot(b, x, y, dims, shape, dtype)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -135,7 +136,7 @@ class _Loop:
     def _first(self, rows: Value, x: Value) -> Value:
         """The only row of a cut of x; it is x's own memory when x has one row."""
         row = self.ctx.b.reshape(rows, rows.shape[1:])
-        self.ctx.note("slice", [x], [row])
+        self.ctx.note(registry["slice"], [x], [row])
         return row
 
     def rolled(self, carry: Sequence[Value], ys: Sequence[ShapedArray]) -> list[Value]:
@@ -215,7 +216,7 @@ def _has_kernel(ctx: Context) -> bool:
 def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
            outs: list[ShapedArray]) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
-    condition reads and the body does not (IREE_NOTES 1)."""
+    condition reads and the body does not."""
     if is_kernel(ctx.equation) and _has_kernel(ctx):
         return emit_kernel(ctx, ctx.equation, xs, outs)
     b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]

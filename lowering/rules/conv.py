@@ -85,7 +85,7 @@ def _by_kind(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[i
 
 def _integers(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
               wide: Dtype) -> Value:
-    """Behind a barrier: fused, narrow unsigned operands are read as signed (IREE_NOTES 1)."""
+    """Behind a barrier: fused, narrow unsigned operands are read as signed."""
     b = ctx.b
     x, y = b.barrier(x.astype(wide), y.astype(wide))
     return emit_conv(ctx, x, y, p, shape, wide)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import Context, rule, rules
 
 Emit = Callable[..., Value]
-POINTWISE: set[str] = set()
 
 
 def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
@@ -25,8 +25,6 @@ def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
 def pointwise(*names: str) -> Callable[[Emit], Emit]:
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
-        POINTWISE.update(names)
-
         @rule(*names)
         def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:
@@ -50,19 +48,6 @@ pointwise("integer_pow")(lambda b, x, *, y: math.TABLE["div"](  # of infinite co
     b, b.like(x, 1), math.integer_pow(b, x, -y)) if x.dtype.kind == "c" and y < 0
     else math.integer_pow(b, x, y))
 pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
-
-
-def _from_table(name: str) -> None:
-    """A primitive whose form lowering/math keeps under the same name."""
-    pointwise(name)(lambda b, *xs: math.TABLE[name](b, *xs))
-
-
-for _name in ("div", "rem", "max", "min", "abs", "sign", "exp", "exp2", "expm1", "log", "log1p",
-              "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
-              "cosh", "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv",
-              "floor", "ceil", "clz", "is_finite", "nextafter", "clamp", "shift_left",
-              "shift_right_arithmetic", "shift_right_logical"):
-    _from_table(_name)
 
 
 @pointwise("round")
@@ -155,3 +140,9 @@ def _select_n(ctx: Context, xs: list[Value], params: dict[str, Any],
 def _copy(ctx: Context, xs: list[Value], params: dict[str, Any],
           outs: list[ShapedArray]) -> Value:
     return xs[0]
+
+
+# ---- the others: lowering/math keeps their forms under their names
+for _name, _form in math.TABLE.items():
+    if _name in registry and _name not in rules:
+        pointwise(_name)(_form)

@@ -129,7 +129,7 @@ def _of_keys(name: str, plain: Any) -> Any:
         lead, b, equal = len(outs[0].shape), ctx.b, name == "eq"
         wide = max((x.shape for x in xs), key=len)
         if len(wide) == lead:
-            return plain(ctx, xs, params, outs)  # type: ignore[no-any-return]
+            return plain(ctx, xs, params, outs)
         x, y = (v if v.shape == wide else b.broadcast(v, wide, [lead]) for v in xs)
         return emit_reduce(b, [x.eq(y) if equal else x.ne(y)], [equal], [lead],
                            fold("and" if equal else "or"))[0]

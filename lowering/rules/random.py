@@ -2,7 +2,7 @@
 numbers: as easy as 1, 2, 3", SC 2011), and JAX's two ways of counting; the rules are in rules/prng.
 
 Keys are uint32[..., 2].  A loop or a private function for the rounds meets IREE's "circular
-dependency" (IREE_NOTES 2), and written out it fuses with what makes the counts.
+dependency", and written out it fuses with what makes the counts.
 """
 from __future__ import annotations
 

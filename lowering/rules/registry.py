@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, guess
+from calque.core.primitive import Primitive
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import folding, mlir
 from calque.lowering.builder import Builder, Value
@@ -25,18 +26,6 @@ rules: dict[str, Rule] = {}
 FUSION_LIMIT = 16  # IREE refuses a dispatch with more than 32 bindings at load
 
 CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is loaded
-
-# Results of these are new memory whatever the operands: no rewrite at tensor level undoes them.
-COMPUTES = frozenset((
-    "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc",
-    "erf_inv", "square", "floor", "ceil", "round", "sign", "is_finite", "random_bits",
-    "random_split", "random_fold_in", "random_seed", "argmax", "argmin", "iota"))
-# Folded to an operand only when all the others are constants or the same value.
-ARITHMETIC = frozenset((
-    "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "and",
-    "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical", "complex", "eq",
-    "ne", "lt", "le", "gt", "ge", "dot_general", "pad"))
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -54,8 +43,10 @@ class Context:
 
     `roots` holds, for each value, the memory it may be (a view of): arguments and earlier values.
     An in-place operation on what may be an argument copies first (`owned`), since IREE would
-    overwrite the caller's array (IREE_NOTES 1).  `leaves` counts what one fused loop would read.
+    overwrite the caller's array (docs/iree.md).  `leaves` counts what one fused loop would read.
     """
+
+    joined: Callable[..., Value | None]  # kernels/move.concatenate, which sets it
 
     def __init__(self, b: Builder, target: Target | None = None, in_process: bool = False) -> None:
         self.b = b
@@ -109,17 +100,17 @@ class Context:
         found = self.parts.get(v)
         return frozenset((id(v),)) if found is None else found
 
-    def note(self, name: str, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
+    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
         """Record what the results of an equation may be views of."""
+        folds, name = p.memory == "folds", p.name
         if inputs and all(v in self.constants for v in inputs) and name not in ("scan", "cond"):
             self.constants.update(outs)
             if any(guess(_nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
                 self.options.add("--iree-opt-const-expr-hoisting=false")
         for out in outs:
             data = [v for v in inputs if v not in self.constants]
-            new = name in COMPUTES or (
-                name in ARITHMETIC and not self._foldable(name, inputs, data))
-            if name in ARITHMETIC and self._is_step(inputs, data):
+            new = p.memory == "fresh" or folds and not self._foldable(name, inputs, data)
+            if folds and self._is_step(inputs, data):
                 self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:
                 self.parts[out] = frozenset((id(out),)).union(
@@ -189,8 +180,7 @@ class Context:
         limit, start = list(whole.shape), list(zero)
         limit[axis] = start[axis] = at
         parts = [self.b.slice(whole, zero, limit), self.b.slice(whole, start, whole.shape)]
-        from calque.lowering.kernels import move
-        moved = move.concatenate(self, parts, axis)
+        moved = Context.joined(self, parts, axis)
         joined = self.b.concatenate(parts, axis) if moved is None else moved
         copy = self.b.reshape(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))

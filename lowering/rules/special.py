@@ -1,24 +1,14 @@
-"""Special functions: their forms lie in lowering/math; here the high half of integer products."""
+"""The high half of integer products; the forms of special functions lie in lowering/math."""
 from __future__ import annotations
 
 import numpy as np
 
-from calque.lowering import math
 from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.elementwise import pointwise
 
 
-def _from_table(name: str) -> None:
-    pointwise(name)(lambda b, *xs: math.TABLE[name](b, *xs))
-
-
-for _name in ("lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac", "igamma_grad_a",
-              "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e", "bessel_i1e"):
-    _from_table(_name)
-
-
 @pointwise("mulhi")
-def _mulhi(b: Builder, x: Value, y: Value) -> Value:
+def mulhi(b: Builder, x: Value, y: Value) -> Value:
     """The upper half of the product in twice the width."""
     bits = 8 * x.dtype.itemsize
     if bits < 64:

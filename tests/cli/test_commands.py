@@ -143,11 +143,12 @@ def test_dump_is_stablehlo_for_a_target(calque):
 # ---- explain, doctor, cache
 def test_explain_shows_files_and_lines(calque):
     text = calque("explain", "sin").out
-    assert text.startswith("sin\n  abstract   calque/primitives/elementwise.py:")
+    assert text.startswith("sin\n  facts      elementwise, arity 1, function, weight ")
+    assert "\n  abstract   calque/primitives/elementwise.py:" in text
     assert "  transpose  none (not linear in an operand)\n" in text
     assert "  lowering   calque/lowering/rules/elementwise.py:" in text
-    assert 'sin_p = _elementwise("sin"' in text
-    assert calque("explain", "scan").out.startswith("scan (several results, holds programs)\n")
+    assert 'sin_p = _function("sin"' in text
+    assert calque("explain", "scan").out.startswith("scan\n  facts      weight 1, kernel loop")
 
 
 def test_explain_knows_every_primitive(calque):

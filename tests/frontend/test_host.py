@@ -2,6 +2,9 @@
 compiled for them."""
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -150,7 +153,7 @@ def test_many_positions() -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 9, 30])
 def test_threefry_of_few_and_many_counters(count: int) -> None:
-    """The known answers of Random123 1.14 (tests/kat_vectors, threefry2x32, 20 rounds)."""
+    """The known answers of Random123 1.14 (its file kat_vectors, threefry2x32, 20 rounds)."""
     for key, counter, want in (
             ((0, 0), (0, 0), (0x6b200159, 0x99ba4efe)),
             ((0xffffffff,) * 2, (0xffffffff,) * 2, (0x1cb996fc, 0xbb002be7)),
@@ -167,3 +170,18 @@ def test_large_slices_compile_nothing(monkeypatch: Any) -> None:
     for made, want in ((a[100:900, ::2], x[100:900, ::2]), (a[::3, 1:], x[::3, 1:]),
                        (a[5:], x[5:]), (a[jnp.asarray(7)], x[7])):
         np.testing.assert_array_equal(made, want)
+
+
+def test_parts_can_be_left_out() -> None:
+    """CALQUE_OFF, for docs/debugging.md."""
+    code = """
+import calque, calque.numpy as jnp
+from calque import host, plans
+from calque.lowering.passes import loops
+assert not host.RULES and not loops.enabled
+x = jnp.arange(6.0).reshape(2, 3)
+print(float(jnp.var(x)), len([p for p in plans._plans.values() if p is not None]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "CALQUE_OFF": "numpy,plans,kernels"})
+    assert abs(float(done.stdout.split()[0]) - 35 / 12) < 1e-6 and done.stdout.split()[1] == "0"

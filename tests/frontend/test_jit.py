@@ -10,7 +10,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import errors
+from calque import errors, signatures
 
 
 def counted(f):
@@ -456,3 +456,18 @@ def test_options_that_say_nothing_are_taken() -> None:
         calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",))
     with pytest.raises(NotImplementedError, match="xla_x"):
         lowered.compile({"xla_x": True})
+
+
+def test_what_a_user_writes_never_reaches_the_text_of_a_reader() -> None:
+    """signatures.reader makes functions of text: keys of dictionaries are bound, not written."""
+    class Sly(str):
+        def __repr__(self) -> str:
+            return "0] or __import__('sys').exit('run')  #"
+
+    args = {Sly("a"): 1.0, "'] = 1; raise SystemExit  #": (2.0, [3.0])}
+    assert float(calque.jit(lambda d: sum(calque.tree_util.tree_leaves(d)))(args)) == 6
+    read = signatures.reader((args,), "key")
+    assert read is not None and read((args,), None) is None  # floats are no Arrays
+    arrays = calque.tree_util.tree_map(jnp.asarray, args)
+    found = read((arrays,), "config")
+    assert found is not None and [float(x) for x in found[2]] == [2.0, 3.0, 1.0]

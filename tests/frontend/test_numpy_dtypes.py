@@ -1,5 +1,5 @@
 """Result dtypes, weak types and promotion of calque.numpy: every pair of dtypes, against the
-lattice in calque.core.dtypes (which tests/core holds against JAX's table)."""
+lattice in calque.core.dtypes itself."""
 from __future__ import annotations
 
 import itertools

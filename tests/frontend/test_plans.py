@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def fresh():
-    plans.clear()
+    plans._plans.clear()
 
 
 def count_compiles(monkeypatch):

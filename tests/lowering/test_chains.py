@@ -16,8 +16,8 @@ import calque.numpy as jnp
 from calque import lax
 from calque.core.config import config
 from calque.core.dtypes import bfloat16
+from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.core.weights import weight
 from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.passes import chains
@@ -85,7 +85,7 @@ def test_what_has_no_kernel_is_cut() -> None:
                 x = lax.lgamma(x) + i
             return x
         return f
-    each = LONGEST_CHAIN // (weight("lgamma") + weight("add"))
+    each = LONGEST_CHAIN // (registry["lgamma"].weight + registry["add"].weight)
     assert text(gammas(each - 1), jnp.ones(10)).count(CUT) == 0
     assert 5 <= text(gammas(10 * each), jnp.ones(10)).count(CUT) <= 12  # more, as it is longer
     want = np.linspace(-1, 1, 10).astype(np.complex128)

@@ -1,12 +1,24 @@
 """Every primitive has all its rules, a lowering, samples and an oracle; what lacks is named."""
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import oracle
 import pytest
 import samples
 
+import calque
+from calque import costs, host, pack
 from calque.core.primitive import Primitive, registry
+from calque.core.weights import MEASURED
+from calque.export import make  # noqa: F401  (fills the table of portable forms)
+from calque.export.write import CALLS
+from calque.export.write import rules as portable
+from calque.lowering.forms import FORMS
+from calque.lowering.kernels import tensors
+from calque.lowering.passes import accumulate, cost, rows, scalars
 from calque.lowering.rules import rules
+from calque.lowering.rules.registry import _IDENTITIES
 
 # structurally linear primitives: a cotangent may reach them
 LINEAR = [n for n, r in samples.ROWS.items() if r.linear] + [
@@ -36,6 +48,12 @@ def missing(p: Primitive) -> list[str]:
         found.append("transpose")
     if p.name not in rules:
         found.append("lowering rule (lowering/rules)")
+    if p.elementwise and p.name not in MEASURED and p.arity is not None:
+        found.append("weight (python benchmarks/weights.py --write)")
+    if p.elementwise and p.function and not p.memory:
+        found.append('memory="fresh" or "folds"')
+    if p.name not in {**portable, **CALLS} and p.program is None and p.collective is None:
+        found.append("portable form (calque/export/forms.py)")
     if p.name in ELSEWHERE:
         return found
     if p.name not in samples.ROWS:
@@ -58,12 +76,41 @@ def test_a_missing_rule_is_noticed() -> None:
     p = Primitive("nothing_at_all")
     try:
         assert missing(p) == ["abstract", "batch", "jvp or linearize",
-                              "lowering rule (lowering/rules)", "samples (tests/samples.py)",
-                              "oracle (tests/oracle.py)"]
+                              "lowering rule (lowering/rules)",
+                              "portable form (calque/export/forms.py)",
+                              "samples (tests/samples.py)", "oracle (tests/oracle.py)"]
     finally:
         del registry["nothing_at_all"]
 
 
-@pytest.mark.parametrize("table", [rules, samples.ROWS, oracle.ORACLES])
-def test_nothing_is_left_of_primitives_that_are_gone(table: dict[str, object]) -> None:
+@pytest.mark.parametrize("table", [
+    rules, samples.ROWS, oracle.ORACLES, portable, CALLS, MEASURED, host.RULES,
+    host.READS_PARTS, host.PARTS, pack.UNARY, pack.BINARY, pack._RARE, costs._FACTORS,
+    costs._ROUNDS, FORMS, tensors.FOLDS, scalars.FOLDS, scalars.JOINS, scalars._KNOWN,
+    rows.VIEWS, rows.FUSED, rows.SLOW, accumulate.LINEAR, _IDENTITIES])
+def test_nothing_is_left_of_primitives_that_are_gone(table: Collection[str]) -> None:
     assert set(table) <= set(registry)
+
+
+def test_facts_are_words_that_lowering_knows() -> None:
+    for p in registry.values():
+        assert p.memory in ("", "fresh", "folds", "view", "updates"), p
+        assert p.kernel in ("", "map", "view", "fold", "loop", "nest"), p
+        assert bool(p.kernel) != bool(p.no_kernel) or not p.elementwise, p
+        assert p.weight >= 1, p
+
+
+def test_what_costs_more_than_some_additions_is_a_function() -> None:
+    for p in registry.values():
+        if p.elementwise and p.weight > 3 and p.name != "rem":  # rem: a division in a loop
+            assert p.function, p
+    assert {r for r in samples.FUNCTIONS if not registry[r].function} == set()
+
+
+@pytest.mark.parametrize("name", ["igamma", "zeta", "lgamma", "digamma", "erf_inv"])
+def test_long_functions_do_not_keep_their_caller(name: str) -> None:
+    """Of 400,000 elements (`igamma` of them takes 50 ms)."""
+    arity = 2 if name in ("igamma", "zeta") else 1
+    spec = calque.ShapeDtypeStruct((400_000,), "float32")
+    program = calque.make_jaxpr(lambda *xs: registry[name].bind(*xs))(*[spec] * arity).jaxpr
+    assert not cost.is_small(program)

@@ -24,6 +24,7 @@ def widened(x: Any, i: Any, u: Any) -> Any:
 
 def test_iree_still_compiles_no_scatter_with_a_widening_in_it(
         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builder.barrier around the updates (lowering/rules/scatter.py)."""
     specs = ("f32[5,4]", "i32[6]", "f16[6,4]")
     assert compiled(widened, *specs)
     monkeypatch.setattr(Builder, "barrier", lambda self, *xs: list(xs))
@@ -33,6 +34,7 @@ def test_iree_still_compiles_no_scatter_with_a_widening_in_it(
 
 def test_iree_still_finds_a_circle_where_parts_of_an_identity_are_joined(
         monkeypatch: pytest.MonkeyPatch) -> None:
+    """_joined_square in calque/primitives/orthogonal_programs.py."""
     def joined(x: Any, k: int) -> Any:
         n = x.shape[0]
         eye = programs._eye(x, k, k)

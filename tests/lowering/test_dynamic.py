@@ -16,7 +16,7 @@ import calque
 import calque.numpy as jnp
 from calque import aot, lax, nn
 from calque.core.dims import symbolic_shape
-from calque.core.weights import weight
+from calque.core.primitive import registry
 from calque.errors import InconclusiveDimensionOperation
 from calque.runtime.buffer import Buffer
 
@@ -413,7 +413,7 @@ def test_donation_and_other_targets() -> None:
 
 def test_the_queue_goes_by_the_sizes() -> None:
     call = aot.load(aot.compile(lambda x: jnp.sin(x), "f32[b,4]", name="f").vmfb).f
-    assert str(call.record.work) == f"{4 * weight('sin')}*b"
+    assert str(call.record.work) == f"{4 * registry['sin'].weight}*b"
     for size in (3, 100_000):
         x = np.full((size, 4), 0.5, F32)
         np.testing.assert_allclose(call(x)[0].numpy(), np.sin(x), rtol=1e-6)

@@ -230,6 +230,7 @@ def test_on_vulkan(source: str, device: Any) -> None:
 
 
 def test_iree_still_adds_a_constant_once() -> None:
+    """lowering/folding.py."""
     text = """func.func @main() -> tensor<f32> {
       %c = stablehlo.constant dense<1.0> : tensor<7xf32>
       %two = stablehlo.constant dense<2.0> : tensor<7xf32>

@@ -15,19 +15,18 @@ from samples import KEY, ROWS, Row, Sample
 import calque
 import calque.numpy as jnp
 from calque import lax
+from calque.core.primitive import registry
 from calque.lowering.passes import cost, loops
 from calque.lowering.rules.reduce import NARROW
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 STEPS = 201  # a body of one equation is unrolled up to 200
-KNOWN = [n for n in ROWS if n in loops.ELEMENTWISE | loops.VIEWS | loops.FOLDS | {
-    "dot_general", "dynamic_update_slice", "concatenate", "pad", "gather", "scatter", "scatter-add",
-    "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "jit", "cond", "scan", "while"}]
+KNOWN = [n for n in ROWS if registry[n].kernel and n != "iota"]  # (it has no operands)
 
 
 def scans(f: Any, *args: Any) -> list[Any]:
-    return [e for e in calque.make_jaxpr(f)(*args).jaxpr.eqns if e.primitive.name in loops.LOOPS]
+    return [e for e in calque.make_jaxpr(f)(*args).jaxpr.eqns if e.primitive.kernel == "loop"]
 
 
 def in_scan(row: Row, sample: Sample, dtype: Any, memory: bool) -> Case | None:
@@ -54,7 +53,7 @@ def in_scan(row: Row, sample: Sample, dtype: Any, memory: bool) -> Case | None:
     (loop,) = scans(f, *stacked)
     if not cost.is_kernel(loop):
         return None
-    if (loops.lanes(loop) is None) != memory and row.name in loops.ELEMENTWISE:
+    if (loops.lanes(loop) is None) != memory and registry[row.name].kernel == "map":
         return None
     check = compare(wants, row)
 
@@ -78,7 +77,7 @@ def cases(name: str, memory: bool, narrow: bool = False, few: bool = False) -> l
     return [c for c in found if c is not None]
 
 
-ELEMENTWISE = [n for n in KNOWN if n in loops.ELEMENTWISE]
+ELEMENTWISE = [n for n in KNOWN if registry[n].kernel == "map"]
 
 
 def parts(names: Sequence[str], memory: bool) -> tuple[list[Case], list[Case]]:

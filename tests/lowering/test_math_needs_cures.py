@@ -56,20 +56,24 @@ def wide(low=-100, high=100, dtype=F32):
 
 
 def test_iree_still_needs_exp():
+    """exp in lowering/math/exp_log.py: IREE's is 2 ulps off."""
     assert worst("exponential", np.exp, wide(-110, 89)) > 2
 
 
 def test_iree_still_needs_tanh():
+    """tanh in lowering/math/hyperbolic.py."""
     assert worst("tanh", np.tanh, wide(-10, 10)) > 2.3
 
 
 @pytest.mark.parametrize(("name", "oracle"),
                          [("sine", np.sin), ("cosine", np.cos), ("tan", np.tan)])
 def test_iree_still_needs_range_reduction(name, oracle):
+    """sin, cos and tan in lowering/math/trig.py."""
     assert worst(name, oracle, wide()) > 4
 
 
 def test_iree_still_needs_expm1_and_log1p():
+    """expm1 and log1p in lowering/math/exp_log.py."""
     assert worst("expm1", np.expm1, wide(-20, 89)) > 2
     assert worst("expm1_f64", np.expm1, wide(-20, 89, F64)) > 1e6
     assert worst("log1p_f64", np.log1p, wide(-20, 89, F64)) > 1e6
@@ -77,12 +81,14 @@ def test_iree_still_needs_expm1_and_log1p():
 
 @pytest.mark.parametrize(("name", "dtype"), [("power", F32), ("power_f64", F64)])
 def test_iree_still_needs_pow(name, dtype):
+    """pow in lowering/math/power.py."""
     x = np.array([0, 1, -2, -0.0, 3.7, 0.1], dtype)
     y = np.array([0, np.inf, 3, -3, 55.5, -30], dtype)
     assert worst(name, np.power, x, y) > 4
 
 
 def test_iree_still_needs_atan2():
+    """atan2 in lowering/math/trig.py."""
     zero = np.array([0.0, -0.0, 0.0, -0.0], F32)
     other = np.array([0.0, 0.0, -0.0, -1.0], F32)
     got, want = PLAIN("atan2", zero, other), np.arctan2(zero, other)
@@ -90,10 +96,12 @@ def test_iree_still_needs_atan2():
 
 
 def test_iree_still_needs_asin():
+    """asin in lowering/math/trig.py."""
     assert worst("asin", np.arcsin, wide(-1, 1)) > 2
 
 
 def test_iree_still_needs_complex_forms():
+    """lowering/math/complex_.py: IREE's overflow."""
     big = complex_array(np.array([1e30, 0], F32), np.array([1e30, 0], F32))
     wrong = [PLAIN("abs_c64", big), PLAIN("log_c64", big), PLAIN("divide_c64", big, big)]
     right = [np.abs(big), np.log(big.astype(CLONG)).astype(C64), np.array([1, np.nan])]
@@ -101,6 +109,7 @@ def test_iree_still_needs_complex_forms():
 
 
 def test_iree_still_needs_saturating_conversions():
+    """lowering/math/convert.py: IREE's floats do not saturate."""
     x = np.array([1e30, -1e30, np.nan, -5, 300], F32)
     wanted = {"to_i32": [2**31 - 1, -2**31, 0, -5, 300], "to_u8": [255, 0, 0, 0, 255]}
     for name, want in wanted.items():
@@ -108,17 +117,20 @@ def test_iree_still_needs_saturating_conversions():
 
 
 def test_iree_still_needs_one_rounding_from_f64_to_f16():
+    """lowering/math/convert.py: IREE rounds twice, by way of f32."""
     x = np.array([1 + 2.0**-11 + 2.0**-30, 3e-7])
     assert not np.array_equal(PLAIN("f64_to_f16", x), x.astype(F16))
 
 
 def test_iree_still_needs_fp8_decoding():
+    """lowering/math/convert.py."""
     codes = np.arange(256, dtype=np.uint8)
     assert not np.array_equal(PLAIN("decode", codes), codes.view(E4M3).astype(F32), equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["sine", "tanh", "cbrt", "atan2", "remainder"])
 def test_iree_still_cannot_link_f64(name):
+    """lowering/math: the libm functions are not there."""
     count = 2 if name in ("atan2", "remainder") else 1
     module = Functions({"f": (op(name), [F64] * count)}, size=8)
     with pytest.raises((CompileError, RuntimeError)):

@@ -72,6 +72,7 @@ def test_elements_of_a_dynamic_slice() -> None:
 
 
 def test_iree_still_refuses_elements_of_steps() -> None:
+    """take_rows in lowering/rules/gather.py: gathers from what folds to a strided slice."""
     refused("""func.func @main(%x: tensor<8xf32>) -> tensor<6xf32> {
       %s = stablehlo.slice %x [1:7:3] : (tensor<8xf32>) -> tensor<2xf32>
       %r = stablehlo.reverse %s, dims = [0] : tensor<2xf32>
@@ -89,6 +90,7 @@ def test_parts_of_gathered_rows() -> None:
 
 
 def test_iree_still_refuses_parts_of_gathered_rows() -> None:
+    """take_rows in lowering/rules/gather.py."""
     refused("""func.func @main(%x: tensor<12x10xf32>, %i: tensor<5xi32>)
           -> (tensor<5x10xf32>, tensor<10xf32>) {
       %e = tensor.empty() : tensor<5x10xf32>
@@ -131,6 +133,7 @@ def test_a_boolean_and_its_byte() -> None:
 
 
 def test_iree_still_writes_a_boolean_and_its_byte_twice() -> None:
+    """Builder.convert in lowering/builder.py."""
     refused("""func.func @main(%x: tensor<6xf32>, %i: tensor<6xi32>)
           -> (tensor<6xi1>, tensor<6xi8>) {
       %z = stablehlo.constant dense<0.0> : tensor<6xf32>
@@ -158,6 +161,7 @@ def test_one_element_with_more_axes() -> None:
 
 
 def test_iree_still_gives_a_slice_more_axes_than_its_operand() -> None:
+    """Builder._cut_out_of in lowering/builder.py."""
     refused("""func.func @main(%x: tensor<35xf32>) -> tensor<3x3xf32> {
       %z = stablehlo.constant dense<0.0> : tensor<f32>
       %s = stablehlo.slice %x [9:10] : (tensor<35xf32>) -> tensor<1xf32>
@@ -267,6 +271,7 @@ def test_pads_with_wide_patterns() -> None:
 
 
 def test_iree_still_merges_wide_fills_across_regions() -> None:
+    """Builder.pad in lowering/builder.py."""
     chains = "".join(f"""
       %p{i} = stablehlo.pad %x{i}, %v, low = [1, 1], high = [1, 1], interior = [0, 0]
         : (tensor<5x6xi64>, tensor<i64>) -> tensor<7x8xi64>
@@ -312,6 +317,7 @@ def test_positions_that_can_only_be_zero() -> None:
 
 
 def test_iree_still_refuses_positions_that_fold_to_zero() -> None:
+    """_gather in lowering/rules/gather.py."""
     refused("""func.func @main(%x: tensor<2x1xf64>, %a: tensor<4x8xi8>) -> tensor<2x8x1xf64> {
       %b = stablehlo.reshape %a : (tensor<4x8xi8>) -> tensor<2x8x2xi8>
       %d = stablehlo.slice %b [0:2, 0:8, 0:1] : (tensor<2x8x2xi8>) -> tensor<2x8x1xi8>
@@ -352,6 +358,7 @@ def test_changes_of_a_scalar_broadcast_twice() -> None:
 
 
 def test_iree_still_refuses_changes_of_a_scalar_broadcast_twice() -> None:
+    """Builder.broadcast in lowering/builder.py."""
     refused("""func.func @main(%x: tensor<1xf32>) -> (tensor<4x1xf32>, tensor<2x2xf32>) {
       %s = stablehlo.reshape %x : (tensor<1xf32>) -> tensor<f32>
       %a = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4x1xf32>
@@ -391,6 +398,7 @@ def test_carries_that_the_body_does_not_read() -> None:
 
 
 def test_iree_still_dies_of_carries_that_the_body_does_not_read() -> None:
+    """Context.reads in lowering/rules/registry.py."""
     code = """
 import numpy as np, calque, calque.numpy as jnp
 from calque import lax

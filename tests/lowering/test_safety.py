@@ -354,6 +354,7 @@ def test_copies_of_one_array_are_not_merged() -> None:
 
 
 def test_iree_still_merges_equal_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Context.copy in lowering/rules/registry.py."""
     def halves(self: Context, x: Any) -> Any:
         half, *rest = x.shape[0] // 2, *x.shape[1:]
         zero = [0] * len(x.shape)
@@ -623,9 +624,3 @@ def test_iree_still_refuses_to_pad_complex128() -> None:
           %r = stablehlo.pad %x, %v, low = [1], high = [1], interior = [0]
             : (tensor<4xcomplex<f64>>, tensor<complex<f64>>) -> tensor<6xcomplex<f64>>
           return %r : tensor<6xcomplex<f64>> }""", np.ones(4, complex), np.complex128(0))
-
-
-@pytest.mark.skip(reason="the division by zero is a signal (SIGFPE) that ends the process; "
-                         "see _dot in lowering/rules/contract.py")
-def test_iree_still_divides_by_an_empty_contraction() -> None:
-    pass

@@ -9,9 +9,8 @@ from harness import Case, compare, expected, function, run, words
 from samples import ROWS, Row, Sample
 
 import calque
-from calque import lax
+from calque import clear_caches, lax
 from calque.array import current_device
-from calque.eager import clear_memory_cache
 from calque.lowering.compile import compile_module
 from calque.lowering.rules import Context
 from calque.lowering.rules import sort as rules
@@ -40,7 +39,7 @@ def _as_other_target(monkeypatch: pytest.MonkeyPatch, ranked: int, wanted: Any,
     start = Context.__init__
     monkeypatch.setattr(Context, "__init__", lambda self, b, *_: start(self, b))
     monkeypatch.setattr(rules, "RANKED", ranked)
-    clear_memory_cache()
+    clear_caches()
     try:
         with calque.enable_x64(True):
             cases = []
@@ -50,7 +49,7 @@ def _as_other_target(monkeypatch: pytest.MonkeyPatch, ranked: int, wanted: Any,
                 cases += [_case(row, s, row.main) for s in row.samples if wanted(s)]
             run(cases)
     finally:
-        clear_memory_cache()
+        clear_caches()
 
 
 def test_kernel_at_sizes_where_it_changes() -> None:

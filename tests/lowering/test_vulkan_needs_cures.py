@@ -31,6 +31,7 @@ def run() -> Iterator[Callable[..., Any]]:
 
 def test_iree_still_fuses_reductions_with_wider_consumers_wrongly(
         run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builder.apart in lowering/builder.py."""
     monkeypatch.setattr(Builder, "apart", lambda self, *xs: list(xs))
     x = np.random.default_rng(0).standard_normal((70, 50)).astype(np.float32)
     assert np.abs(run(lambda x: x - x.sum(0), x) - (x - x.sum(0))).max() > 1
@@ -38,6 +39,7 @@ def test_iree_still_fuses_reductions_with_wider_consumers_wrongly(
 
 def test_iree_still_takes_the_least_numbers_sign_wrongly(
         run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rem in lowering/math/basic.py."""
     monkeypatch.setitem(TABLE, "rem", lambda b, x, y: b.binary("remainder", x, y))
     least = np.array([-2**31, -2**31], np.int32)
     assert (run(lax.rem, least, np.array([7, 101], np.int32)) > 0).all()

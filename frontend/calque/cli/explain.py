@@ -16,8 +16,11 @@ import numpy as np
 import typer
 
 import calque
+from calque import host
 from calque.cli.report import UsageError
-from calque.core.primitive import RULES, Primitive, registry
+from calque.core.primitive import FACTS, RULES, Primitive, registry
+from calque.export import make  # noqa: F401  (fills the table of portable forms)
+from calque.export.write import rules as portable_rules
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.targets import parse_target
@@ -28,9 +31,17 @@ _WHY_NONE = {
 
 
 def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
-    """Rule name -> function, lowering included."""
+    """Rule name -> function: those of the record, then those that other folders keep by name."""
     found = {kind: getattr(p, kind) for kind in RULES}
-    return {**found, "lowering": lowering_rules.get(p.name)}
+    return {**found, "lowering": lowering_rules.get(p.name), "numpy": host.RULES.get(p.name),
+            "portable": portable_rules.get(p.name, p.program)}
+
+
+def facts_of(p: Primitive) -> list[str]:
+    """What the record says of a primitive beside its rules, as core/primitive.py names it."""
+    found = ((name, getattr(p, name)) for name in FACTS)
+    return [name if value is True else f"{name} {value}" for name, value in found
+            if value not in ("", False, None)]
 
 
 def place_of(rule: Callable[..., Any]) -> str:
@@ -75,9 +86,8 @@ def explain_primitive(name: str) -> None:
                          (f"did you mean {', '.join(near[:5])}? " if near else "")
                          + "`calque explain` lists all primitives.")
     p = registry[name]
-    kinds = [k for k, v in (("several results", p.multiple_results),
-                            ("holds programs", p.higher_order)) if v]
-    typer.echo(name + (f" ({', '.join(kinds)})" if kinds else ""))
+    typer.echo(name)
+    typer.echo("  facts      " + ", ".join(facts_of(p)))
     for kind, rule in all_rules(p).items():
         if rule is None:
             text = f"none ({_WHY_NONE[kind]})" if kind in _WHY_NONE else "none"
@@ -113,8 +123,8 @@ def table_of_primitives() -> None:
     from rich.console import Console
     from rich.table import Column, Table
     names = Column("primitive", no_wrap=True, min_width=max(map(len, registry)))
-    table = Table(names, *RULES, "lowering", title=f"{len(registry)} primitives", box=None,
-                  title_justify="left")
+    table = Table(names, *RULES, "lowering", "numpy", "portable", box=None, title_justify="left",
+                  title=f"{len(registry)} primitives")
     for name in sorted(registry):
         table.add_row(name, *["yes" if rule is not None else "-"
                               for rule in all_rules(registry[name]).values()])

@@ -143,7 +143,7 @@ def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
     if not callable(found):
         raise UsageError(f"{names} in {path.name} is {type(found).__name__}, not a function.",
                          "name a function of arrays.")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def module_at(traced: aot.Traced, stage: str, target: Target) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.dims import as_size
+from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
 
 
@@ -85,11 +85,38 @@ class ShapedArray:
     to_tangent_aval = tangent
 
 
+class HasAval:
+    """What is known by its aval: its shape, dtype and so on."""
+
+    __slots__ = ()
+    aval: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+
 def aval_of(x: Any) -> ShapedArray:
     """The abstract value of an array, a tracer, a NumPy array or a Python scalar."""
     aval = getattr(x, "aval", None)
     if aval is not None:
-        return aval  # type: ignore[no-any-return]
+        return aval
     info = dtypes.scalar_info(x)
     if info is not None:
         return ShapedArray((), info[0], info[1])
@@ -105,3 +132,6 @@ def aval_of(x: Any) -> ShapedArray:
 def is_arraylike(x: Any) -> bool:
     """Whether aval_of accepts x."""
     return hasattr(x, "aval") or isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))
+
+
+Dim.aval = property(lambda self: ShapedArray((), dtypes.canonical(np.dtype(np.int64)), True))

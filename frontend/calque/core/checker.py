@@ -1,4 +1,4 @@
-"""The IR checker: run between passes in tests and with CALQUE_CHECK=1.
+"""The IR checker: run after staging and after each pass, in tests and with CALQUE_CHECK=1.
 
 Checks scoping (every variable defined once, before its use), that abstract rules reproduce the
 types of the equations' outputs, and that inner programs are closed.  Imports core.
@@ -68,3 +68,6 @@ def checked(p: Program, when: str) -> Program:
 
 
 __all__ = ["ProgramError", "check", "checked", "enabled", "Literal"]
+
+
+Program.checked = staticmethod(checked)

@@ -102,12 +102,12 @@ class Config:
         self._values: dict[str, Any] = {}
         self._local: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
             "calque_config", default=None)
-        self._local_key: contextvars.ContextVar[tuple[Any, ...] | None] = contextvars.ContextVar(
+        self.local_key: contextvars.ContextVar[tuple[Any, ...] | None] = contextvars.ContextVar(
             "calque_config_key", default=None)
         for o in OPTIONS.values():
             env = os.environ.get(o.name.upper())
             self._values[o.name] = o.default if env is None else _parse(o, env)
-        self._key = self._make_key(self._values)
+        self.process_key = self._make_key(self._values)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -134,8 +134,8 @@ class Config:
           ...     calque.config.key() == before
           False
         """
-        local = self._local_key.get()
-        return self._key if local is None else local
+        local = self.local_key.get()
+        return self.process_key if local is None else local
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
@@ -159,7 +159,7 @@ class Config:
             raise AttributeError(
                 f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
         self._values[name] = _parse(OPTIONS[name], value)
-        self._key = self._make_key(self._values)
+        self.process_key = self._make_key(self._values)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in OPTIONS:
@@ -192,12 +192,12 @@ class Config:
         """
         local = {**(self._local.get() or {}), name: _parse(OPTIONS[name], value)}
         token = self._local.set(local)
-        key_token = self._local_key.set(self._make_key({**self._values, **local}))
+        key_token = self.local_key.set(self._make_key({**self._values, **local}))
         try:
             yield
         finally:
             self._local.reset(token)
-            self._local_key.reset(key_token)
+            self.local_key.reset(key_token)
 
 
 config = Config()
@@ -246,3 +246,8 @@ def context_manager(name: str) -> Any:
     manager.__doc__ = _CONTEXT.format(option=name, help=option.help, takes=takes, value=sample,
                                       name=manager.__name__, result=result)
     return manager
+
+
+def is_off(part: str) -> bool:
+    """Whether CALQUE_OFF leaves out a part ("numpy", "plans", "kernels"): docs/debugging.md."""
+    return part in os.environ.get("CALQUE_OFF", "").split(",")

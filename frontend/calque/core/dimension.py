@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from calque.core.dims import SymbolicScope
 
 T = TypeVar("T")
+
+
+def _no_primitives(d: Any, dtype: Any) -> Any:
+    raise RuntimeError("calque.core has no primitives installed; import calque.")
+
+
+# How a dimension becomes a traced integer (of a dtype): set once by primitives/shape.
+as_value: list[Callable[[Any, Any], Any]] = [_no_primitives]
 OPERATIONS = ("floordiv", "mod", "max", "min")
 LARGEST = 2**31 - 1  # no variable is larger: checked at the call
 PLAUSIBLE = 512  # what an unknown size is taken for where only speed depends on it
@@ -68,6 +76,7 @@ class Dim:
 
     __slots__ = ("terms", "scope", "_hash", "_text")
 
+    aval: Any  # int64 or int32, as canonical: set by core.avals
     terms: tuple[tuple[Monomial, int], ...]  # descending; never a constant alone
     scope: SymbolicScope
 
@@ -82,7 +91,7 @@ class Dim:
 
     # ---- identity and text
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
+        return self._hash  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -100,7 +109,7 @@ class Dim:
     def __str__(self) -> str:
         if self._text is None:  # type: ignore[attr-defined]
             object.__setattr__(self, "_text", _text(self))
-        return self._text  # type: ignore[attr-defined,no-any-return]
+        return self._text  # type: ignore[attr-defined]
 
     __repr__ = __str__
 
@@ -278,24 +287,15 @@ class Dim:
 
     def dimension_as_value(self) -> Any:
         """This dimension as a traced integer."""
-        from calque.core.primitive import registry
-
-        return registry["dim_as_value"].bind(dim=self)
+        return as_value[0](self, None)
 
     __jax_array__ = dimension_as_value
-
-    @property
-    def aval(self) -> Any:
-        from calque.core import dtypes
-        from calque.core.avals import ShapedArray
-
-        return ShapedArray((), dtypes.canonical(np.dtype(np.int64)), True)
 
     # ---- order
     def _compare(self, other: Any, sign: str) -> bool:
         number = _integer(other)
         if number is None:
-            return NotImplemented  # type: ignore[no-any-return]
+            return NotImplemented
         left, right = (self, number) if sign in (">=", ">") else (number, self)
         difference = as_dim(left, self.scope) - right - (sign in (">", "<"))
         found = is_nonnegative(difference)

@@ -18,6 +18,7 @@ from calque.core.dimension import (
     Dim,
     Factor,
     as_dim,
+    as_value,
     bounds,
     build,
     factor_bounds,
@@ -203,13 +204,7 @@ def _plausible(name: str, scope: SymbolicScope) -> int:
 
 def number(d: Any, dtype: Any) -> Any:
     """A size as a scalar of a dtype: a NumPy scalar, or traced."""
-    if not isinstance(d, Dim):
-        return np.dtype(dtype).type(d)
-    from calque.core.primitive import registry
-
-    return registry["convert_element_type"].bind(
-        d.dimension_as_value(), new_dtype=np.dtype(dtype), weak_type=False, sharding=None
-    )
+    return as_value[0](d, dtype) if isinstance(d, Dim) else np.dtype(dtype).type(d)
 
 
 def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
@@ -244,7 +239,7 @@ def in_int32(d: Any) -> bool:
 
 def is_larger(d: Any, limit: int) -> bool:
     """Whether a size is surely above a limit, for choices that only speed depends on."""
-    return guess(d) > limit  # type: ignore[no-any-return]
+    return guess(d) > limit
 
 
 def scope_of(shapes: Sequence[Sequence[Any]]) -> SymbolicScope | None:

@@ -7,7 +7,7 @@ included, and the 32/64-bit switch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import ml_dtypes
@@ -138,7 +138,7 @@ def issubdtype(a: Any, b: Any) -> bool:
 def canonical(dtype: Any) -> Dtype:
     """The dtype arrays really get: 64-bit ones are cut to 32 unless jax_enable_x64."""
     if is_key(dtype):
-        return dtype  # type: ignore[no-any-return]
+        return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(dtype)
     if hasattr(dtype, "aval") or isinstance(dtype, np.ndarray):
@@ -337,7 +337,3 @@ def finfo(dtype: Any) -> Any:
 
 def iinfo(dtype: Any) -> Any:
     return ml_dtypes.iinfo(np.dtype(dtype))
-
-
-def names(dtypes: Sequence[Any]) -> str:
-    return ", ".join(str(d) for d in dtypes)

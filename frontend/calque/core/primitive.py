@@ -7,9 +7,22 @@ Conventions (single-result primitives; with `multiple_results` values become lis
   linearize(nonzero, primals, **params) -> (outs, nonzero_out, apply)    higher-order primitives
   transpose(ct, *args, **params) -> list of cotangents    a linear operand arrives as Linear(aval)
   batch(size, args, dims, **params) -> (out, dim)         dims: axis or None per operand
-  program(*avals, **params) -> Program                    what it is in other primitives, for those
-                                                          that lowering has no form of its own for
-Start reading at `Primitive.bind`.  Imports core.avals, core.errors.
+  program(*avals, **params) -> Program                    what it is in other primitives, where
+                                                          lowering has no form of its own
+Facts (what eager evaluation, lowering, costs and export ask; docs/add_a_primitive.md):
+  elementwise     operands of one shape or rank 0 give a result of that shape, element by element
+  function        sine and the like: a result of one is a transcendental in XLA's sense
+  moves           it moves, chooses or reinterprets elements: no flops
+  weight          what an element costs, an addition being 1: measured (core/weights), else as given
+  memory          what its result is: "fresh", new memory whatever the operands; "folds", an operand
+                  where the others are constants; "view", an operand seen otherwise; "updates", its
+                  first operand written into; "", not known, so maybe an operand
+  kernel          its form in kernels of ours: "map", "view", "fold", "loop", "nest" (a loop nest of
+                  its own); elementwise ones have "map" unless `no_kernel` gives the reason
+  keys            whether it takes PRNG keys
+  calls_python    whether it calls a function of the user's when it runs
+  static_operand  the operand that has a better form where its value is known
+Start reading at `Primitive.bind`.  Imports core.avals, core.errors, core.trace, core.weights.
 """
 from __future__ import annotations
 
@@ -17,12 +30,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import HasAval, ShapedArray
 from calque.core.errors import explain
+from calque.core.trace import current
+from calque.core.weights import MEASURED
 
 registry: dict[str, Primitive] = {}
 
 RULES = ("abstract", "jvp", "linearize", "transpose", "batch")
+FACTS = ("elementwise", "arity", "function", "moves", "weight", "memory", "kernel", "no_kernel",
+         "keys", "calls_python", "static_operand", "differentiable", "multiple_results",
+         "higher_order")
 
 
 class RuleMissingError(NotImplementedError):
@@ -32,14 +50,23 @@ class RuleMissingError(NotImplementedError):
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", "multiple_results", "abstract", "jvp", "linearize", "transpose", "batch",
-                 "program", "collective", "inline", "staged", "effects", "differentiable",
-                 "higher_order", "__weakref__")
+    __slots__ = ("name", *RULES, "program", "collective", "inline", "staged", "effects", *FACTS,
+                 "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
-                 effects: Callable[[dict[str, Any]], bool] | None = None) -> None:
+                 effects: Callable[[dict[str, Any]], bool] | None = None,
+                 elementwise: bool = False, arity: int | None = None, function: bool = False,
+                 moves: bool = False, weight: int = 1, memory: str = "", kernel: str = "",
+                 no_kernel: str = "", keys: bool = False, calls_python: bool = False,
+                 static_operand: int | None = None) -> None:
         self.name = name
+        self.elementwise, self.arity, self.function = elementwise, arity, function
+        self.moves, self.memory = moves, memory
+        self.weight = MEASURED.get(name, weight)
+        self.kernel = "map" if elementwise and not no_kernel else kernel
+        self.no_kernel, self.keys, self.calls_python = no_kernel, keys, calls_python
+        self.static_operand = static_operand
         self.multiple_results = multiple_results
         self.differentiable = differentiable
         self.higher_order = higher_order
@@ -73,27 +100,18 @@ class Primitive:
             raise RuleMissingError(explain(
                 f"{self.name}: no {kind} rule; it has: {have}.",
                 fix=f"set {self.name}_p.{kind} in its section of frontend/calque/primitives/."))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply to values under the current trace: a value, or a list with multiple_results."""
-        from calque.core import trace
-        return trace.current.get().process(self, args, params)
+        return current.get().process(self, args, params)
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(HasAval):
     """Stands for a linear operand in a transpose rule: known by its aval only."""
 
     aval: ShapedArray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
 
 
 def is_linear(x: Any) -> bool:

@@ -194,3 +194,6 @@ def _value(value: Any, letters: Iterator[str], known: Mapping[Var, str]
     if callable(value) and not isinstance(value, type):
         return str(getattr(value, "__name__", type(value).__name__))
     return str(value)
+
+
+Program.__str__ = Program.__repr__ = program_text  # type: ignore[assignment, method-assign]

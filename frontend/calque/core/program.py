@@ -3,12 +3,11 @@ immutable once built; inner programs of higher-order primitives are parameters o
 
 `Program.key()` is the canonical structure (variables numbered in order of appearance): two programs
 with equal keys compute the same function, so it is what compile caches are keyed by.
-Imports core.avals and core.source; printing is in core.printer, checking in core.checker.
+Imports core.avals and core.source; core.printer installs __str__, checking is in core.checker.
 """
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,11 +150,8 @@ class Program:
             self._key = ProgramKey(_structure(self))
         return self._key
 
-    def __str__(self) -> str:
-        from calque.core.printer import program_text
-        return program_text(self)
-
-    __repr__ = __str__
+    # p, or a ProgramError where checks are on: core.checker installs it
+    checked: Callable[[Program, str], Program] = staticmethod(lambda p, when: p)
 
     def derived(self, what: Any, make: Callable[[], Any]) -> Any:
         """make(), remembered under `what` for as long as this program lives."""
@@ -163,6 +159,9 @@ class Program:
             return self.memo[what]
         except KeyError:
             made = make()
+            for p in made if isinstance(made, tuple) else (made,):
+                if isinstance(p, Program):
+                    Program.checked(p, f"after {what}")
             if _holds_tracers(made):  # the function that it belongs to is being traced now only
                 return made
             return self.memo.setdefault(what, made)
@@ -243,10 +242,3 @@ def eliminate_dead_code(p: Program, used_outputs: Sequence[bool] | None = None) 
     consts = [(v, c) for v, c in zip(p.const_vars, p.consts) if v in live]
     return Program(p.inputs, kept[::-1], outputs, [v for v, _ in consts], [c for _, c in consts],
                    p.name)
-
-
-def free_of_consts(programs: Iterable[Program]) -> bool:
-    return not any(p.const_vars for p in programs)
-
-
-compile_lock = threading.RLock()

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.core import errors
-from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Primitive
+from calque.core.avals import HasAval, aval_of
 from calque.core.source import Source, here
+
+if TYPE_CHECKING:
+    from calque.core.primitive import Primitive
 
 
 class Trace:
@@ -133,40 +135,12 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
-class _ArrayMeta(type):
-    """isinstance(x, Array) holds for concrete arrays and for tracers (JAX's jax.Array)."""
-
-
-class Tracer:
+class Tracer(HasAval):
     """A value that a trace stands for; operators are installed by calque.array."""
 
     __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
     _trace: Trace
-
-    @property
-    def aval(self) -> ShapedArray:
-        raise NotImplementedError
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
 
     def concrete(self) -> Any:
         """The concrete array behind, if this trace knows it, else None."""
@@ -198,10 +172,6 @@ def concretization_error(x: Tracer, what: str, fix: str,
                          kind: type[Exception] = errors.ConcretizationTypeError) -> Exception:
     """A three-part error for a traced value that was needed concretely."""
     return kind(errors.explain(what, where=_where(x._trace), fix=fix))
-
-
-def full_lower(x: Any) -> Any:
-    return x
 
 
 @contextlib.contextmanager

@@ -1,13 +1,12 @@
-"""What an element of each primitive costs, an addition being 1: the one list of it.
+"""What an element of each elementwise primitive costs, an addition being 1: `Primitive.weight`.
 
-By it a program runs at once or queued and a loop becomes a kernel or not (lowering/passes/cost);
-TRANSCENDENTAL is what calque/costs.py counts as such.  tests/lowering/test_weights.py says what
-is missing.  Imports nothing.
+By it a program runs at once or queued and a loop becomes a kernel or not (lowering/passes/cost).
+tests/lowering/test_completeness.py says what is missing.  Imports nothing.
 """
 from __future__ import annotations
 
 # Written by `python benchmarks/weights.py --write`: f32, or what comes nearest.
-ELEMENTWISE = {
+MEASURED = {
     "abs": 1,
     "acos": 3,
     "acosh": 7,
@@ -90,19 +89,3 @@ ELEMENTWISE = {
     "xor": 1,
     "zeta": 320,
 }
-
-# Functions in XLA's sense, whatever they cost: a result of one is a transcendental.
-TRANSCENDENTAL = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e",
-    "cbrt", "cos", "cosh", "cumlogsumexp", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2",
-    "expm1", "igamma", "igamma_grad_a", "igammac", "lgamma", "log", "log1p", "logistic",
-    "polygamma", "pow", "random_gamma_grad", "regularized_incomplete_beta", "rsqrt", "sin",
-    "sinh", "sqrt", "tan", "tanh", "zeta"))
-
-# What is no map of elements: of the largest operand or result.
-_OTHERS = {"random_bits": 40, "random_split": 40, "sort": 16, "top_k": 4, "fft": 16}
-
-
-def weight(primitive: str) -> int:
-    """What one element of a primitive costs, an addition being 1."""
-    return ELEMENTWISE.get(primitive) or _OTHERS.get(primitive, 1)

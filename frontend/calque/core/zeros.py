@@ -10,23 +10,15 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import HasAval, ShapedArray, aval_of
 from calque.core.primitive import registry
 
 
 @dataclass(frozen=True, slots=True)
-class Zero:
+class Zero(HasAval):
     """A tangent or cotangent known to be zero."""
 
     aval: ShapedArray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
 
 
 def is_zero(x: Any) -> bool:

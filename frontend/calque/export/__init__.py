@@ -8,8 +8,8 @@ Module map:
   container.py          JAX's flatbuffer
   bytecode.py, bytecode_write.py, stream.py, vhlo.py, vhlo_table.py    MLIR bytecode of VHLO
   hlo.py, text.py       StableHLO as data and as text
-  write.py, build.py, forms*.py                      Program -> StableHLO
-  read.py, ops*.py, regions.py, custom_calls.py      StableHLO -> Program
+  write.py, build.py, forms.py, forms_structured.py, forms_lapack.py            Program -> StableHLO
+  read.py, ops.py, ops_structured.py, regions.py, custom_calls.py, errors.py    and back
 """
 from __future__ import annotations
 

@@ -70,21 +70,16 @@ def _dynamic_windows(r: Reader, op: Op, xs: list[Any]) -> Any:
                    {**window, "padding": tuple(map(tuple, sizes[4]))})
 
 
-_COMPOSITES = {"chlo.erf_inv": "erf_inv", "chlo.next_after": "nextafter",
-               "chlo.lgamma": "lgamma", "chlo.digamma": "digamma", "chlo.zeta": "zeta",
-               "chlo.polygamma": "polygamma", "chlo.bessel_i1e": "bessel_i1e", **{
-                   f"chlo.{n}": n for n in (
-                       "erf", "erfc", "sinh", "cosh", "tan", "asin", "acos", "atan", "asinh",
-                       "acosh", "atanh")}}
+_COMPOSITES = {f"chlo.{p.name}": p.name for p in registry.values() if p.function}
+_COMPOSITES["chlo.next_after"] = "nextafter"
 
 
 @handles("composite")
 def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
     """A function with a name: ours of that name, else its decomposition."""
     name = op.attributes["name"]
-    primitive = registry.get(_COMPOSITES.get(name, ""))
-    if primitive is not None:
-        return bind(primitive.name, *xs)
+    if name in _COMPOSITES:
+        return bind(_COMPOSITES[name], *xs)
     if name == "chlo.top_k":
         k = int(op.attributes["composite_attributes"]["k"].value)
         return list(bind("top_k", *xs, k=k, axis=aval_of(xs[0]).ndim - 1))

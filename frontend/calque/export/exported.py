@@ -256,7 +256,7 @@ class Exported:
                 "No VJP is available", fix="serialize the function with vjp_order=1 or more."))
         if "vjp" not in self._memo:
             self._memo["vjp"] = self._get_vjp(self)
-        return self._memo["vjp"]  # type: ignore[no-any-return]
+        return self._memo["vjp"]
 
     # ---- bytes
     def serialize(self, vjp_order: int = 0) -> bytearray:
@@ -357,7 +357,7 @@ class Exported:
         key = (bound, platform)
         if key not in self._memo:
             self._memo[key] = _flat(self, bound, platform)
-        return self._memo[key]  # type: ignore[no-any-return]
+        return self._memo[key]
 
     def _program(self, bound: shapes.Bound, platform: int) -> Program:
         """As a Program of the kept arguments, keys by their words, for certain sizes."""

@@ -12,12 +12,14 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
+from calque.core.primitive import registry
 from calque.export.build import ints
 from calque.export.hlo import Number
-from calque.export.write import Writer, rule
+from calque.export.write import Writer, rule, rules
 from calque.lowering import math
 from calque.lowering.builder import Value
 from calque.lowering.rules import rules as lowering_rules
+from calque.lowering.rules.special import mulhi
 
 BOOL, I32 = np.dtype(bool), np.dtype("i4")
 Outs = list[ShapedArray]
@@ -33,11 +35,6 @@ PLAIN = {
     "shift_right_logical": "shift_right_logical", "population_count": "popcnt",
     "clz": "count_leading_zeros", "is_finite": "is_finite", "real": "real", "imag": "imag",
     "complex": "complex", "clamp": "clamp"}
-DECOMPOSED = (
-    "exp2", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc",
-    "erf_inv", "nextafter", "lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac",
-    "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
-    "bessel_i1e")
 
 
 def spread(w: Writer, xs: list[Value], outs: Outs) -> list[Value]:
@@ -59,22 +56,15 @@ def _decomposed(name: str, form: Callable[..., Value]) -> None:
 
 for _name, _op in PLAIN.items():
     _plain(_name, _op)
-for _name in DECOMPOSED:
-    _decomposed(_name, lambda b, *xs, _f=math.TABLE[_name]: _f(b, *xs))
 _decomposed("square", lambda b, x: x * x)
 _decomposed("integer_pow", lambda b, x, *, y: math.integer_pow(b, x, y))
-_decomposed("mulhi", lambda b, x, y: lowering_mulhi(b, x, y))
+_decomposed("mulhi", mulhi)
 _decomposed("conj", lambda b, x: b.complex(b.real(x), -b.imag(x)) if x.dtype.kind == "c"
             else b.complex(x, b.like(x, 0)))
 _decomposed("abs", lambda b, x: math.TABLE["abs"](b, x) if x.dtype.kind == "c" else abs(x))
 _decomposed("copy", lambda b, x: x)
 _decomposed("stop_gradient", lambda b, x: x)
 _decomposed("name", lambda b, x, *, name: x)
-
-
-def lowering_mulhi(b: Any, x: Value, y: Value) -> Value:
-    from calque.lowering.rules.special import _mulhi
-    return _mulhi(b, x, y)
 
 
 @rule("add", "add_any")
@@ -379,3 +369,9 @@ def _from_lowering(name: str) -> None:
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",
               "random_bits", "rng_bit_generator"):
     _from_lowering(_name)
+
+
+# ---- functions that StableHLO lacks: lowering's decompositions
+for _name, _form in math.TABLE.items():
+    if _name in registry and _name not in rules:
+        _decomposed(_name, _form)

@@ -8,7 +8,7 @@ Start reading at `Op`.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,11 +103,11 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.type.shape  # type: ignore[no-any-return]
+        return self.type.shape
 
     @property
     def dtype(self) -> Dtype:
-        return self.type.dtype  # type: ignore[no-any-return]
+        return self.type.dtype
 
     def __repr__(self) -> str:
         return f"Value({type_text(self.type)})"
@@ -206,7 +206,3 @@ def type_text(t: Any) -> str:
             return f"tuple<{', '.join(map(type_text, t.parts))}>"
         return {"token": "!stablehlo.token", "index": "index", "none": "none"}.get(t.name, t.name)
     return str(t)
-
-
-def types_of(values: Sequence[Value]) -> tuple[Any, ...]:
-    return tuple(v.type for v in values)

@@ -29,8 +29,11 @@ from calque.export.read import (
 )
 from calque.export.stream import damaged
 from calque.primitives.elementwise import ge_p, le_p
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode
-from calque.primitives.scatter import ScatterDimensionNumbers
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 
 BOOL = np.dtype(bool)
 

@@ -5,7 +5,9 @@ hand to a compiled program than to do.  A primitive has a rule here where NumPy 
 our compiled form gives (moving elements, IEEE arithmetic, integers, comparisons, random bits);
 sums and products of floats are the exception, they agree within rounding.  A rule is
 f(out, *values, **params) -> array, or None for dtypes and sizes that it leaves to the compiler.
-PRNG keys come as uint64, their two words in one.  Start reading at `evaluate`.
+PRNG keys come as uint64, their two words in one.  The rules: elementwise.py, shape.py (moving),
+reduce.py (with running sums and products), index.py (gather, scatter), draw.py (random bits).
+Start reading at `evaluate`.
 """
 from __future__ import annotations
 
@@ -15,20 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import HOST_BYTES as LIMIT
-from calque.array import Array, current_device
+from calque.array import HOST_BYTES, Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import is_off
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.host import draw, elementwise, index, reduce, shape
 from calque.runtime import Buffer
 
-RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Callable[..., Any]] = {} if is_off("numpy") else {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
-_outs: dict[Any, Any] = {}
-_OUTS_LIMIT = 16384
-
+_outs = Memo(16384)
+LIMIT = HOST_BYTES
 
 # These read no more of their first operand than they return: it may be large.
 READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
@@ -72,11 +74,7 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
         found = _outs.get(key)
     except TypeError:  # a parameter that has no hash
         return prim.rule("abstract")(*avals, **params)
-    if found is None:
-        if len(_outs) >= _OUTS_LIMIT:
-            _outs.clear()
-        found = _outs[key] = prim.rule("abstract")(*avals, **params)
-    return found
+    return _outs.keep(key, prim.rule("abstract")(*avals, **params)) if found is None else found
 
 
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -25,7 +25,7 @@ REALS = FLOATS | INTEGERS
 RULES: dict[str, Rule] = {}
 
 
-def _row(name: str, f: Rule, accepts: frozenset[Any], *, last: bool = True) -> None:
+def _row(name: str, f: Rule, accepts: frozenset[Any]) -> None:
     """Register a NumPy function for operands of some dtypes."""
     def rule(out: Any, *values: Value) -> Any:
         if values[-1].dtype not in accepts:

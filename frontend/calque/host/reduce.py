@@ -47,39 +47,29 @@ _folded("reduce_or", np.bitwise_or.reduce, INTEGERS | BOOL)
 _folded("reduce_xor", np.bitwise_xor.reduce, INTEGERS | BOOL)
 
 
-def _extreme(f: Any, sign: Callable[..., Any]) -> Rule:
-    def rule(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
-        if x.dtype not in FLOATS | INTEGERS | BOOL:
-            return None
-        lines = _lines(x, axes)
-        if not lines.shape[-1]:
-            return None
-        made = np.asarray(f(lines, -1))
-        if x.dtype in FLOATS and (made == 0).any():  # +0 above -0, whichever came first
-            negative = sign(np.signbit(lines) | (lines != 0), -1)
-            made = np.where(made == 0, np.where(negative, -0.0, 0.0).astype(made.dtype), made)
-        return made
-
-    return rule
-
-
-def _all_negative(zeros_negative: Value, axis: int) -> Any:
-    return np.logical_and.reduce(zeros_negative, axis)
-
-
-RULES["reduce_max"] = _extreme(np.maximum.reduce, _all_negative)
+def _max(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
+    if x.dtype not in FLOATS | INTEGERS | BOOL:
+        return None
+    lines = _lines(x, axes)
+    if not lines.shape[-1]:
+        return None
+    made = np.asarray(np.maximum.reduce(lines, -1))
+    if x.dtype in FLOATS and (made == 0).any():  # +0 above -0, whichever came first
+        negative = (np.signbit(lines) | (lines != 0)).all(-1)
+        made = np.where(made == 0, np.where(negative, -0.0, 0.0).astype(made.dtype), made)
+    return made
 
 
 def _min(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
     if x.dtype in FLOATS:
-        made = RULES["reduce_max"](out, -x, axes=axes)
+        made = _max(out, -x, axes=axes)
         return None if made is None else -made
     if x.dtype not in INTEGERS | BOOL or 0 in x.shape:
         return None
     return np.minimum.reduce(_lines(x, axes), -1)
 
 
-RULES["reduce_min"] = _min
+RULES["reduce_max"], RULES["reduce_min"] = _max, _min
 
 
 def _position(f: Any) -> Rule:

@@ -7,7 +7,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   make.py         full, iota, ...
   shape.py        reshape, transpose, broadcast, squeeze, ...; stop_gradient
   cut.py          concatenate, slice, pad, rev, split, tile
-  reduce.py       reduce_sum ... argmin
+  reductions.py   reduce_sum ... argmin
   window.py       reduce, reduce_window, reduce_precision
   cumulative.py   cumsum ... cumlogsumexp, associative_scan
   gather.py       gather, index_take, GatherDimensionNumbers, GatherScatterMode
@@ -20,7 +20,9 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   dots.py         ragged_dot, ragged_dot_general, scaled_dot
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
-  linalg.py       (lax.linalg) cholesky, triangular_solve, lu
+  linalg.py       (lax.linalg) cholesky, triangular_solve, lu; decompositions.py: eigh, svd, qr, ...
+  implicit.py     custom_root, custom_linear_solve
+  parallel.py     collectives: psum, all_gather, ...
   (control flow)  calque.control
 """
 import types as _types

@@ -258,7 +258,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
     with fused("scaled_dot"):
         parts = [_scaled(v, s, axes) for v, s, axes in
                  zip((x, y), (lhs_scale, rhs_scale), dimension_numbers[0])]
-        out = dot_general(*parts, dimension_numbers, None, np.dtype("f4"))
+        out = dot_general(*parts, dimension_numbers, None, np.dtype("f4"))  # type: ignore[call-arg]
         return ew.convert(out, dtype)
 
 

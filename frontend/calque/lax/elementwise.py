@@ -52,7 +52,7 @@ def spread_ones(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     shape = tuple(n if m == 1 else m for m, n in zip(a, b))
     axes = tuple(range(len(shape)))
     return tuple(v if aval_of(v).shape == shape else sh.broadcast_in_dim(v, shape, axes)
-                 for v in (x, y))  # type: ignore[return-value]
+                 for v in (x, y))
 
 
 def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: str, result: str,

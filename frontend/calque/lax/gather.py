@@ -16,8 +16,11 @@ from calque.lax.operands import as_operand, as_sizes
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode
-from calque.primitives.scatter import ScatterDimensionNumbers
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 
 
 def parse_mode(name: str, mode: Any, default: GatherScatterMode) -> GatherScatterMode:

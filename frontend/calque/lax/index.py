@@ -74,7 +74,7 @@ def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> l
     starts = [_start(name, i, n, f) for i, n, f in zip(indices, shape, flags)]
     if len(traced) == 1:  # one index dtype for all, as the primitives print
         kind = traced.pop()
-        starts = [kind.type(s) if isinstance(s, np.generic) and 0 <= s <= np.iinfo(kind).max else s
+        starts = [kind.type(s) if isinstance(s, np.generic) and 0 <= s <= np.iinfo(kind).max else s  # type: ignore[operator]
                   for s in starts]
     return starts
 

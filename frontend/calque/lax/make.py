@@ -62,7 +62,7 @@ def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = F
 def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
     """A Python or NumPy scalar as a scalar of a dtype (a Python one when weak)."""
     if isinstance(value, (np.ndarray, np.generic)):
-        value = value[()]
+        value = value[()]  # type: ignore[index]
         if value.dtype == dtype and not weak:
             return value
     elif weak and dtypes.scalar_info(value) == (dtype, True):

@@ -31,7 +31,7 @@ def as_operand(name: str, x: Any, position: int = 0) -> Any:
         return as_operand(name, x.__jax_array__(), position)
     for kind in _SCALARS:  # an IntEnum, a subclass of float
         if isinstance(x, kind):
-            return kind(x)
+            return kind(x)  # type: ignore[arg-type]
     raise TypeError(explain(
         f"Error interpreting argument to {name} as a JAX value. The problematic value is of type "
         f"{type(x)} and was passed to {name} at position {position}.",
@@ -55,10 +55,6 @@ def numpy_operand(name: str, x: Any) -> Any:
 
 def aval(x: Any) -> ShapedArray:
     return aval_of(x)
-
-
-def ndim_of(x: Any) -> int:
-    return aval_of(x).ndim
 
 
 def shape_of(x: Any) -> tuple[int, ...]:

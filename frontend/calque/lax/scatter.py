@@ -26,8 +26,7 @@ from calque.primitives import reduce as rd
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.custom import without_derivative
-from calque.primitives.gather import GatherScatterMode
-from calque.primitives.scatter import ScatterDimensionNumbers
+from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 from calque.transforms.vmap import vmap_flat
 
 

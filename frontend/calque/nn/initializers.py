@@ -23,8 +23,6 @@ from calque.numpy.shapes import moveaxis
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
-_SQRT2 = math.sqrt(2)
-
 
 @runtime_checkable
 class Initializer(Protocol):
@@ -215,7 +213,7 @@ def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Any = -2
             raise ValueError(explain(
                 f"invalid distribution for variance scaling initializer: {distribution}",
                 fix=f"use one of {sorted(_DRAWS)}."))
-        variance = kind.type(scale / _MODES[mode](*fans))
+        variance = kind.type(scale / _MODES[mode](*fans))  # type: ignore[no-untyped-call]
         return _DRAWS[distribution](key, shape, kind, variance)
 
     return _named("variance_scaling", draw, dtype)

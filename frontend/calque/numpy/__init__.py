@@ -41,8 +41,11 @@
   edit.py        delete, insert, trim_zeros
   tricks.py      mgrid, ogrid, r_, c_, s_
   protocols.py   memory, devices and the Array API: tobytes, addressable_shards, ...
-  at.py          x.at[...].set(...)
+  at.py          x.at[...].set(...); writing.py writes windows
   methods.py     the operators and methods of arrays
+quick.py       operators on concrete arrays, by what promotion said before
+decompositions.py  (numpy.linalg) qr, svd, eigh, eig, pinv, ...; solvers.py: solve, inv
+documents.py   docstrings of the ufuncs
 """
 import types as _types
 

@@ -26,13 +26,14 @@ from calque.lax.index import wrap_negative
 from calque.lax.scatter import scatter_apply
 from calque.lax.shape import broadcast_sizes
 from calque.numpy import indexing as ix
+from calque.numpy.writing import write
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode
 
-HOST_BYTES = 1 << 18  # results up to here are picked by NumPy, where all is at hand: no compiling
+PICKED_BYTES = 1 << 18  # results up to here are picked by NumPy, where all is at hand: no compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def as_index(item: Any) -> Any:
         return np.asarray(item)
     if dtypes.is_key(item.dtype) or not dtypes.is_integer(item.dtype):
         raise ix.refusal(item)
-    if type(item) is Array and (item._pending is not None or item.aval.nbytes > HOST_BYTES
+    if type(item) is Array and (item._pending is not None or item.aval.nbytes > PICKED_BYTES
                                 or not item.is_ready()):
         return item  # (many positions are counted by the program)
     return item if isinstance(item, Tracer) else np.asarray(item)
@@ -254,6 +255,12 @@ def vectors(fancy: Fancy) -> Any:
 
 
 # ---- reading
+def take(x: Any, index: Any) -> Any:
+    """x[index], whatever the index."""
+    shape = aval_of(x).shape
+    return ix.read(x, ix.parse(index, shape)) if ix.is_basic(index) else read(x, plan(index, shape))
+
+
 def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sorted: bool = False,
          unique: bool = False) -> Any:
     """The elements that a Fancy asks for."""
@@ -290,12 +297,12 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     if 0 in x.shape:
         return None
     size = 0 if fancy.masked else math.prod(fancy.shape) * x.itemsize  # (each count would compile)
-    if dtypes.is_key(x.dtype) or size > HOST_BYTES:
+    if dtypes.is_key(x.dtype) or size > PICKED_BYTES:
         return None
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):
         return None
-    value = buffer.numpy()[tuple(slice(a.first, _stop(a), a.step) for a in fancy.base.axes)]
+    value = buffer.numpy()[tuple(slice(a.first, _stop(a), a.step) for a in fancy.base.axes)]  # type: ignore[arg-type, misc, union-attr]
     rest = [i for i in range(value.ndim) if i not in fancy.axes]
     inside = [np.clip(a, 0, value.shape[axis] - 1) for a, axis in zip(fancy.arrays, fancy.axes)]
     found = value.transpose([*fancy.axes, *rest])[tuple(np.broadcast_to(a, fancy.batch)
@@ -327,7 +334,6 @@ def whole_mask(x: Any, index: Any) -> Any:
 def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
            are_sorted: bool = False, unique: bool = False) -> Any:
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
-    from calque.numpy.at import write
     parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
     if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
@@ -340,13 +346,12 @@ def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 
-def _scatter_numbers(fancy: Fancy) -> sc.ScatterDimensionNumbers:
-    return sc.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
+def _scatter_numbers(fancy: Fancy) -> ga.ScatterDimensionNumbers:
+    return ga.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
 
 
 def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
     """x with func applied to the elements of a Fancy, once for each time they are named."""
-    from calque.numpy.at import write
     if 0 in fancy.shape or 0 in aval_of(x).shape:
         return ix.unchanged(x)
     part = ix.read(x, fancy.base)
@@ -357,4 +362,4 @@ def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: 
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 
-__all__ = ["Fancy", "apply", "plan", "read", "update", "vectors"]
+__all__ = ["Fancy", "apply", "plan", "read", "take", "update", "vectors"]

@@ -36,7 +36,8 @@ def _parse(signature: str) -> tuple[Core, Core]:
 
 def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[tuple[int, ...], dict[str, int]]:
     """The shape that is looped over, and the sizes of the named axes."""
-    loops, sizes = [], {}
+    loops: list[tuple[int, ...]] = []
+    sizes: dict[str, int] = {}
     for x, names in zip(args, core):
         shape = util.shape_of(x)
         if len(shape) < len(names):
@@ -133,8 +134,8 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(),
             raise TypeError(explain(f"wrong number of positional arguments: expected {len(inputs)},"
                                     f" got {len(values)} {where}"))
         values = [util.array(v) for v in util.check_arrays("vectorize", *values)]
-        loop, sizes = _sizes(values, inputs, where)
-        return _over(_checked(f, sizes, core[1] if core else None, where), values, inputs, loop)
+        loop, sizes = _sizes(values, inputs, where)  # type: ignore[arg-type]
+        return _over(_checked(f, sizes, core[1] if core else None, where), values, inputs, loop)  # type: ignore[arg-type]
 
     return wrapped
 

@@ -28,6 +28,17 @@ def constant(x: Any, value: Any) -> Any:
     return ew.const(x, value)
 
 
+def as_truth(x: Any, dtype: Any = None) -> Any:
+    """x as bool: whether it differs from 0 (a number as one of dtype)."""
+    if util.dtype_of(x) == dtypes.bool_:
+        return x
+    if not hasattr(x, "aval") and not np.ndim(x):  # (1e-300 is 0 in float32)
+        with np.errstate(over="ignore"):
+            own = np.asarray(x, util.dtype_of(x))
+            return np.bool_(own.astype(dtype or own.dtype) != 0)
+    return ew.ne_p.bind(x, constant(x, 0))
+
+
 def full_constant(x: Any, value: Any) -> Any:
     """A scalar of x's dtype spread over x's shape, as select_n wants its cases."""
     return ew.match_shape(ew.const(x, value), util.shape_of(x))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dims, dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -21,22 +20,23 @@ from calque.numpy import arithmetic as ar
 from calque.numpy import ufuncs as uf
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import (
-    Plan,
-    Run,
-    Traced,
     is_basic,
     parse,
     read,
-    traced_starts,
 )
 from calque.numpy.shapes import broadcast_to
+from calque.numpy.writing import (
+    cast_update,
+    inside_of,
+    joined_dtype,
+    narrow,
+    warn_of_cast,
+    write,
+)
 from calque.primitives import elementwise as ew
-from calque.primitives import index as ix
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode, default_fill
-
-_CLIPPED = (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 class At:
@@ -113,7 +113,7 @@ class Ref:
             return read(self.array, plan)
         with fused("get"):
             found = read(self.array, plan)
-            inside = _inside(plan)
+            inside = inside_of(plan)
             if inside is None:
                 return found
             dtype = aval_of(found).dtype
@@ -260,12 +260,12 @@ class Ref:
                 raise TypeError(explain(f"{name}() got an unexpected keyword argument "
                                         f"{option!r}"))
         mode, x = _mode(options.get("mode")), self.array
-        values, wide = _values(values), _joined_dtype(x, values)
+        values, wide = _values(values), joined_dtype(x, values)
         if join is not None and wide != aval_of(x).dtype:  # what is joined is wide, the result not
-            _warn_of_cast(values, aval_of(x))
+            warn_of_cast(values, aval_of(x))
             with fused(name):
                 out = Ref(util.cast(x, wide), self.index)._update(name, values, join, p, options)
-                return _narrow(out, aval_of(x))
+                return narrow(out, aval_of(x))
         wrap = options.get("wrap_negative_indices", True)
         if wrap and is_basic(self.index):
             plan = parse(self.index, aval_of(x).shape)
@@ -274,14 +274,14 @@ class Ref:
         with fused(name):
             mask = None if np.ndim(values) else advanced.whole_mask(x, self.index)
             if mask is not None:  # one program whatever the number of elements
-                value = _cast_update(values, aval_of(x))
+                value = cast_update(values, aval_of(x))
                 made = value if join is None else join(x, value)
                 return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         if 0 in fancy.shape:
             return util.array(x)
         with fused(name):
-            target = broadcast_to(_cast_update(values, aval_of(x)), fancy.shape)
+            target = broadcast_to(cast_update(values, aval_of(x)), fancy.shape)
             return advanced.update(x, fancy, target, p, mode,
                                    bool(options.get("indices_are_sorted", False)),
                                    bool(options.get("unique_indices", False)))
@@ -309,118 +309,4 @@ def _ones(x: Any) -> Any:
     return util.cast(made, dtype, aval_of(x).weak_type)
 
 
-def _inside(plan: Plan) -> Any:
-    """Whether all int positions lie inside: None (surely), False (surely not), or traced."""
-    if any(isinstance(a, Run) and a.outside for a in plan.axes):
-        return False
-    result = None
-    for a, start in zip(plan.axes, traced_starts(plan) if _is_traced(plan) else ()):
-        if isinstance(a, Traced):
-            kind = aval_of(start).dtype
-            size = dims.min_dim(a.size, int(np.iinfo(kind).max))
-            good = ew.lt_p.bind(start, dims.number(size, kind))
-            if kind.kind == "i":
-                good = ew.and_p.bind(good, ew.ge_p.bind(start, kind.type(0)))
-            result = good if result is None else ew.and_p.bind(result, good)
-    return result
-
-
-def _is_traced(plan: Plan) -> bool:
-    return any(isinstance(a, Traced) for a in plan.axes)
-
-
-# ---- writing
-def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
-    """x with the window of a Plan replaced by values, or by join(window, values)."""
-    aval = aval_of(x)
-    inside = None if mode in _CLIPPED else _inside(plan)
-    values = _cast_update(values, aval)
-    if 0 in plan.window:  # as in JAX, whatever the shape of the values
-        return util.array(x)
-    target = broadcast_to(values, plan.shape)
-    if inside is False:
-        return util.array(x)
-    target = _as_window(target, plan)
-    part = _cut(x, plan)
-    if join is not None:
-        target = join(_positions(part, plan), target)
-        target = util.cast(target, aval.dtype, aval.weak_type)
-    made = _place(part, plan, target)
-    if inside is not None:
-        made = ar.choose(inside, made, part)
-    if not _is_traced(plan):
-        return made
-    return ix.dynamic_update_slice(x, made, traced_starts(plan))
-
-
-def _joined_dtype(x: Any, values: Any) -> Any:
-    return dtypes.promote([dtypes.dtype_and_weak(x), dtypes.dtype_and_weak(values)])[0]
-
-
-def _warn_of_cast(values: Any, aval: Any) -> None:
-    own, weak = aval_of(values).dtype, aval_of(values).weak_type
-    if dtypes.promote([(aval.dtype, aval.weak_type), (own, weak)])[0] != aval.dtype:
-        util.warn("scatter inputs have incompatible types: cannot safely cast value from "
-                  f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
-                  "result in an error.", FutureWarning)
-
-
-def _cast_update(values: Any, aval: Any) -> Any:
-    _warn_of_cast(values, aval)
-    return _narrow(values, aval)
-
-
-def _narrow(values: Any, aval: Any) -> Any:
-    if aval_of(values).dtype.kind == "c" and aval.dtype.kind != "c":
-        values = ew.real_p.bind(values)
-    return util.cast(values, aval.dtype, aval.weak_type)
-
-
-def _cut(x: Any, plan: Plan) -> Any:
-    """The part of x that is written to: one position of its traced axes."""
-    if not _is_traced(plan):
-        return x
-    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, aval_of(x).shape)]
-    return ix.dynamic_slice(x, traced_starts(plan), sizes)
-
-
-def _static(plan: Plan) -> Plan:
-    """The Plan within the cut part."""
-    axes = tuple(Run(0, 1, 1, True) if isinstance(a, Traced) else a for a in plan.axes)
-    return Plan(axes, plan.shape, plan.kept)
-
-
-def _positions(part: Any, plan: Plan) -> Any:
-    """The elements of the part that change, in memory order."""
-    axes = tuple(Run(a.low, a.count, abs(a.step)) for a in _static(plan).axes
-                 if isinstance(a, Run))
-    whole = Plan(axes, tuple(a.count for a in axes), tuple(range(len(axes))))
-    from calque.numpy.indexing import _read_window
-    return _read_window(part, whole)
-
-
-def _as_window(values: Any, plan: Plan) -> Any:
-    """Values of the result's shape as a window in memory order."""
-    if aval_of(values).shape != plan.window:
-        values = sh.reshape(values, plan.window)
-    return sh.rev(values, plan.reversed) if plan.reversed else values
-
-
-def _place(part: Any, plan: Plan, window: Any) -> Any:
-    """part with the window written into it."""
-    axes = [a for a in _static(plan).axes if isinstance(a, Run)]
-    shape = aval_of(part).shape
-    if aval_of(window).shape == shape:
-        return window
-    if all(abs(a.step) == 1 or a.count == 1 for a in axes):
-        return ix.dynamic_update_slice(part, window, [dims.number(a.low, np.int32) for a in axes])
-    config = []
-    for a, n in zip(axes, shape):
-        step = 1 if a.count == 1 else abs(a.step)
-        config.append((a.low, n - a.low - step * (a.count - 1) - 1, step - 1))
-    zero = ew.const(window, 0) if aval_of(window).dtype != dtypes.bool_ else np.False_
-    mask = sh.pad(ew.match_shape(np.True_, aval_of(window).shape), np.False_, config)
-    return ew.select_n_p.bind(mask, part, sh.pad(window, zero, config))
-
-
-__all__ = ["At", "Ref", "write"]
+__all__ = ["At", "Ref"]

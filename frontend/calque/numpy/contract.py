@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,11 +38,13 @@ _ARGS = """    Args:
       {result}
     """
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def _doc(sentence: str, example: str, result: str, returns: str = "An array.", a: str = "a",
          b: str = "b", first: str = "", second: str = "", more: str = "",
-         raises: str = "") -> Any:
-    def decorate(f: Any) -> Any:
+         raises: str = "") -> Callable[[F], F]:
+    def decorate(f: F) -> F:
         f.__doc__ = sentence + "\n\n" + _ARGS.format(
             a=a, b=b, first=first, second=second, more=more, returns=returns, raises=raises,
             example=example, result=result)

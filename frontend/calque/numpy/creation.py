@@ -173,7 +173,7 @@ def _not_numeric(x: Any) -> TypeError:
 def _scalar(x: Any, dtype: Any) -> Array:
     for kind in (bool, int, float, complex):
         if isinstance(x, kind):
-            x = kind(x)
+            x = kind(x)  # type: ignore[arg-type]
             break
     if dtype is None:
         check_fits(x)
@@ -212,7 +212,7 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if not arrays:
         return from_numpy(_host(x if leaves is not None else [], dtype))
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
-           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:
+           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:  # type: ignore[misc, union-attr]
         return from_numpy(_host(_values(x), dtype))
     with fused("array"):
         return _stacked(x, dtype)

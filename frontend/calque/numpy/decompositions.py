@@ -18,6 +18,7 @@ from calque.core.zeros import zeros
 from calque.lax import decompositions as lax
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
+from calque.numpy.solvers import inv, solve
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
 from calque.primitives import orthogonal as og
@@ -515,7 +516,6 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
       >>> jnp.linalg.tensorinv(jnp.eye(6).reshape(2, 3, 6)).shape
       (6, 2, 3)
     """
-    from calque.numpy.linalg import inv
     (a,) = _inexact("jnp.linalg.tensorinv", a)
     shape = util.shape_of(a)
     if ind <= 0:
@@ -550,7 +550,6 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
       >>> jnp.linalg.tensorsolve(jnp.eye(4).reshape(2, 2, 4), jnp.ones((2, 2)))
       Array([1., 1., 1., 1.], dtype=float32)
     """
-    from calque.numpy.linalg import solve
     a, b = _inexact("jnp.linalg.tensorsolve", a, b)
     rank = len(util.shape_of(a))
     if axes is not None:

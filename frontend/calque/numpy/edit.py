@@ -13,11 +13,12 @@ from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
+from calque.numpy.advanced import take
 from calque.numpy.at import At
 from calque.numpy.creation import asarray
-from calque.numpy.indexing import take, widened
-from calque.numpy.picking import known, needed
+from calque.numpy.indexing import widened
 from calque.numpy.shapes import ravel
+from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh

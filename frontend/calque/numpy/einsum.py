@@ -213,7 +213,8 @@ def _optimal(sets: list[frozenset[Any]], out: frozenset[Any], sizes: dict[Any, i
 
 def _greedy(sets: list[frozenset[Any]], out: frozenset[Any], sizes: dict[Any, int]) -> Path:
     """Again and again the pair whose result is smallest against what it replaces."""
-    left, path = list(sets), []
+    left = list(sets)
+    path: list[tuple[int, ...]] = []
 
     def growth(pair: tuple[int, int]) -> tuple[int, int]:
         i, j = pair

@@ -238,7 +238,7 @@ def array_str(a: Any, max_line_width: int | None = None, precision: int | None =
 def _options(width: int | None, precision: int | None,
              suppress: bool | None) -> contextlib.AbstractContextManager[Any]:
     given = {"linewidth": width, "precision": precision, "suppress": suppress}
-    return np.printoptions(**{k: v for k, v in given.items() if v is not None})
+    return np.printoptions(**{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
 
 
 def set_printoptions(**options: Any) -> None:

@@ -16,15 +16,15 @@ from calque.numpy import util
 from calque.numpy.arithmetic import choose
 from calque.numpy.creation import asarray
 from calque.numpy.join import diff
-from calque.numpy.picking import needed
 from calque.numpy.ranges import linspace
 from calque.numpy.shapes import ravel
 from calque.numpy.sorting import places
 from calque.numpy.ufuncs import maximum, true_divide
+from calque.numpy.util import needed
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherScatterMode
+from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 
 
 def _added(places: Any, weights: Any, length: int) -> Any:
@@ -34,7 +34,7 @@ def _added(places: Any, weights: Any, length: int) -> Any:
     blank = sh.broadcast_in_dim(working.type(0), (length,), ())
     if not length or not aval_of(places).size:
         return blank
-    numbers = sc.ScatterDimensionNumbers((), (0,), (0,))
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
     return sc.scatter(sc.scatter_add_p, blank, sh.reshape(places, (aval_of(places).size, 1)),
                       ew.convert(weights, working), numbers, mode=GatherScatterMode.FILL_OR_DROP)
 

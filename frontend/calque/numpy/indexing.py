@@ -16,7 +16,7 @@ import numpy as np
 from calque.array import Array
 from calque.core import dims, dtypes
 from calque.core.avals import aval_of
-from calque.core.errors import explain
+from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.trace import Tracer, at_bottom
 from calque.eager import fused
 from calque.lax.index import wrap_negative
@@ -131,7 +131,7 @@ def integer(item: Any) -> Any:
     return None
 
 
-def _bound(value: Any, whole: Any, position: int) -> int | None:
+def _bound(value: Any, whole: Any, position: int) -> Any:
     if value is None or isinstance(value, dims.Dim):
         return value
     if isinstance(value, Tracer) and value.concrete() is None:
@@ -205,34 +205,25 @@ def _known(i: Any, size: Any) -> Run | Traced:
         wrapped = i + size if dims.is_nonnegative(i) is False else i
         if dims.is_nonnegative(wrapped) and dims.is_nonnegative(size - 1 - wrapped):
             return Run(wrapped, 1, 1, True)
-    except dims.InconclusiveDimensionOperation:
+    except InconclusiveDimensionOperation:
         pass
     return Traced(dims.number(i, np.int32), size)
 
 
 # ---- reading
-def take(x: Any, index: Any) -> Any:
-    """x[index]."""
-    shape = aval_of(x).shape
-    if is_basic(index):
-        return read(x, parse(index, shape))
-    from calque.numpy import advanced
-    return advanced.read(x, advanced.plan(index, shape))
-
-
 def read(x: Any, plan: Plan) -> Any:
     """The elements that a Plan asks for."""
     axes = plan.axes
     if any(isinstance(a, Traced) for a in axes):
         with fused("getitem"):
-            return shaped(_read_window(x, plan), plan)
+            return shaped(read_window(x, plan), plan)
     if at_bottom() and len(axes) and plan.whole and not plan.reversed and 0 not in plan.window:
         return shaped(_eager_window(x, plan), plan)
     steps = (len(plan.reversed) > 0) + (plan.window != aval_of(x).shape)
     if steps > 1:
         with fused("getitem"):
-            return shaped(_read_window(x, plan), plan)
-    return shaped(_read_window(x, plan), plan)
+            return shaped(read_window(x, plan), plan)
+    return shaped(read_window(x, plan), plan)
 
 
 def _eager_window(x: Any, plan: Plan) -> Any:
@@ -241,11 +232,11 @@ def _eager_window(x: Any, plan: Plan) -> Any:
         return x
     starts = [np.int32(a.low) if isinstance(a, Run) else a for a in plan.axes]
     if max(aval_of(x).shape) >= 2**31:
-        starts = [np.int64(a.low) for a in plan.axes if isinstance(a, Run)]
+        starts = [np.int64(a.low) for a in plan.axes if isinstance(a, Run)]  # type: ignore[misc]
     return ix.dynamic_slice(x, starts, plan.window)
 
 
-def _read_window(x: Any, plan: Plan) -> Any:
+def read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
     x = _cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
@@ -262,7 +253,7 @@ def _read_window(x: Any, plan: Plan) -> Any:
         x = sh.rev(x, plan.reversed)
         return sh.slice_(x, [0] * len(axes), aval_of(x).shape, strides)
     if bounds != full or set(strides) - {1}:
-        x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)
+        x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)  # type: ignore[call-arg]
     return sh.rev(x, plan.reversed) if plan.reversed else x
 
 
@@ -305,4 +296,4 @@ def shaped(window: Any, plan: Plan) -> Any:
 
 
 __all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "parse", "read", "refusal", "run_of",
-           "take", "unchanged", "widened"]
+           "unchanged", "widened"]

@@ -69,8 +69,8 @@ def _parts(name: str, x: Any) -> tuple[Any, Any, Any, Any]:
     (x,) = util.promote_inexact(name, x)
     dtype = util.dtype_of(x)
     if dtype.kind == "c":
-        kind = ValueError if name == "spacing" else TypeError  # JAX's classes
-        raise kind(explain(f"jnp.{name} is not defined for complex inputs.",
+        raise (ValueError if name == "spacing" else TypeError)(  # JAX's classes
+            explain(f"jnp.{name} is not defined for complex inputs.",
                            fix="use the real and the imaginary part."))
     x = ew.convert(util.array(x), dtype)
     kind = np.dtype(f"uint{dtype.itemsize * 8}")

@@ -313,7 +313,7 @@ def _borders(name: str, n: int, sections: Any, equal: bool) -> list[int]:
             f"array split does not result in an equal division: rest is {rest}",
             fix="use jnp.array_split, which makes parts of unequal sizes."))
     sizes = [part + 1] * rest + [part] * (count - rest)
-    return np.cumsum(sizes).tolist()  # type: ignore[no-any-return]
+    return np.cumsum(sizes).tolist()
 
 
 def _clamped(i: int, n: int) -> int:
@@ -551,7 +551,7 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
     from calque.numpy.sorting import searchsorted
     with util.fused("repeat"):
         ends = cumsum(util.spread(unchanged(repeats), (length,)))
-        found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")
+        found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")  # type: ignore[arg-type]
         return take(unchanged(x), found, axis, mode="clip")
 
 

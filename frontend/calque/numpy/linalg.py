@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.core.zeros import zeros
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
 from calque.numpy import arrange, contract, util
@@ -36,12 +35,12 @@ from calque.numpy.decompositions import (
     tensorsolve,
 )
 from calque.numpy.norms import cond, matrix_norm, norm, vector_norm
+from calque.numpy.solvers import inexact, inv, solve, square
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
 from calque.primitives import orthogonal as og
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
-from calque.primitives.sort import take_along
 
 
 class SlogdetResult(NamedTuple):
@@ -57,21 +56,6 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def _inexact(name: str, *values: Any) -> list[Any]:
-    """The arguments as arrays of one inexact dtype."""
-    values = util.check_arrays(name, *values)
-    return [util.array(x) for x in util.promote_inexact(name, *values)]
-
-
-def _square(name: str, a: Any) -> tuple[int, ...]:
-    shape = util.shape_of(a)
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(explain(f"Argument to {name} must have shape [..., n, n], got {shape}.",
-                                 fix="pass square matrices."))
-    return shape
-
-
-@util.planned
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L L^H = a, or its conjugate transpose.
 
@@ -95,96 +79,9 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     """
     from calque.lax import linalg
     with util.fused("cholesky"):
-        (a,) = _inexact("jnp.linalg.cholesky", a)
+        (a,) = inexact("jnp.linalg.cholesky", a)
         factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
         return la.conj(la.flip(factor)) if upper else factor
-
-
-def _factored(a: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
-    """(lu, permutation) of a, its leading axes broadcast to lead."""
-    factors, _, order = la.lu(a)
-    n = util.shape_of(a)[-1]
-    return util.spread(factors, (*lead, n, n)), util.spread(order, (*lead, n))
-
-
-def _solved(a: Any, b: Any) -> Any:
-    """a^-1 b for matrices b; leading axes broadcast."""
-    n, m = util.shape_of(b)[-2:]
-    lead = util.common_shape("solve", [util.shape_of(a)[:-2], util.shape_of(b)[:-2]])
-    factors, order = _factored(a, lead)
-    b = util.spread(b, (*lead, n, m))
-    rows = sh.broadcast_in_dim(order, (*lead, n, m), tuple(range(len(lead) + 1)))
-    b = take_along(b, rows, len(lead))
-    b = la.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
-    return la.triangular_solve(factors, b, left_side=True, lower=False)
-
-
-@util.planned
-def solve(a: Any, b: Any) -> Any:
-    """The x with a x = b.
-
-    Args:
-      a: array of shape (..., n, n).
-      b: array of shape (n,) or (..., n, m).
-
-    Returns:
-      An array of shape (..., n) or (..., n, m); infinite or NaN where a is singular.
-
-    Raises:
-      ValueError: shapes do not fit.
-      NotImplementedError: the promoted dtype is float16 or bfloat16.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0]))
-      Array([1. , 0.5], dtype=float32)
-    """
-    with util.fused("solve"):
-        a, b = _inexact("jnp.linalg.solve", a, b)
-        left, right = util.shape_of(a), util.shape_of(b)
-        if len(left) < 2:
-            raise ValueError(explain(
-                f"left hand array must be at least two dimensional; got a.shape={left}"))
-        if not right:
-            raise ValueError(explain(
-                f"solve: input with shape {right} does not have enough dimensions for all core "
-                "dimensions ('m', 'n')"))
-        size = right[0] if len(right) == 1 else right[-2]
-        if left[-1] != left[-2] or size != left[-1]:
-            raise ValueError(explain(
-                f"solve: inconsistent size for core dimension 'm': a is {left}, b is {right}.",
-                fix="pass a of shape (..., n, n), and b of shape (n,) or (..., n, m)."))
-        if len(right) > 1:
-            return _solved(a, b)
-        out = _solved(a, sh.reshape(b, (*right, 1)))
-        return sh.reshape(out, util.shape_of(out)[:-1])
-
-
-@util.planned
-def inv(a: Any) -> Any:
-    """The inverse.
-
-    Args:
-      a: array of shape (..., n, n).
-
-    Returns:
-      An array of a's shape; infinite or NaN where a is singular.
-
-    Raises:
-      ValueError: a is not square.
-      NotImplementedError: a is float16 or bfloat16.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
-      Array([[0.5 , 0.  ],
-             [0.  , 0.25]], dtype=float32)
-    """
-    with util.fused("inv"):
-        (a,) = _inexact("jnp.linalg.inv", a)
-        shape = _square("inv", a)
-        one = la.identity_like(zeros(ShapedArray(shape[-2:], util.dtype_of(a))))
-        return _solved(a, one)
 
 
 def _diagonal(a: Any) -> Any:
@@ -229,8 +126,8 @@ def det(a: Any) -> Any:
       Array(-2., dtype=float32)
     """
     with util.fused("det"):
-        (a,) = _inexact("jnp.linalg.det", a)
-        shape = _square("det()", a)
+        (a,) = inexact("jnp.linalg.det", a)
+        shape = square("det()", a)
         if shape[-1] in (1, 2, 3):
             return _small_det(a, shape[-1])
         factors, pivots, _ = la.lu(a)
@@ -284,8 +181,8 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         raise ValueError(explain(f"Unknown slogdet method '{method}'. Supported methods are 'lu' "
                                  "(`None`), and 'qr'."))
     with util.fused("slogdet"):
-        (a,) = _inexact("jnp.linalg.slogdet", a)
-        shape = _square("slogdet()", a)
+        (a,) = inexact("jnp.linalg.slogdet", a)
+        shape = square("slogdet()", a)
         last = len(shape) - 2
         if method == "qr":
             if util.dtype_of(a).kind == "c":

@@ -10,22 +10,11 @@ from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import special, util
-from calque.numpy.arithmetic import choose, constant
+from calque.numpy.arithmetic import as_truth, choose, constant
 from calque.numpy.creation import asarray
 from calque.numpy.documents import document, named, truth, weak_truth
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
-
-
-def as_truth(x: Any, dtype: Any = None) -> Any:
-    """x as bool: whether it differs from 0 (a number as one of dtype)."""
-    if util.dtype_of(x) == dtypes.bool_:
-        return x
-    if not hasattr(x, "aval") and not np.ndim(x):  # (1e-300 is 0 in float32)
-        with np.errstate(over="ignore"):
-            own = np.asarray(x, util.dtype_of(x))
-            return np.bool_(own.astype(dtype or own.dtype) != 0)
-    return ew.ne_p.bind(x, constant(x, 0))
 
 
 def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable[..., Any]:

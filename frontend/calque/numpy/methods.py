@@ -29,9 +29,9 @@ from calque.numpy import (
     util,
 )
 from calque.numpy import contract as ct
+from calque.numpy.advanced import take
 from calque.numpy.at import At
 from calque.numpy.creation import array as make_array
-from calque.numpy.indexing import take
 
 Function = Callable[..., Any]
 

@@ -12,9 +12,11 @@ from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import power
+from calque.numpy.decompositions import svdvals
 from calque.numpy.reductions import max as amax
 from calque.numpy.reductions import min as amin
 from calque.numpy.reductions import sum as total
+from calque.numpy.solvers import inv
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -182,7 +184,6 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    from calque.numpy.decompositions import svdvals
     shape, rank = util.shape_of(x), len(util.shape_of(x))
     with util.fused("norm"):
         s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))
@@ -215,14 +216,12 @@ def cond(x: Any, p: Any = None) -> Any:
       >>> jnp.linalg.cond(jnp.array([[1.0, 0.0], [0.0, 4.0]]), 1)
       Array(4., dtype=float32)
     """
-    from calque.numpy.linalg import inv
     x = _inexact("jnp.linalg.cond", x)
     shape = util.shape_of(x)
     if len(shape) < 2:
         raise ValueError(explain(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
     if p in (None, 2, -2):
-        from calque.numpy.decompositions import svdvals
         with util.fused("cond"):
             s = svdvals(x)
             most, least = amax(s, axis=-1, initial=0), amin(s, axis=-1, initial=np.inf)

@@ -98,7 +98,7 @@ def _padded(x: Any, widths: Pairs, mode: str, kwargs: Any) -> Any:
 # ---- arguments
 def _widths(pad_width: Any, rank: int) -> Pairs:
     if isinstance(pad_width, Tracer):
-        pad_width = picking.needed("pad", pad_width, "the widths make the shape.",
+        pad_width = util.needed("pad", pad_width, "the widths make the shape.",
                                    "mark the argument that it comes from as static.")
     try:
         values = np.asarray(pad_width)
@@ -202,7 +202,7 @@ def _wide(x: Any, axis: int, n: int) -> Any:
 
 def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """edge, reflect, symmetric, wrap: elements of x at other positions."""
-    places = np.pad(np.arange(util.shape_of(x)[axis]), width, mode=mode)
+    places = np.pad(np.arange(util.shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
     runs = _runs(places)
     if len(runs) > RUNS:
         return picking.take(x, places, axis)

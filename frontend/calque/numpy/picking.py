@@ -11,42 +11,24 @@ import numpy as np
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import aval_of
-from calque.core.errors import ConcretizationTypeError, explain
-from calque.core.trace import Tracer, concretization_error
+from calque.core.errors import explain
 from calque.eager import fused
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
+from calque.numpy.arithmetic import as_truth
 from calque.numpy.at import At
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import widened
-from calque.numpy.logic import as_truth
 from calque.numpy.shapes import ravel
+from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode
 from calque.transforms.vmap import move_axis, vmap_flat
-
-
-def known(x: Any) -> np.ndarray[Any, Any] | None:
-    """The value of an array where it is not traced."""
-    if isinstance(x, Tracer):
-        value = x.concrete()
-        return None if value is None or isinstance(value, Tracer) else np.asarray(value)
-    return np.asarray(x)
-
-
-def needed(name: str, x: Any, what: str, fix: str) -> np.ndarray[Any, Any]:
-    """The value of an array, or the ConcretizationTypeError that says why it is needed."""
-    value = known(x)
-    if value is None:
-        raise concretization_error(
-            x, f"Abstract tracer value encountered where concrete value is expected: {name}: "
-            f"{what}", fix, ConcretizationTypeError)
-    return value
 
 
 def refuse_in_place(name: str, inplace: bool) -> None:
@@ -291,8 +273,8 @@ def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> 
         if mode is not None:
             i = (_wrapped if mode == "wrap" else _clamped)(i, size)
         if count > given:
-            from calque.numpy.join import tile
-            v = tile(v, -(-count // given))
+            times = -(-count // given)
+            v = sh.reshape(sh.broadcast_in_dim(v, (times, given), (1,)), (times * given,))
         v = sh.slice_(v, (0,), (count,))
         return sh.reshape(At(ravel(x))[i].set(v, mode="clip"), util.shape_of(x))
 

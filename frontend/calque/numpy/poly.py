@@ -50,7 +50,7 @@ def _front(x: Any, count: int) -> Any:
 
 def _trimmed(name: str, x: Any) -> Any:
     """Without leading zeros."""
-    value = picking.needed(name, x, "trim_leading_zeros makes the shape depend on the values.",
+    value = util.needed(name, x, "trim_leading_zeros makes the shape depend on the values.",
                            "leave trim_leading_zeros out under jit.")
     return x[int(np.argmax(value != 0)) if value.any() else len(value):]
 
@@ -379,7 +379,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         return creation.zeros(0, kind)
     if not strip_zeros:
         return _roots_between(x, n, kind)
-    value = picking.needed(
+    value = util.needed(
         "roots", x, "the number of zeros at the ends makes the shape.",
         "pass strip_zeros=False: jnp.roots(p, strip_zeros=False).")
     places = np.flatnonzero(value)

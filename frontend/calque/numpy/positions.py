@@ -19,14 +19,14 @@ from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
+from calque.numpy.arithmetic import as_truth
 from calque.numpy.creation import asarray
-from calque.numpy.logic import as_truth
-from calque.numpy.picking import known, needed
 from calque.numpy.shapes import ravel, transpose
+from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherScatterMode
+from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if count < 0:
         raise TypeError(explain(f"nonzero: size must be nonnegative, got {count}."))
     fills = _fills(fill_value, len(shape))
-    value = known(x)
+    value = known(x)  # type: ignore[assignment]
     if value is not None and all(isinstance(f, (int, np.integer)) for f in fills):
         return tuple(asarray(_filled(p, count, f)) for p, f in zip(np.nonzero(value), fills))
     with fused("nonzero"):
@@ -103,7 +103,7 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     number = cumsum(ew.convert(mask, kind), 0)
     place = ew.select_n(mask, sh.broadcast_in_dim(kind.type(count), (total,), ()),
                         ew.sub_p.bind(number, kind.type(1)))
-    numbers = sc.ScatterDimensionNumbers((), (0,), (0,))
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
     flat = sh.iota(kind, (total,))
     stride = total
     found = []
@@ -318,7 +318,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     sizes = [as_size("tril_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.tril_indices(*sizes))  # type: ignore[return-value]
+    return _pair(np.tril_indices(*sizes))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -341,7 +341,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     sizes = [as_size("triu_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.triu_indices(*sizes))  # type: ignore[return-value]
+    return _pair(np.triu_indices(*sizes))
 
 
 def _matrix_shape(arr: Any) -> tuple[int, int]:
@@ -349,7 +349,7 @@ def _matrix_shape(arr: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ValueError(explain("Only 2-D inputs are accepted",
                                  fix=f"got an array of shape {shape}."))
-    return shape  # type: ignore[return-value]
+    return shape
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:

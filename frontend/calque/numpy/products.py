@@ -422,7 +422,7 @@ def _block(x: Any) -> tuple[Any, int]:
     if len(set(depths)) > 1:
         raise ValueError(explain("Mismatched list depths in jax.numpy.block"))
     rank = max(depths[0], *(len(util.shape_of(p)) for p in parts))
-    parts = [sh.reshape(p, (1,) * (rank - len(util.shape_of(p))) + util.shape_of(p))
+    parts = [sh.reshape(p, (1,) * (rank - len(util.shape_of(p))) + util.shape_of(p))  # type: ignore[assignment]
              for p in parts]
     return join.concatenate(parts, axis=-depths[0]), depths[0] + 1
 

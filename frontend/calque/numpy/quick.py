@@ -16,6 +16,7 @@ from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
+from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.trace import bottom, current
@@ -26,8 +27,7 @@ from calque.transforms.stage import stage
 
 _NUMBERS = frozenset((int, float))
 _RUNS = frozenset(("eval", "lazy"))  # traces under which operations run at once
-_plans: dict[Any, Any] = {}
-_LIMIT = 16384
+_plans = Memo(16384)
 
 
 def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
@@ -42,7 +42,7 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     try:
         plan = _plans[prim, inexact, a, b, config.key()]
     except KeyError:
-        plan = _learn(prim, inexact, a, b)
+        plan = _plans.keep((prim, inexact, a, b, config.key()), _plan(prim, inexact, a, b))
     if plan is None or current.get().kind not in _RUNS:
         return None
     if type(plan) is _Large:
@@ -75,15 +75,8 @@ def _number(x: int | float, dtype: Any) -> Any:
     return np.asarray(x, dtype)
 
 
-def _learn(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
-    """(rule, dtype of scalars, aval of the result), None where there is more to do."""
-    if len(_plans) >= _LIMIT:
-        _plans.clear()
-    _plans[prim, inexact, a, b, config.key()] = plan = _plan(prim, inexact, a, b)
-    return plan
-
-
 def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
+    """(rule, dtype of scalars, aval of the result), None where there is more to do."""
     rule = host.RULES.get(prim.name)
     if (rule is None or config.jax_debug_nans or config.jax_debug_infs
             or config.jax_numpy_rank_promotion != "allow"

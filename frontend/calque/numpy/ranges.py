@@ -168,7 +168,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     return (values, step) if retstep else values
 
 
-def _count(name: str, num: Any) -> int:
+def _count(name: str, num: Any) -> Any:
     if isinstance(num, Dim):
         return num
     if isinstance(num, Tracer):
@@ -413,7 +413,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     wanted = dtypes.default_dtype(int) if dtype is None else util.user_dtype("indices", dtype)
     rank = len(sizes)
     if at_bottom():
-        grid = np.indices(sizes, sparse=sparse)
+        grid = np.indices(sizes, sparse=sparse)  # type: ignore[call-overload]
         if sparse:
             return tuple(from_numpy(g.astype(wanted)) for g in grid)
         return from_numpy(np.asarray(grid).astype(wanted))

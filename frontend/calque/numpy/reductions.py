@@ -16,8 +16,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
-from calque.numpy.arithmetic import choose
-from calque.numpy.logic import as_truth
+from calque.numpy.arithmetic import as_truth, choose
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh

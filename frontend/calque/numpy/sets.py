@@ -19,12 +19,13 @@ from calque.numpy.arithmetic import choose
 from calque.numpy.creation import asarray
 from calque.numpy.cumulative import cumsum
 from calque.numpy.join import concatenate
-from calque.numpy.picking import known, needed, take
+from calque.numpy.picking import take
 from calque.numpy.positions import nonzero
 from calque.numpy.reductions import any as any_of
 from calque.numpy.reductions import sum as total_of
 from calque.numpy.shapes import moveaxis, ravel
 from calque.numpy.sorting import COMPARED, places
+from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so
@@ -378,7 +379,7 @@ def _pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Any, Any]:
     if size is None:
         for v in (x, y):
             needed(name, v, f"The error arose in {name}()", "pass size=.")
-    return tuple(ravel(asarray(v)) for v in util.promote(name, x, y))  # type: ignore[return-value]
+    return tuple(ravel(asarray(v)) for v in util.promote(name, x, y))
 
 
 def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> list[Any]:

@@ -85,7 +85,7 @@ def _plain(x: Any) -> Any:
     return x.dtype if isinstance(x, _ScalarMeta) else x
 
 
-class finfo(ml_dtypes.finfo):  # noqa: N801 (NumPy's name)
+class finfo(ml_dtypes.finfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
     """Limits of a float dtype (bfloat16 and fp8 included).
 
     Example:
@@ -98,7 +98,7 @@ class finfo(ml_dtypes.finfo):  # noqa: N801 (NumPy's name)
         return ml_dtypes.finfo(np.dtype(_plain(getattr(dtype, "dtype", dtype))))
 
 
-class iinfo(ml_dtypes.iinfo):  # noqa: N801 (NumPy's name)
+class iinfo(ml_dtypes.iinfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
     """Limits of an integer dtype.
 
     Example:

@@ -82,7 +82,7 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
             if done is not None:
                 return done
             a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-            if a is b is not None and a.dtype != dtypes.bool_:
+            if a is not None and a is b and a.dtype != dtypes.bool_:  # type: ignore[union-attr]
                 return f(x, y)
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
@@ -159,7 +159,7 @@ def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Functio
         if done is not None:
             return done
         a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-        if a is not None and a is b and a.dtype.kind != "c":
+        if a is not None and a is b and a.dtype.kind != "c":  # type: ignore[union-attr]
             return prim.bind(x, y)
         x, y = util.check_arrays(name, x, y)
         if util.joined((x, y))[0].kind == "c":

@@ -18,10 +18,10 @@ from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.config import config
-from calque.core.errors import explain
+from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
-from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.core.trace import Tracer, concretization_error
+from calque.eager import fused as fused
 from calque.lax.operands import as_operand, check_fits, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.plans import planned as planned
@@ -290,7 +290,7 @@ def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, Tracer):
-        _ = axis.__index__()
+        _ = axis.__index__()  # type: ignore[attr-defined]
     if hasattr(axis, "__index__") and not isinstance(axis, (tuple, list)):
         return (canonical_axis(axis, ndim),)
     try:
@@ -303,3 +303,22 @@ def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise ValueError(explain(f"duplicate value in 'axis': {axes}"))
     return found
+
+
+# ---- values that Python needs
+def known(x: Any) -> np.ndarray[Any, Any] | None:
+    """The value of an array where it is not traced."""
+    if isinstance(x, Tracer):
+        value = x.concrete()
+        return None if value is None or isinstance(value, Tracer) else np.asarray(value)
+    return np.asarray(x)
+
+
+def needed(name: str, x: Any, what: str, fix: str) -> np.ndarray[Any, Any]:
+    """The value of an array, or the ConcretizationTypeError that says why it is needed."""
+    value = known(x)
+    if value is None:
+        raise concretization_error(
+            x, f"Abstract tracer value encountered where concrete value is expected: {name}: "
+            f"{what}", fix, ConcretizationTypeError)
+    return value

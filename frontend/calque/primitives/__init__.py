@@ -16,7 +16,14 @@
   random.py       threefry keys and bits
   generator.py    rng_bit_generator, optimization_barrier
   call.py         jit (calls of inner Programs)
-  control.py      cond, scan
+  control.py      cond, scan; while_loop.py: while
+  custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
+  callback.py     functions called on the host
+  collectives.py  psum and others, over named axes
+  sort.py         sort, top_k
+  orthogonal.py   qr, eigh, svd, pinv           tridiagonal.py  hessenberg, cholesky_update, ...
+  spectral.py     eig, schur
+  linalg_programs.py, orthogonal_programs.py, tridiagonal_programs.py   what they are in others
 
-The lowering of each lies in lowering/rules/<same file>.py, its samples in tests/samples.py.
+lowering/rules/__init__.py says where the lowering of each is; samples are in tests/samples*.py.
 """

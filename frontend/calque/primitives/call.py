@@ -18,16 +18,18 @@ from calque.transforms.vmap import batch_program
 
 jit_p = Primitive("jit", multiple_results=True, higher_order=True,
                   effects=lambda params: any(e.primitive.has_effects(e.params)
-                                             for e in params["jaxpr"].equations))
+                                             for e in params["jaxpr"].equations),
+                  kernel="nest", keys=True)
 
 
 def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:
     """Bind a Program; its consts become operands."""
     program, consts = closed(program)
-    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)  # type: ignore
+    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)
 
 
-def _abstract(*avals: ShapedArray, jaxpr: Program, name: str) -> list[ShapedArray]:
+def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None
+              ) -> list[ShapedArray]:  # (rows: how passes/rows lays a group over its space)
     have = [(a.shape, a.dtype) for a in avals]
     want = [(a.shape, a.dtype) for a in jaxpr.in_avals]
     assert have == want, (name, have, want)

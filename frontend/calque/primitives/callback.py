@@ -8,34 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.primitives.control import scan
-from calque.transforms.stage import stage
+from calque.primitives.control import batch_by_loop
 from calque.transforms.vmap import broadcast_axis, move_axis, to_front
 
-pure_callback_p = Primitive("pure_callback", multiple_results=True)
-io_callback_p = Primitive("io_callback", multiple_results=True, effects=lambda params: True)
-debug_callback_p = Primitive("debug_callback", multiple_results=True, effects=lambda params: True)
-
-
-def _one_by_one(prim: Primitive, size: int, args: Sequence[Any], dims: Sequence[int | None],
-                **params: Any) -> Any:
-    """A call for each element of the mapped axis, in order."""
-    fixed = [a for a, d in zip(args, dims) if d is None]
-    mapped = [move_axis(a, d, 0) for a, d in zip(args, dims) if d is not None]
-
-    def run(*values: Any) -> list[Any]:
-        rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
-        return prim.bind(  # type: ignore[no-any-return]
-            *[next(rest) if d is None else next(looped) for d in dims], **params)
-
-    avals = [aval_of(a) for a in fixed]
-    avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]
-    body = stage(run, avals, f"loop_{prim.name}")
-    outs = scan(body, fixed, [], mapped, length=size)
-    return outs, [0] * len(outs)
+pure_callback_p = Primitive("pure_callback", multiple_results=True, calls_python=True)
+io_callback_p, debug_callback_p = (
+    Primitive(name, multiple_results=True, effects=lambda params: True, calls_python=True)
+    for name in ("io_callback", "debug_callback"))
 
 
 def _abstract(*avals: ShapedArray, result_avals: tuple[ShapedArray, ...],
@@ -63,7 +45,7 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
             "vmap is only supported for pure_callback when vmap_method is specified.",
             fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
     if vmap_method == "sequential":
-        return _one_by_one(pure_callback_p, size, args, dims, callback=callback,
+        return batch_by_loop(pure_callback_p, size, args, dims, callback=callback,
                              result_avals=result_avals, vmap_method=vmap_method)
     if vmap_method == "expand_dims":
         whole = [broadcast_axis(a, 1, 0) if d is None else move_axis(a, d, 0)
@@ -81,12 +63,12 @@ def _io_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, ord
     if ordered:
         raise ValueError(explain("Cannot `vmap` ordered IO callback.",
                                  fix="pass ordered=False, or call it outside vmap."))
-    return _one_by_one(io_callback_p, size, args, dims, ordered=ordered, **params)
+    return batch_by_loop(io_callback_p, size, args, dims, ordered=ordered, **params)
 
 
 def _debug_batch(size: int, args: Sequence[Any], dims: Sequence[int | None],
                  **params: Any) -> Any:
-    return _one_by_one(debug_callback_p, size, args, dims, **params)
+    return batch_by_loop(debug_callback_p, size, args, dims, **params)
 
 
 for _p in (pure_callback_p, io_callback_p, debug_callback_p):

@@ -23,14 +23,14 @@ checkpoint_p = Primitive(
     "checkpoint", multiple_results=True, higher_order=True,
     effects=lambda params: any(e.primitive.has_effects(e.params)
                                for e in params["jaxpr"].equations))
-name_p = Primitive("name")
+name_p = Primitive("name", moves=True, memory="view")
 Policy = Callable[..., Any]
 
 
 def bind(program: Program, args: Sequence[Any], *, policy: Policy | None, prevent_cse: bool,
          differentiated: bool = False) -> list[Any]:
     program, consts = closed(program)
-    return checkpoint_p.bind(  # type: ignore[no-any-return]
+    return checkpoint_p.bind(
         *consts, *args, jaxpr=program, policy=policy, prevent_cse=prevent_cse,
         differentiated=differentiated)
 

@@ -15,7 +15,7 @@ from calque.primitives import shape as sh
 
 Dims = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
-dot_general_p = Primitive("dot_general")
+dot_general_p = Primitive("dot_general", memory="folds", kernel="nest")
 
 
 def dot_general(x: Any, y: Any, dims: Dims, precision: Any = None, preferred: Any = None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Primitive, is_linear
+from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.program import Program, Var
 from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.primitives import elementwise as ew
@@ -26,12 +26,13 @@ from calque.transforms.vmap import batch_program, move_axis, to_front
 # ---- cond: operands (index, *operands); params branches: tuple of Programs of equal types
 cond_p = Primitive("cond", multiple_results=True, higher_order=True,
                    effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for b in params["branches"] for e in b.equations))
+                                              for b in params["branches"] for e in b.equations),
+                   kernel="nest", keys=True)
 
 
 def cond(index: Any, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
     branches, consts = with_consts(branches)
-    return cond_p.bind(index, *consts, *operands, branches=tuple(branches))  # type: ignore
+    return cond_p.bind(index, *consts, *operands, branches=tuple(branches))
 
 
 def with_consts(programs: Sequence[Program]) -> tuple[Sequence[Program], list[Any]]:
@@ -152,7 +153,7 @@ def _choose(index: Any, cases: list[Any]) -> Any:
     count = len(cases)
     safe = ew.clamp_p.bind(np.int32(0), index, np.int32(count - 1))
     which: Any = ew.ne_p.bind(safe, np.int32(0)) if count == 2 else safe
-    which = ew.registry["broadcast_in_dim"].bind(
+    which = registry["broadcast_in_dim"].bind(
         which, shape=shape, broadcast_dimensions=(0,), sharding=None)
     return ew.select_n(which, *cases)
 
@@ -163,14 +164,15 @@ cond_p.transpose, cond_p.batch = _cond_transpose, _cond_batch
 # ---- scan
 scan_p = Primitive("scan", multiple_results=True, higher_order=True,
                    effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for e in params["jaxpr"].equations))
+                                              for e in params["jaxpr"].equations),
+                   kernel="loop", keys=True)
 
 
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
          length: int, reverse: bool = False, unroll: int = 1) -> list[Any]:
     body, more = closed(body)
     consts = [*more, *consts]
-    return scan_p.bind(  # type: ignore[no-any-return]
+    return scan_p.bind(
         *consts, *init, *xs, jaxpr=body, length=length, reverse=reverse, unroll=unroll,
         num_consts=len(consts), num_carry=len(init))
 
@@ -244,7 +246,7 @@ def _interleaved(p: Program, primal: tuple[int, int, int], tangent: Sequence[int
     oc, oy, ot = p.outputs[:outs[0]], p.outputs[outs[0]:n], p.outputs[n:]
     order = [*oc, *ot[:carry_tangents], *oy, *ot[carry_tangents:]]
     return p.derived(("interleaved", primal, tuple(tangent)), lambda: p.replace(
-        inputs=[*pc, *tc, *pi, *ti, *px, *tx], outputs=order))  # type: ignore
+        inputs=[*pc, *tc, *pi, *ti, *px, *tx], outputs=order))
 
 
 def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
@@ -288,7 +290,7 @@ def _tangent_body(tangent: Program, fixed: list[int], looped: list[int], n_const
     order = [*[res[k] for k in fixed], *ts[:n_consts], *ts[n_consts:n_consts + n_carry],
              *[res[k] for k in looped], *ts[n_consts + n_carry:]]
     what = ("tangent_body", tuple(fixed), tuple(looped), n_consts, n_carry)
-    return tangent.derived(what, lambda: tangent.replace(  # type: ignore[no-any-return]
+    return tangent.derived(what, lambda: tangent.replace(
         inputs=order))
 
 
@@ -374,7 +376,7 @@ def batch_by_loop(prim: Primitive, size: int, args: Sequence[Any], dims: Sequenc
         rest, looped = iter(values[:len(fixed)]), iter(values[len(fixed):])
         one = [next(rest) if d is None else next(looped) for d in dims]
         out = prim.bind(*one, **params)
-        return out if prim.multiple_results else [out]  # type: ignore[no-any-return]
+        return out if prim.multiple_results else [out]
 
     avals = [aval_of(a) for a in fixed]
     avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]

@@ -20,9 +20,10 @@ from calque.transforms.jvp import jvp_flat
 Combine = Callable[[list[Any], list[Any]], Sequence[Any]]
 
 
-def _cumulative(name: str, accepts: str, combine: Callable[[Any, Any], Any]) -> Primitive:
+def _cumulative(name: str, accepts: str, combine: Callable[[Any, Any], Any],
+                **facts: Any) -> Primitive:
     """combine: of two elements, with derivatives of all orders."""
-    p = Primitive(name)
+    p = Primitive(name, **facts)
 
     def abstract(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         ew.check_dtypes(name, accepts, [x])
@@ -85,7 +86,7 @@ cumsum_p = _cumulative("cumsum", ew.NUMBER, ew.add)
 cumprod_p = _cumulative("cumprod", ew.NUMBER, ew.mul)
 cummax_p = _cumulative("cummax", ew.NUMBER, lambda x, y: ew.max_p.bind(x, y))
 cummin_p = _cumulative("cummin", ew.NUMBER, lambda x, y: ew.min_p.bind(x, y))
-cumlogsumexp_p = _cumulative("cumlogsumexp", ew.INEXACT, _smooth_logaddexp)
+cumlogsumexp_p = _cumulative("cumlogsumexp", ew.INEXACT, _smooth_logaddexp, function=True)
 
 
 def _cumsum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

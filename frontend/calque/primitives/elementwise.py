@@ -7,6 +7,7 @@ Start reading at `_elementwise`.
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,10 @@ BITS = "bool or integer"
 ANY = "any"
 ORDERED = "number or bool"  # any but keys
 COMPLEX = "complex"
+
+# ---- why a primitive has no form in kernels of ours
+NO_COMPLEX = "kernels have no complex numbers"
+UNTRIED = "not tried in kernels"
 
 _ACCEPTS: dict[str, Callable[[Any], bool]] = {
     NUMBER: lambda d: d != dtypes.bool_ and not dtypes.is_key(d),
@@ -139,10 +144,11 @@ Partial = Callable[..., Any] | None
 
 
 def _elementwise(name: str, accepts: str, partials: Sequence[Partial] | None = None, *,
-                 arity: int | None = None, result: Callable[[Any], Any] | None = None) -> Primitive:
+                 arity: int | None = None, result: Callable[[Any], Any] | None = None,
+                 **facts: Any) -> Primitive:
     """One row: partials None and arity given means not differentiable."""
     n = arity if arity is not None else len(partials or ())
-    p = Primitive(name, differentiable=partials is not None)
+    p = Primitive(name, differentiable=partials is not None, elementwise=True, arity=n, **facts)
 
     def abstract(*avals: ShapedArray) -> ShapedArray:
         if len(avals) != n:
@@ -159,6 +165,9 @@ def _elementwise(name: str, accepts: str, partials: Sequence[Partial] | None = N
     return p
 
 
+_function = functools.partial(_elementwise, function=True, memory="fresh")  # a row of one
+
+
 def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..., Any]:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
@@ -173,20 +182,28 @@ def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..
 
 
 # ---- arithmetic (linear ones have transposes below)
-add_p = _elementwise("add", NUMBER, (lambda t, x, y, o: t, lambda t, x, y, o: t))
-sub_p = _elementwise("sub", NUMBER, (lambda t, x, y, o: t, lambda t, x, y, o: neg(t)))
-mul_p = _elementwise("mul", NUMBER, (lambda t, x, y, o: mul(t, y), lambda t, x, y, o: mul(x, t)))
+add_p = _elementwise("add", NUMBER, (lambda t, x, y, o: t, lambda t, x, y, o: t),
+                     memory="folds")
+sub_p = _elementwise("sub", NUMBER, (lambda t, x, y, o: t, lambda t, x, y, o: neg(t)),
+                     memory="folds")
+mul_p = _elementwise("mul", NUMBER, (lambda t, x, y, o: mul(t, y), lambda t, x, y, o: mul(x, t)),
+                     memory="folds")
 div_p = _elementwise("div", NUMBER, (
-    lambda t, x, y, o: div(t, y), lambda t, x, y, o: mul(mul(neg(t), x), integer_pow(y, -2))))
+    lambda t, x, y, o: div(t, y), lambda t, x, y, o: mul(mul(neg(t), x), integer_pow(y, -2))),
+    memory="folds")
 neg_p = _elementwise("neg", NUMBER, (lambda t, x, o: neg(t),))
-add_any_p = _elementwise("add_any", ANY, (lambda t, x, y, o: t, lambda t, x, y, o: t))
+add_any_p = _elementwise("add_any", ANY, (lambda t, x, y, o: t, lambda t, x, y, o: t),
+                         memory="folds")
 rem_p = _elementwise("rem", "real", (
     lambda t, x, y, o: t,
-    lambda t, x, y, o: mul(neg(t), mul(sign(div(x, y)), floor(abs_(div(x, y)))))))
+    lambda t, x, y, o: mul(neg(t), mul(sign(div(x, y)), floor(abs_(div(x, y)))))),
+    memory="folds")
 max_p = _elementwise("max", ORDERED, (
-    lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))))
+    lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))),
+    memory="folds")
 min_p = _elementwise("min", ORDERED, (
-    lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))))
+    lambda t, x, y, o: mul(t, _balanced(x, o, y)), lambda t, x, y, o: mul(t, _balanced(y, o, x))),
+    memory="folds")
 
 
 def _balanced(x: Any, out: Any, y: Any) -> Any:
@@ -197,24 +214,16 @@ def _balanced(x: Any, out: Any, y: Any) -> Any:
                select_n(match_shape(eq(y, out), shape), one, two))
 
 
-def add(x: Any, y: Any) -> Any:
-    return add_p.bind(x, y)
+def _unary(p: Primitive) -> Callable[[Any], Any]:
+    return lambda x: p.bind(x)
 
 
-def sub(x: Any, y: Any) -> Any:
-    return sub_p.bind(x, y)
+def _binary(p: Primitive) -> Callable[[Any, Any], Any]:
+    return lambda x, y: p.bind(x, y)
 
 
-def mul(x: Any, y: Any) -> Any:
-    return mul_p.bind(x, y)
-
-
-def div(x: Any, y: Any) -> Any:
-    return div_p.bind(x, y)
-
-
-def neg(x: Any) -> Any:
-    return neg_p.bind(x)
+add, sub, mul, div = map(_binary, (add_p, sub_p, mul_p, div_p))
+neg = _unary(neg_p)
 
 
 def _transpose_sum(ct: Any, x: Any, y: Any) -> list[Any]:
@@ -241,7 +250,7 @@ sub_p.transpose, mul_p.transpose, div_p.transpose = _transpose_sub, _transpose_m
 neg_p.transpose = lambda ct, x: [neg(ct)]
 
 # ---- powers
-integer_pow_p = Primitive("integer_pow")
+integer_pow_p = Primitive("integer_pow", elementwise=True)
 
 
 def _integer_pow_abstract(x: ShapedArray, *, y: int) -> ShapedArray:
@@ -275,7 +284,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return integer_pow_p.bind(x, y=y)
 
 
-pow_p = Primitive("pow")
+pow_p = Primitive("pow", elementwise=True, arity=2, function=True, memory="folds", static_operand=1)
 
 
 def _pow_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
@@ -309,46 +318,48 @@ pow_p.jvp = _jvp_from_partials(pow_p, [_pow_base_partial, _pow_exponent_partial]
 
 # ---- functions of one real or complex variable
 _half = 0.5
-exp_p = _elementwise("exp", INEXACT, (lambda t, x, o: mul(t, o),))
-exp2_p = _elementwise("exp2", INEXACT, (lambda t, x, o: mul(t, mul(const(o, math.log(2.0)), o)),))
-expm1_p = _elementwise("expm1", INEXACT, (lambda t, x, o: mul(t, add(o, const(o, 1))),))
-log_p = _elementwise("log", INEXACT, (lambda t, x, o: div(t, x),))
-log1p_p = _elementwise("log1p", INEXACT, (lambda t, x, o: div(t, add(x, const(x, 1))),))
-sqrt_p = _elementwise("sqrt", INEXACT, (lambda t, x, o: mul(t, div(const(o, _half), o)),))
-rsqrt_p = _elementwise("rsqrt", INEXACT, (
+exp_p = _function("exp", INEXACT, (lambda t, x, o: mul(t, o),))
+exp2_p = _function("exp2", INEXACT, (lambda t, x, o: mul(t, mul(const(o, math.log(2.0)), o)),))
+expm1_p = _function("expm1", INEXACT, (lambda t, x, o: mul(t, add(o, const(o, 1))),))
+log_p = _function("log", INEXACT, (lambda t, x, o: div(t, x),))
+log1p_p = _function("log1p", INEXACT, (lambda t, x, o: div(t, add(x, const(x, 1))),))
+sqrt_p = _function("sqrt", INEXACT, (lambda t, x, o: mul(t, div(const(o, _half), o)),))
+rsqrt_p = _function("rsqrt", INEXACT, (
     lambda t, x, o: mul(t, mul(const(o, -_half), div(o, x))),))
-cbrt_p = _elementwise("cbrt", FLOAT, (
+cbrt_p = _function("cbrt", FLOAT, (
     lambda t, x, o: mul(t, mul(const(o, 1 / 3), integer_pow(o, -2))),))
-square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(const(x, 2), x)),))
-sin_p = _elementwise("sin", INEXACT, (lambda t, x, o: mul(t, cos(x)),))
-cos_p = _elementwise("cos", INEXACT, (lambda t, x, o: neg(mul(t, sin(x))),))
-tan_p = _elementwise("tan", INEXACT, (lambda t, x, o: mul(t, add(const(o, 1), square(o))),))
-asin_p = _elementwise("asin", INEXACT, (
+square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(const(x, 2), x)),),
+                        memory="fresh")
+sin_p = _function("sin", INEXACT, (lambda t, x, o: mul(t, cos(x)),))
+cos_p = _function("cos", INEXACT, (lambda t, x, o: neg(mul(t, sin(x))),))
+tan_p = _function("tan", INEXACT, (lambda t, x, o: mul(t, add(const(o, 1), square(o))),))
+asin_p = _function("asin", INEXACT, (
     lambda t, x, o: mul(t, rsqrt(sub(const(x, 1), square(x)))),))
-acos_p = _elementwise("acos", INEXACT, (
+acos_p = _function("acos", INEXACT, (
     lambda t, x, o: mul(t, neg(rsqrt(sub(const(x, 1), square(x))))),))
-atan_p = _elementwise("atan", INEXACT, (lambda t, x, o: div(t, add(const(x, 1), square(x))),))
-sinh_p = _elementwise("sinh", INEXACT, (lambda t, x, o: mul(t, cosh(x)),))
-cosh_p = _elementwise("cosh", INEXACT, (lambda t, x, o: mul(t, sinh(x)),))
-tanh_p = _elementwise("tanh", INEXACT, (
+atan_p = _function("atan", INEXACT, (lambda t, x, o: div(t, add(const(x, 1), square(x))),))
+sinh_p = _function("sinh", INEXACT, (lambda t, x, o: mul(t, cosh(x)),))
+cosh_p = _function("cosh", INEXACT, (lambda t, x, o: mul(t, sinh(x)),))
+tanh_p = _function("tanh", INEXACT, (
     lambda t, x, o: mul(add(t, mul(t, o)), sub(const(o, 1), o)),))
-asinh_p = _elementwise("asinh", INEXACT, (
+asinh_p = _function("asinh", INEXACT, (
     lambda t, x, o: mul(t, rsqrt(add(square(x), const(x, 1)))),))
-acosh_p = _elementwise("acosh", INEXACT, (
+acosh_p = _function("acosh", INEXACT, (
     lambda t, x, o: mul(t, rsqrt(mul(sub(x, const(x, 1)), add(x, const(x, 1))))),))
-atanh_p = _elementwise("atanh", INEXACT, (
+atanh_p = _function("atanh", INEXACT, (
     lambda t, x, o: div(div(t, sub(const(x, 1), x)), add(const(x, 1), x)),))
-logistic_p = _elementwise("logistic", INEXACT, (
+logistic_p = _function("logistic", INEXACT, (
     lambda t, x, o: mul(t, mul(o, sub(const(o, 1), o))),))
-erf_p = _elementwise("erf", FLOAT, (
+erf_p = _function("erf", FLOAT, (
     lambda t, x, o: mul(mul(const(x, 2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
-erfc_p = _elementwise("erfc", FLOAT, (
+erfc_p = _function("erfc", FLOAT, (
     lambda t, x, o: mul(mul(const(x, -2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
-erf_inv_p = _elementwise("erf_inv", FLOAT, (
+erf_inv_p = _function("erf_inv", FLOAT, (
     lambda t, x, o: mul(mul(const(x, math.sqrt(math.pi) / 2), t), exp(square(o))),))
 atan2_p = _elementwise("atan2", FLOAT, (
     lambda t, x, y, o: mul(t, div(y, add(square(x), square(y)))),
-    lambda t, x, y, o: mul(t, div(neg(x), add(square(x), square(y))))))
+    lambda t, x, y, o: mul(t, div(neg(x), add(square(x), square(y))))),
+    function=True, memory="folds")
 
 
 def _no_rule(*_: Any) -> Any:
@@ -357,23 +368,28 @@ def _no_rule(*_: Any) -> Any:
         fix="keep its operands constant, for example with lax.stop_gradient."))
 
 
-nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule))
-
-
-def _unary(p: Primitive) -> Callable[[Any], Any]:
-    return lambda x: p.bind(x)
+nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule), memory="folds",
+                           no_kernel=UNTRIED)
 
 
 exp, log, sin, cos, sinh, cosh = map(_unary, (exp_p, log_p, sin_p, cos_p, sinh_p, cosh_p))
 square, sqrt, rsqrt = map(_unary, (square_p, sqrt_p, rsqrt_p))
 
 # ---- sign, rounding
-floor_p = _elementwise("floor", FLOAT, arity=1)
-ceil_p = _elementwise("ceil", FLOAT, arity=1)
-sign_p = _elementwise("sign", NUMBER, (lambda t, x, o: _sign_partial(t, x, o),))
-is_finite_p = _elementwise("is_finite", FLOAT, arity=1, result=lambda d: dtypes.bool_)
-round_p = Primitive("round", differentiable=False)
-round_p.abstract = lambda x, *, rounding_method: (check_dtypes("round", FLOAT, [x]), x)[1]
+floor_p = _elementwise("floor", FLOAT, arity=1, memory="fresh")
+ceil_p = _elementwise("ceil", FLOAT, arity=1, memory="fresh")
+sign_p = _elementwise("sign", NUMBER, (lambda t, x, o: _sign_partial(t, x, o),), memory="fresh")
+is_finite_p = _elementwise("is_finite", FLOAT, arity=1, result=lambda d: dtypes.bool_,
+                           memory="fresh")
+round_p = Primitive("round", differentiable=False, elementwise=True, memory="fresh")
+
+
+def _round_abstract(x: ShapedArray, *, rounding_method: Any) -> ShapedArray:
+    check_dtypes("round", FLOAT, [x])
+    return x
+
+
+round_p.abstract = _round_abstract
 round_p.batch = lambda size, a, d, **params: (round_p.bind(a[0], **params), d[0])
 abs_p = _elementwise("abs", NUMBER, (lambda t, x, o: _abs_partial(t, x),),
                      result=dtypes.real_dtype)
@@ -396,34 +412,38 @@ def _sign_partial(t: Any, x: Any, o: Any) -> Any:
 
 
 # ---- comparison (bool results)
-def _comparison(name: str, accepts: str = ANY) -> Primitive:
-    return _elementwise(name, accepts, arity=2, result=lambda d: dtypes.bool_)
+def _comparison(name: str, accepts: str = ANY, **facts: Any) -> Primitive:
+    return _elementwise(name, accepts, arity=2, result=lambda d: dtypes.bool_, memory="folds",
+                        **facts)
 
 
-eq_p, ne_p = _comparison("eq"), _comparison("ne")
+eq_p, ne_p = (_comparison(name, keys=True) for name in ("eq", "ne"))
 lt_p, le_p, gt_p, ge_p = (_comparison(name, ORDERED) for name in ("lt", "le", "gt", "ge"))
 
 
-def eq(x: Any, y: Any) -> Any:
-    return eq_p.bind(x, y)
+eq = _binary(eq_p)
 
 
 # ---- logic, shifts, bit counting
-and_p, or_p, xor_p = (_elementwise(n, BITS, arity=2) for n in ("and", "or", "xor"))
+and_p, or_p, xor_p = (
+    _elementwise(n, BITS, arity=2, memory="folds") for n in ("and", "or", "xor"))
 not_p = _elementwise("not", BITS, arity=1)
 shift_left_p, shift_right_arithmetic_p, shift_right_logical_p = (
-    _elementwise(n, INTEGER, arity=2)
+    _elementwise(n, INTEGER, arity=2, memory="folds")
     for n in ("shift_left", "shift_right_arithmetic", "shift_right_logical"))
-population_count_p = _elementwise("population_count", INTEGER, arity=1)
-clz_p = _elementwise("clz", INTEGER, arity=1)
+population_count_p = _elementwise("population_count", INTEGER, arity=1, no_kernel=UNTRIED)
+clz_p = _elementwise("clz", INTEGER, arity=1, no_kernel=UNTRIED)
 
 # ---- complex numbers
-real_p = _elementwise("real", COMPLEX, (lambda t, x, o: real(t),), result=dtypes.real_dtype)
-imag_p = _elementwise("imag", COMPLEX, (lambda t, x, o: imag(t),), result=dtypes.real_dtype)
+real_p = _elementwise("real", COMPLEX, (lambda t, x, o: real(t),), result=dtypes.real_dtype,
+                      moves=True, no_kernel=NO_COMPLEX)
+imag_p = _elementwise("imag", COMPLEX, (lambda t, x, o: imag(t),), result=dtypes.real_dtype,
+                      moves=True, no_kernel=NO_COMPLEX)
 complex_p = _elementwise("complex", FLOAT, (
     lambda t, x, y, o: complex_(t, _zeros_as(t)), lambda t, x, y, o: complex_(_zeros_as(t), t)),
-    result=dtypes.complex_dtype)
-conj_p = _elementwise("conj", INEXACT, (lambda t, x, o: conj(t),), result=dtypes.complex_dtype)
+    result=dtypes.complex_dtype, moves=True, memory="folds", no_kernel=NO_COMPLEX)
+conj_p = _elementwise("conj", INEXACT, (lambda t, x, o: conj(t),), result=dtypes.complex_dtype,
+                      no_kernel=NO_COMPLEX)
 real, imag, conj = map(_unary, (real_p, imag_p, conj_p))
 
 
@@ -431,8 +451,7 @@ def _zeros_as(x: Any) -> Any:
     return match_shape(const(x, 0), aval_of(x).shape)
 
 
-def complex_(re: Any, im: Any) -> Any:
-    return complex_p.bind(re, im)
+complex_ = _binary(complex_p)
 
 
 # The transpose is not conjugated (JAX's convention): <ct, J t> is bilinear.
@@ -444,7 +463,8 @@ complex_p.transpose = lambda ct, x, y: [
 conj_p.transpose = lambda ct, x: [conj(ct) if x.aval.dtype.kind == "c" else real(conj(ct))]
 
 # ---- convert_element_type
-convert_element_type_p = Primitive("convert_element_type")
+convert_element_type_p = Primitive("convert_element_type", elementwise=True, moves=True,
+                                   memory="view")
 
 
 def _convert_abstract(x: ShapedArray, *, new_dtype: Any, weak_type: bool,
@@ -485,7 +505,8 @@ convert_element_type_p.batch = lambda size, a, d, **params: (
     convert_element_type_p.bind(a[0], **params), d[0])
 
 # ---- bitcast_convert_type
-bitcast_convert_type_p = Primitive("bitcast_convert_type", differentiable=False)
+bitcast_convert_type_p = Primitive("bitcast_convert_type", differentiable=False, moves=True,
+                                   memory="view")
 
 
 def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
@@ -512,7 +533,7 @@ bitcast_convert_type_p.batch = lambda size, a, d, **params: (
     bitcast_convert_type_p.bind(move_axis(a[0], d[0], 0), **params), 0)
 
 # ---- select_n
-select_n_p = Primitive("select_n")
+select_n_p = Primitive("select_n", elementwise=True, keys=True)
 
 
 def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
@@ -569,7 +590,7 @@ select_n_p.abstract, select_n_p.jvp = _select_abstract, _select_jvp
 select_n_p.transpose, select_n_p.batch = _select_transpose, _select_batch
 
 # ---- clamp
-clamp_p = Primitive("clamp")
+clamp_p = Primitive("clamp", elementwise=True)
 
 
 def _clamp_abstract(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedArray:
@@ -606,6 +627,6 @@ def _clamp_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> 
 clamp_p.batch = _clamp_batch
 
 # ---- values that pass through: copy, stop_gradient
-copy_p = _elementwise("copy", ANY, (lambda t, x, o: t,))
+copy_p = _elementwise("copy", ANY, (lambda t, x, o: t,), moves=True, memory="view", keys=True)
 copy_p.transpose = lambda ct, x: [ct]
-stop_gradient_p = _elementwise("stop_gradient", ANY, arity=1)
+stop_gradient_p = _elementwise("stop_gradient", ANY, arity=1, moves=True, memory="view", keys=True)

@@ -39,7 +39,7 @@ class FftType(enum.IntEnum):
     IRFFT = 3
 
 
-fft_p = Primitive("fft")
+fft_p = Primitive("fft", weight=16)
 
 
 def fft(x: Any, kind: FftType, lengths: Sequence[int]) -> Any:

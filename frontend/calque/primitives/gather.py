@@ -90,7 +90,30 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: tuple[int, ...] = ()
 
 
-gather_p = Primitive("gather")
+class ScatterDimensionNumbers(NamedTuple):
+    """Which axes a scatter writes and where the updates' windows lie.
+
+    update_window_dims: axes of the updates that are the window's, sorted.
+    inserted_window_dims: axes of the operand with windows of size 1 that the updates lack, sorted.
+    scatter_dims_to_operand_dims: the axis of the operand that each entry of an index vector is for.
+    operand_batching_dims: axes of the operand that go along with axes of the indices, sorted.
+    scatter_indices_batching_dims: those axes of the indices.
+
+    Example:
+      >>> from calque import lax
+      >>> lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,),
+      ...                             scatter_dims_to_operand_dims=(0,)).update_window_dims
+      (1,)
+    """
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+gather_p = Primitive("gather", moves=True, kernel="nest", keys=True)
 
 
 def gather(
@@ -346,8 +369,6 @@ def _transpose(
     unique_indices: bool,
     **params: Any,
 ) -> list[Any]:
-    from calque.primitives.scatter import ScatterDimensionNumbers
-
     d = dimension_numbers
     blank = zeros(ShapedArray(x.aval.shape, aval_of(ct).dtype))
     numbers = ScatterDimensionNumbers(

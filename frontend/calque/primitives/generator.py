@@ -37,13 +37,13 @@ class RandomAlgorithm(enum.IntEnum):
 BITS = tuple(np.dtype(f"u{n}") for n in (1, 2, 4, 8))
 
 rng_bit_generator_p = Primitive("rng_bit_generator", multiple_results=True, differentiable=False)
-optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True)
+optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True, moves=True)
 
 
 def rng_bit_generator(state: Any, shape: Sequence[int], dtype: Any,
                       algorithm: RandomAlgorithm) -> list[Any]:
     """[next state, bits]"""
-    return rng_bit_generator_p.bind(  # type: ignore[no-any-return]
+    return rng_bit_generator_p.bind(
         state, shape=tuple(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None)
 
 

@@ -14,12 +14,18 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import Zero, instantiate, is_zero, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
-from calque.primitives.scatter import ScatterDimensionNumbers, scatter, scatter_p
+from calque.primitives.gather import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    gather,
+)
+from calque.primitives.scatter import scatter, scatter_p
 from calque.transforms.vmap import to_front
 
-dynamic_slice_p = Primitive("dynamic_slice")
-dynamic_update_slice_p = Primitive("dynamic_update_slice")
+dynamic_slice_p = Primitive("dynamic_slice", moves=True, kernel="view", keys=True)
+dynamic_update_slice_p = Primitive("dynamic_update_slice", moves=True, memory="updates",
+                                   kernel="nest", keys=True)
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:

@@ -42,7 +42,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
 
 
 def lu(a: Any) -> list[Any]:
-    return lu_p.bind(a)  # type: ignore[no-any-return]
+    return lu_p.bind(a)
 
 
 # ---- matrices with leading axes

@@ -85,12 +85,12 @@ def _element(v: Any, i: Any) -> Any:
     return sh.reshape(dynamic_slice(v, [i], (1,)), ())
 
 
-def _down(v: Any, shape: tuple[int, int]) -> Any:
+def _down(v: Any, shape: tuple[int, ...]) -> Any:
     """A vector as the column that fills a matrix."""
     return sh.broadcast_in_dim(v, shape, (0,))
 
 
-def _along(v: Any, shape: tuple[int, int]) -> Any:
+def _along(v: Any, shape: tuple[int, ...]) -> Any:
     """A vector as the row that fills a matrix."""
     return sh.broadcast_in_dim(v, shape, (1,))
 

@@ -21,7 +21,8 @@ from calque.primitives import shape as sh
 from calque.primitives.contract import dot_general
 from calque.primitives.elementwise import add, complex_, div, mul, select_n, sub
 from calque.primitives.index import dynamic_slice
-from calque.primitives.linalg_programs import ALGORITHMS, ZERO, scan_of
+from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
+from calque.primitives.linalg_programs import ZERO, scan_of
 from calque.primitives.sort import sort, take_along
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, stage

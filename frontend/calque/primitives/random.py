@@ -19,8 +19,8 @@ from calque.primitives import elementwise as ew
 from calque.transforms.vmap import move_axis
 
 
-def _key_primitive(name: str) -> Primitive:
-    return Primitive(name, differentiable=False)
+def _key_primitive(name: str, **facts: Any) -> Primitive:
+    return Primitive(name, differentiable=False, keys=True, **facts)
 
 
 def _need_key(name: str, a: ShapedArray) -> None:
@@ -36,7 +36,7 @@ def _batch_front(p: Primitive) -> Any:
 
 
 # ---- random_seed: integers -> keys
-random_seed_p = _key_primitive("random_seed")
+random_seed_p = _key_primitive("random_seed", moves=True, memory="fresh")
 
 
 def _seed_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
@@ -49,7 +49,8 @@ random_seed_p.abstract = _seed_abstract
 random_seed_p.batch = _batch_front(random_seed_p)
 
 # ---- random_wrap, random_unwrap: uint32[..., 2] <-> keys
-random_wrap_p, random_unwrap_p = _key_primitive("random_wrap"), _key_primitive("random_unwrap")
+random_wrap_p, random_unwrap_p = (
+    _key_primitive(name, moves=True) for name in ("random_wrap", "random_unwrap"))
 
 
 def _wrap_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
@@ -71,7 +72,7 @@ random_wrap_p.batch = _batch_front(random_wrap_p)
 random_unwrap_p.batch = _batch_front(random_unwrap_p)
 
 # ---- random_split: key -> keys of `shape`
-random_split_p = _key_primitive("random_split")
+random_split_p = _key_primitive("random_split", memory="fresh", weight=40)
 
 
 def _split_abstract(k: ShapedArray, *, shape: tuple[int, ...],
@@ -84,7 +85,7 @@ random_split_p.abstract = _split_abstract
 random_split_p.batch = _batch_front(random_split_p)
 
 # ---- random_fold_in: keys and uint32 data of equal shapes
-random_fold_in_p = _key_primitive("random_fold_in")
+random_fold_in_p = _key_primitive("random_fold_in", memory="fresh")
 
 
 def _fold_abstract(k: ShapedArray, data: ShapedArray) -> ShapedArray:
@@ -98,7 +99,7 @@ random_fold_in_p.abstract = _fold_abstract
 random_fold_in_p.batch = ew.batch_elementwise(random_fold_in_p)
 
 # ---- random_bits: key -> unsigned integers of `shape`
-random_bits_p = _key_primitive("random_bits")
+random_bits_p = _key_primitive("random_bits", memory="fresh", weight=40)
 
 
 def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: tuple[int, ...],

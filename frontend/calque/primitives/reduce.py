@@ -21,8 +21,8 @@ from calque.transforms.jvp import jvp_flat
 
 
 def _reduction(name: str, accepts: str, *, differentiable: bool = True,
-               keeps_weak: bool = True) -> Primitive:
-    p = Primitive(name, differentiable=differentiable)
+               keeps_weak: bool = True, kernel: str = "fold") -> Primitive:
+    p = Primitive(name, differentiable=differentiable, kernel=kernel)
 
     def abstract(x: ShapedArray, *, axes: tuple[int, ...], out_sharding: Any = None) -> ShapedArray:
         ew.check_dtypes(name, accepts, [x])
@@ -138,12 +138,13 @@ reduce_max_p.jvp, reduce_min_p.jvp = _chooser_jvp(reduce_max_p), _chooser_jvp(re
 # ---- logical
 reduce_and_p = _reduction("reduce_and", ew.BITS, differentiable=False, keeps_weak=False)
 reduce_or_p = _reduction("reduce_or", ew.BITS, differentiable=False, keeps_weak=False)
-reduce_xor_p = _reduction("reduce_xor", ew.BITS, differentiable=False, keeps_weak=False)
+reduce_xor_p = _reduction("reduce_xor", ew.BITS, differentiable=False, keeps_weak=False,
+                          kernel="")
 
 
 # ---- argmax, argmin: NaN counts as the extremum, the first of equals wins
 def _arg_reduction(name: str) -> Primitive:
-    p = Primitive(name, differentiable=False)
+    p = Primitive(name, differentiable=False, memory="fresh")
 
     def abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: Any) -> ShapedArray:
         (axis,) = axes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from calque.primitives import shape as sh
 from calque.primitives.gather import (
     GatherDimensionNumbers,
     GatherScatterMode,
+    ScatterDimensionNumbers,
     check_batching,
     check_indices,
     check_map,
@@ -34,30 +35,6 @@ from calque.primitives.gather import (
 )
 from calque.transforms.vmap import to_front
 
-
-class ScatterDimensionNumbers(NamedTuple):
-    """Which axes a scatter writes and where the updates' windows lie.
-
-    update_window_dims: axes of the updates that are the window's, sorted.
-    inserted_window_dims: axes of the operand with windows of size 1 that the updates lack, sorted.
-    scatter_dims_to_operand_dims: the axis of the operand that each entry of an index vector is for.
-    operand_batching_dims: axes of the operand that go along with axes of the indices, sorted.
-    scatter_indices_batching_dims: those axes of the indices.
-
-    Example:
-      >>> from calque import lax
-      >>> lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,),
-      ...                             scatter_dims_to_operand_dims=(0,)).update_window_dims
-      (1,)
-    """
-
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    scatter_dims_to_operand_dims: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
-
-
 NAMES = {
     "scatter": ew.ANY,
     "scatter-add": ew.NUMBER,
@@ -67,7 +44,8 @@ NAMES = {
     "scatter-max": ew.ANY,
 }
 scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p = (
-    Primitive(name) for name in NAMES
+    Primitive(name, memory="updates", kernel="nest", moves=plain, keys=plain)
+    for name in NAMES for plain in [name == "scatter"]
 )
 FAMILY = (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)
 

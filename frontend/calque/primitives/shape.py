@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.dimension import Dim, as_value
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear, registry
@@ -28,7 +29,7 @@ def _linear_jvp(p: Primitive) -> Any:
 
 
 # ---- reshape
-reshape_p = Primitive("reshape")
+reshape_p = Primitive("reshape", moves=True, memory="view", kernel="view", keys=True)
 
 
 def reshape(x: Any, new_sizes: Sequence[int]) -> Any:
@@ -56,7 +57,7 @@ reshape_p.jvp = _linear_jvp(reshape_p)
 reshape_p.transpose = lambda ct, x, **params: [reshape(ct, x.shape)]
 
 # ---- transpose
-transpose_p = Primitive("transpose")
+transpose_p = Primitive("transpose", moves=True, memory="view", kernel="view", keys=True)
 
 
 def transpose(x: Any, permutation: Sequence[int]) -> Any:
@@ -86,7 +87,8 @@ transpose_p.transpose = lambda ct, x, *, permutation: [
     transpose(ct, tuple(int(i) for i in np.argsort(permutation)))]
 
 # ---- broadcast_in_dim
-broadcast_in_dim_p = Primitive("broadcast_in_dim")
+broadcast_in_dim_p = Primitive("broadcast_in_dim", moves=True, memory="view", kernel="view",
+                               keys=True)
 
 
 def broadcast_in_dim(x: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
@@ -141,7 +143,7 @@ broadcast_in_dim_p.jvp = _linear_jvp(broadcast_in_dim_p)
 broadcast_in_dim_p.transpose = _broadcast_transpose
 
 # ---- concatenate
-concatenate_p = Primitive("concatenate")
+concatenate_p = Primitive("concatenate", moves=True, kernel="nest", keys=True)
 
 
 def concatenate(xs: Sequence[Any], dimension: int) -> Any:
@@ -200,7 +202,7 @@ concatenate_p.abstract, concatenate_p.jvp = _concatenate_abstract, _concatenate_
 concatenate_p.transpose, concatenate_p.batch = _concatenate_transpose, _concatenate_batch
 
 # ---- slice
-slice_p = Primitive("slice")
+slice_p = Primitive("slice", moves=True, memory="view", kernel="view", keys=True)
 
 
 def slice_(x: Any, start: Sequence[int], limit: Sequence[int],
@@ -266,7 +268,7 @@ slice_p.jvp = _linear_jvp(slice_p)
 slice_p.transpose = _slice_transpose
 
 # ---- pad (low, high, interior per axis; negative low and high crop)
-pad_p = Primitive("pad")
+pad_p = Primitive("pad", moves=True, memory="folds", kernel="nest")
 
 
 def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
@@ -344,7 +346,7 @@ pad_p.abstract, pad_p.jvp = _pad_abstract, _pad_jvp
 pad_p.transpose, pad_p.batch = _pad_transpose, _pad_batch
 
 # ---- rev
-rev_p = Primitive("rev")
+rev_p = Primitive("rev", moves=True, memory="view", kernel="view", keys=True)
 
 
 def rev(x: Any, dimensions: Sequence[int]) -> Any:
@@ -367,7 +369,7 @@ rev_p.batch = lambda size, a, d, *, dimensions: (
     rev(a[0], [i + (i >= d[0]) for i in dimensions]), d[0])
 
 # ---- squeeze
-squeeze_p = Primitive("squeeze")
+squeeze_p = Primitive("squeeze", moves=True, memory="view", kernel="view", keys=True)
 
 
 def squeeze(x: Any, dimensions: Sequence[int]) -> Any:
@@ -395,7 +397,7 @@ squeeze_p.jvp = _linear_jvp(squeeze_p)
 squeeze_p.transpose = lambda ct, x, *, dimensions: [reshape(ct, x.shape)]
 
 # ---- iota
-iota_p = Primitive("iota", differentiable=False)
+iota_p = Primitive("iota", differentiable=False, moves=True, memory="fresh", kernel="nest")
 
 
 def _iota_abstract(*, dtype: Any, shape: tuple[int, ...], dimension: int,
@@ -421,6 +423,15 @@ iota_p.abstract = _iota_abstract
 iota_p.batch = _no_operands
 
 # ---- dim_as_value: a dimension that is known at the call only, as an integer
-dim_as_value_p = Primitive("dim_as_value", differentiable=False)
+dim_as_value_p = Primitive("dim_as_value", differentiable=False, moves=True)
 dim_as_value_p.abstract = lambda *, dim: dim.aval
 dim_as_value_p.batch = _no_operands
+
+
+def _value_of(d: Dim, dtype: Any) -> Any:
+    value = dim_as_value_p.bind(dim=d)
+    return value if dtype is None else registry["convert_element_type"].bind(
+        value, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+
+
+as_value[0] = _value_of

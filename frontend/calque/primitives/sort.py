@@ -22,20 +22,20 @@ from calque.primitives import shape as sh
 from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from calque.transforms.vmap import to_front
 
-sort_p = Primitive("sort", multiple_results=True)
-top_k_p = Primitive("top_k", multiple_results=True)
+sort_p = Primitive("sort", multiple_results=True, weight=16)
+top_k_p = Primitive("top_k", multiple_results=True, weight=4)
 
 
 def sort(xs: Sequence[Any], dimension: int, *, num_keys: int = 1,
          is_stable: bool = True) -> list[Any]:
     """The operands in the order of the first num_keys of them (is_stable or not: always stably)."""
-    return sort_p.bind(  # type: ignore[no-any-return]
+    return sort_p.bind(
         *xs, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
 
 
 def top_k(x: Any, k: int, axis: int) -> list[Any]:
     """The k largest elements along an axis and their positions (int32)."""
-    return top_k_p.bind(x, k=k, axis=axis)  # type: ignore[no-any-return]
+    return top_k_p.bind(x, k=k, axis=axis)
 
 
 def take_along(x: Any, positions: Any, axis: int) -> Any:

@@ -6,6 +6,7 @@ not functions of this list and raise, as in JAX.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,12 @@ import numpy as np
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.primitives import elementwise as ew
-from calque.primitives.elementwise import FLOAT, INTEGER, _elementwise
+from calque.primitives.elementwise import FLOAT, INTEGER, UNTRIED, _elementwise
 
-lgamma_p = _elementwise("lgamma", FLOAT, (lambda t, x, o: ew.mul(t, digamma_p.bind(x)),))
-digamma_p = _elementwise("digamma", FLOAT, (
+_function = functools.partial(_elementwise, function=True, memory="fresh", no_kernel=UNTRIED)
+
+lgamma_p = _function("lgamma", FLOAT, (lambda t, x, o: ew.mul(t, digamma_p.bind(x)),))
+digamma_p = _function("digamma", FLOAT, (
     lambda t, x, o: ew.mul(t, polygamma_p.bind(ew.const(x, 1), x)),))
 
 
@@ -29,7 +32,7 @@ def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Cal
     return partial
 
 
-polygamma_p = _elementwise("polygamma", FLOAT, (
+polygamma_p = _function("polygamma", FLOAT, (
     _refused("polygamma", "m"),
     lambda t, m, x, o: ew.mul(t, polygamma_p.bind(ew.add(m, ew.const(m, 1)), x))))
 
@@ -66,7 +69,7 @@ def _zeta_by_order(t: Any, x: Any, q: Any, o: Any) -> Any:
     return ew.mul(t, ew.neg(ew.add(total, ew.mul(power, tail))))
 
 
-zeta_p = _elementwise("zeta", FLOAT, (
+zeta_p = _function("zeta", FLOAT, (
     _zeta_by_order,
     lambda t, x, q, o: ew.mul(t, ew.mul(ew.neg(x), zeta_p.bind(ew.add(x, ew.const(x, 1)), q)))))
 
@@ -78,16 +81,16 @@ def _density(a: Any, x: Any) -> Any:
                          lgamma_p.bind(a)))
 
 
-igamma_p = _elementwise("igamma", FLOAT, (
+igamma_p = _function("igamma", FLOAT, (
     lambda t, a, x, o: ew.mul(t, igamma_grad_a_p.bind(a, x)),
     lambda t, a, x, o: ew.mul(t, _density(a, x))))
-igammac_p = _elementwise("igammac", FLOAT, (
+igammac_p = _function("igammac", FLOAT, (
     lambda t, a, x, o: ew.neg(ew.mul(t, igamma_grad_a_p.bind(a, x))),
     lambda t, a, x, o: ew.neg(ew.mul(t, _density(a, x)))))
-igamma_grad_a_p = _elementwise("igamma_grad_a", FLOAT, (
+igamma_grad_a_p = _function("igamma_grad_a", FLOAT, (
     _refused("igamma_grad_a", "a", NotImplementedError),
     _refused("igamma_grad_a", "x", NotImplementedError)))
-random_gamma_grad_p = _elementwise("random_gamma_grad", FLOAT, (
+random_gamma_grad_p = _function("random_gamma_grad", FLOAT, (
     _refused("random_gamma_grad", "a", NotImplementedError),
     _refused("random_gamma_grad", "x", NotImplementedError)))
 
@@ -101,7 +104,7 @@ def _beta_partial(t: Any, a: Any, b: Any, x: Any, o: Any) -> Any:
     return ew.mul(ew.exp(ew.sub(power, log_beta)), t)
 
 
-regularized_incomplete_beta_p = _elementwise("regularized_incomplete_beta", FLOAT, (
+regularized_incomplete_beta_p = _function("regularized_incomplete_beta", FLOAT, (
     _refused("Betainc", "a and b"), _refused("Betainc", "a and b"), _beta_partial))
 
 
@@ -119,9 +122,9 @@ def _i1e_partial(t: Any, x: Any, o: Any) -> Any:
     return ew.mul(t, ew.select_n(far, half, slope))
 
 
-bessel_i0e_p = _elementwise("bessel_i0e", FLOAT, (
+bessel_i0e_p = _function("bessel_i0e", FLOAT, (
     lambda t, x, o: ew.mul(t, ew.sub(bessel_i1e_p.bind(x), ew.mul(ew.sign(x), o))),))
-bessel_i1e_p = _elementwise("bessel_i1e", FLOAT, (_i1e_partial,))
+bessel_i1e_p = _function("bessel_i1e", FLOAT, (_i1e_partial,))
 
 # ---- integers
-mulhi_p = _elementwise("mulhi", INTEGER, arity=2)
+mulhi_p = _elementwise("mulhi", INTEGER, arity=2, no_kernel=UNTRIED)

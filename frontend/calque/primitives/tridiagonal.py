@@ -113,7 +113,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, perturb_singu
             total = add_tangents(total, ew.neg(part))
     if is_zero(total):
         return x, total
-    return x, tridiagonal_solve(*primals[:3], total, perturb_singular=perturb_singular)
+    return x, tridiagonal_solve(*primals[:3], total, perturb_singular=perturb_singular)  # type: ignore[misc]
 
 
 def _solve_transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool

@@ -15,7 +15,8 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives.elementwise import div, mul, sub
-from calque.primitives.linalg_programs import ALGORITHMS, scan_of
+from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
+from calque.primitives.linalg_programs import scan_of
 from calque.primitives.orthogonal_programs import (
     INT,
     all_of,

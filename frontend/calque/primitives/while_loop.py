@@ -23,7 +23,8 @@ from calque.transforms.vmap import batch_program, move_axis, to_front
 while_p = Primitive("while", multiple_results=True, higher_order=True,
                     effects=lambda params: any(
                         e.primitive.has_effects(e.params)
-                        for p in (params["cond_jaxpr"], params["body_jaxpr"]) for e in p.equations))
+                        for p in (params["cond_jaxpr"], params["body_jaxpr"]) for e in p.equations),
+                    kernel="loop", keys=True)
 
 
 def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_consts: Sequence[Any],
@@ -32,7 +33,7 @@ def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_co
     cond_consts = [*more, *cond_consts]
     body, more = closed(body)
     body_consts = [*more, *body_consts]
-    return while_p.bind(  # type: ignore[no-any-return]
+    return while_p.bind(
         *cond_consts, *body_consts, *init, cond_jaxpr=cond, cond_nconsts=len(cond_consts),
         body_jaxpr=body, body_nconsts=len(body_consts))
 
@@ -79,7 +80,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, cond_jaxpr: Program
     # program: (consts, carry, const tangents, carry tangents) -> (carry, carry tangents)
     ins = program.inputs
     order = [*ins[:k], *ins[k + n:len(ins) - moving], *ins[k:k + n], *ins[len(ins) - moving:]]
-    body = program.derived(("while_body", k), lambda: program.replace(  # type: ignore[arg-type]
+    body = program.derived(("while_body", k), lambda: program.replace(
         inputs=order))
     cond = _ignoring(cond_jaxpr, [a.tangent() for a, m in zip(body_jaxpr.out_avals, nz_carry) if m])
     given = [instantiate(t) if m else t for t, m in zip(ti, nz_carry)]
@@ -93,7 +94,7 @@ def _ignoring(cond: Program, more: Sequence[ShapedArray]) -> Program:
     if not more:
         return cond
     avals = [*cond.in_avals, *more]
-    return cond.derived(("ignoring", tuple(more)), lambda: stage(  # type: ignore[no-any-return]
+    return cond.derived(("ignoring", tuple(more)), lambda: stage(
         lambda *xs: replay(cond, *xs[:len(cond.in_avals)]), avals, cond.name))
 
 
@@ -105,7 +106,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], **params: Any
 
     def apply(*tangents: Any) -> list[Any]:
         avals = [aval_of(p) for p in primals]
-        return _jvp(primals, unmask(tangents, nonzero, avals), **params)[1]  # type: ignore
+        return _jvp(primals, unmask(tangents, nonzero, avals), **params)[1]
 
     return values, apply
 

@@ -96,7 +96,7 @@ class Window:
                 raise TypeError(explain(
                     f"{name} got the wrong number of {what} for operand: got operand shape {shape} "
                     f"with {what} {values}.", fix="give one entry for each axis."))
-            if what != "padding" and any(v < 1 for v in values):
+            if what != "padding" and any(v < 1 for v in values):  # type: ignore[operator]
                 raise TypeError(explain(
                     f"{name} {what} must have every element be strictly positive, got {values}."))
         if any(n < 0 for n in self.padded(shape)):
@@ -282,7 +282,7 @@ def _along(xs: list[Any], axis: int, k: int, d: int, combine: Combine) -> list[A
 
 
 # ---- reduce_precision
-reduce_precision_p = Primitive("reduce_precision")
+reduce_precision_p = Primitive("reduce_precision", elementwise=True, no_kernel=ew.UNTRIED)
 
 
 def _precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:

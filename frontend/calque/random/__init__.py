@@ -3,8 +3,9 @@
 Keys, split, fold_in, bits, uniform, randint, bernoulli, permutation and choice give JAX's numbers
 bit for bit, the other distributions the same within rounding ([docs/random.md]).  The default
 stream is the one the tutorials print; `jax_threefry_partitionable` selects today's.
-Modules: keys, bits (uniform words to coins), continuous (formulas), gamma (rejection and what is
-made of it), counts (Poisson, binomial), choices (permutations, categories, vectors, matrices).
+Modules: keys.py, bits.py (uniform words to coins), continuous.py (formulas), gamma.py (rejection
+and what is made of it), counts.py (Poisson, binomial), choices.py (permutations, categories,
+vectors, matrices), documents.py (what the distributions share).
 """
 from __future__ import annotations
 

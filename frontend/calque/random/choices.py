@@ -82,7 +82,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *,
             _axis(axis, 1)
             if not dtypes.is_integer(array.dtype):
                 raise TypeError(explain("x must be an integer or at least 1-dimensional."))
-            return _permuted(typed, x if isinstance(x, Dim) else max(0, operator.index(x)))
+            return _permuted(typed, x if isinstance(x, Dim) else max(0, operator.index(x)))  # type: ignore[arg-type]
         axis = _axis(axis, array.ndim)
         if array.ndim == 1 or independent:
             return _shuffled(typed, array, axis)
@@ -142,7 +142,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
                 fix=f"write ({shape},)."))
         size = shape_of("choice", shape)
         array, n, axis = _population(a, axis)
-        if n < 1 and math.prod(size):
+        if n < 1 and math.prod(size):  # type: ignore[arg-type]
             raise ValueError(explain("a must be greater than 0 unless no samples are taken."))
         if not replace and math.prod(size) > n:
             raise ValueError(explain(

@@ -15,6 +15,7 @@ from calque import numpy as jnp
 from calque.array import Array
 from calque.control import scan
 from calque.core import dtypes
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.eager import fused
 from calque.loops import while_loop
@@ -254,7 +255,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
         rest = lax.cumsum(p, p.ndim - 1, reverse=True)
         shares = p / jnp.where(rest == 0, jnp.ones_like(rest), rest)
         keys = prim.random_split_p.bind(typed, shape=(size[-1],),
-                                        partitionable=dtypes.config.jax_threefry_partitionable)
+                                        partitionable=config.jax_threefry_partitionable)
 
         def body(left: Any, given: Any) -> Any:
             share, key = given

@@ -343,7 +343,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     if any(d < 0 for d in sizes):
         raise ValueError(errors.explain(
             f"{name}: negative dimensions are not allowed, got shape {sizes}."))
-    return sizes
+    return sizes  # type: ignore[return-value]
 
 
 def float_dtype(name: str, dtype: Any, more: str = "") -> np.dtype[Any]:

@@ -1,6 +1,6 @@
 """scipy: SciPy's functions on arrays.  Map:
 
-  special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives
+  special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives; bessel.py
   linalg.py      solve_triangular, cho_solve, lu, expm, block_diag, ...
   signal.py      convolve, correlate, fftconvolve
 """

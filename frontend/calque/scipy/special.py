@@ -261,7 +261,7 @@ def multigammaln(a: Any, d: int) -> Any:
       >>> special.multigammaln(3.0, 2)
       Array(1.550195, dtype=float32)
     """
-    d = int(d) if isinstance(d, float) and d.is_integer() else operator.index(d)
+    d = int(d) if isinstance(d, float) and d.is_integer() else operator.index(d)  # type: ignore[attr-defined]
     with util.fused("multigammaln"):
         (a,) = _real("multigammaln", a)
         halves = np.arange(d).astype(util.dtype_of(a)) / 2
@@ -316,6 +316,7 @@ _entr.defjvps(lambda t, out, x: -t * (ew.log_p.bind(x) + 1))
 
 
 def _pair(name: str, x: Any, y: Any) -> list[Any]:
+    """Both as arrays of one shape and dtype, float or complex."""
     return util.broadcast_all(name, *[util.array(v) for v in util.promote_inexact(name, x, y)])
 
 
@@ -575,11 +576,6 @@ def boxcox(x: Any, lmbda: Any) -> Any:
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     x, lmbda = _pair("boxcox1p", x, lmbda)
     return _boxcox(ew.log1p_p.bind(x), lmbda)
-
-
-def _pair(name: str, x: Any, lmbda: Any) -> list[Any]:
-    """Both as arrays of one shape and dtype, float or complex."""
-    return list(util.broadcast_all(name, *map(util.array, util.promote_inexact(name, x, lmbda))))
 
 
 def _boxcox(log: Any, lmbda: Any) -> Any:

@@ -1,68 +1,42 @@
 """Forward mode: values carry a tangent; rules run under the parent trace.
 
 `jvp_flat(f, primals, tangents)` for functions, `jvp_program` for Programs (the form that rules of
-higher-order primitives use).  Start reading at `JVPTrace.process`.
+higher-order primitives use).  Start reading at `JVPTrace.rule`.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, current, leaked, under
+from calque.core.trace import current, under
 from calque.core.zeros import Zero, instantiate, is_zero, zero_like
+from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import replay, stage
 
 
-class JVPTracer(Tracer):
+class JVPTracer(PairTracer):
     """A primal value with its tangent."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
-        self._trace, self.primal, self.tangent = trace, primal, tangent
-
-    @property
-    def aval(self) -> ShapedArray:
-        return aval_of(self.primal)
-
-    def concrete(self) -> Any:
-        return self.primal.concrete() if hasattr(self.primal, "concrete") else self.primal
+    __slots__ = ()
 
 
-class JVPTrace(Trace):
-    """Applies jvp rules."""
+class JVPTrace(PairTrace):
+    """Applies jvp rules under the parent trace."""
 
     __slots__ = ()
     kind = "jvp"
+    tracer = JVPTracer
 
-    def split(self, x: Any) -> tuple[Any, Any]:
-        """(primal, tangent) of any value in this trace."""
-        if type(x) is JVPTracer and x._trace is self:
-            if not self.open:
-                raise leaked(x, "jvp")
-            return x.primal, x.tangent
-        return x, zero_like(x)
-
-    def wrap(self, primal: Any, tangent: Any) -> Any:
-        return primal if is_zero(tangent) else JVPTracer(self, primal, tangent)
-
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
+             params: dict[str, Any]) -> tuple[Any, Any]:
         assert self.parent is not None
-        if not any(type(a) is JVPTracer and a._trace is self for a in args):
-            return self.parent.process(prim, args, params)
-        primals, tangents = zip(*[self.split(a) for a in args])
-        if not prim.differentiable and prim.jvp is None:
-            return self.parent.process(prim, primals, params)
         rule = prim.rule("jvp")
         with under(self.parent):
-            out, tangent = rule(primals, tangents, **params)
-        if prim.multiple_results:
-            return [self.wrap(o, t) for o, t in zip(out, tangent)]
-        return self.wrap(out, tangent)
+            return rule(primals, tangents, **params)
 
 
 def jvp_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
@@ -101,7 +75,7 @@ def jvp_program(p: Program, nonzero: Sequence[bool],
         tangent_avals = [a.tangent() for a, n in zip(p.in_avals, nonzero) if n]
         return stage(run, [*p.in_avals, *tangent_avals], f"jvp_{p.name}"), mask
 
-    return p.derived(("jvp", tuple(nonzero), tuple(forced)), make)  # type: ignore[no-any-return]
+    return p.derived(("jvp", tuple(nonzero), tuple(forced)), make)
 
 
 def _has_tangent(x: Any) -> bool:

@@ -2,36 +2,27 @@
 
 The result is the primal outputs plus a linear Program of the tangents whose consts are the
 residuals.  No partial evaluator: higher-order primitives have a `linearize` rule instead.
-Start reading at `LinearizeTrace.process`.
+Start reading at `LinearizeTrace.rule`.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, current, leaked, under
-from calque.core.zeros import instantiate, is_zero, zero_like
+from calque.core.trace import Trace, Tracer, current, under
+from calque.core.zeros import instantiate, is_zero
+from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import StageTrace, StageTracer, replay, stage
 
 
-class LinearizeTracer(Tracer):
+class LinearizeTracer(PairTracer):
     """A primal value with its tangent as a variable of the tangent program."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
-        self._trace, self.primal, self.tangent = trace, primal, tangent
-
-    @property
-    def aval(self) -> ShapedArray:
-        return aval_of(self.primal)
-
-    def concrete(self) -> Any:
-        return self.primal.concrete() if hasattr(self.primal, "concrete") else self.primal
+    __slots__ = ()
 
 
 class SplitTrace(Trace):
@@ -51,47 +42,30 @@ class SplitTrace(Trace):
         return self.parent.process(prim, args, params)
 
 
-class LinearizeTrace(Trace):
+class LinearizeTrace(PairTrace):
     """Splits a function into its primal run and its tangent program."""
 
     __slots__ = ("tangents", "rules")
     kind = "linearize"
+    tracer = LinearizeTracer
 
     def __init__(self, parent: Trace) -> None:
         super().__init__(parent)
         self.tangents = StageTrace("tangent")
         self.rules = SplitTrace(parent, self.tangents)
 
-    def split(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is LinearizeTracer and x._trace is self:
-            if not self.open:
-                raise leaked(x, "linearize")
-            return x.primal, x.tangent
-        return x, zero_like(x)
-
-    def wrap(self, primal: Any, tangent: Any) -> Any:
-        return primal if is_zero(tangent) else LinearizeTracer(self, primal, tangent)
-
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
+             params: dict[str, Any]) -> tuple[Any, Any]:
         assert self.parent is not None
-        if not any(type(a) is LinearizeTracer and a._trace is self for a in args):
-            return self.parent.process(prim, args, params)
-        primals, tangents = zip(*[self.split(a) for a in args])
-        if not prim.differentiable and prim.jvp is None:
-            return self.parent.process(prim, primals, params)
-        if prim.linearize is not None:
-            nonzero = [not is_zero(t) for t in tangents]
-            with under(self.parent):
-                out, tangent_fn = prim.linearize(nonzero, primals, **params)
-            with under(self.tangents):
-                tangent = tangent_fn(*[t for t in tangents if not is_zero(t)])
-        else:
+        if prim.linearize is None:
             rule = prim.rule("jvp")
             with under(self.rules):
-                out, tangent = rule(primals, tangents, **params)
-        if prim.multiple_results:
-            return [self.wrap(o, t) for o, t in zip(out, tangent)]
-        return self.wrap(out, tangent)
+                return rule(primals, tangents, **params)
+        nonzero = [not is_zero(t) for t in tangents]
+        with under(self.parent):
+            out, tangent_fn = prim.linearize(nonzero, primals, **params)
+        with under(self.tangents):
+            return out, tangent_fn(*[t for t in tangents if not is_zero(t)])
 
 
 def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
@@ -153,4 +127,4 @@ def linearize_program(p: Program, nonzero: Sequence[bool],
         sources = [order.get(r, -1) if isinstance(r, Var) else -1 for r in residuals]
         return forward, kept["tangent"], kept["mask"], sources
 
-    return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)  # type: ignore[no-any-return]
+    return p.derived(("linearize", tuple(nonzero), tuple(forced or ())), make)

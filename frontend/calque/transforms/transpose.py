@@ -112,4 +112,4 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
         return stage(run, avals, f"transpose_{p.name}"), mask
 
     what = ("transpose", tuple(linear), tuple(ct_given), tuple(forced or ()))
-    return p.derived(what, make)  # type: ignore[no-any-return]
+    return p.derived(what, make)

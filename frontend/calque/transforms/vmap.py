@@ -50,7 +50,7 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
         return name in params["axes"]
     for value in params.values():
         for p in value if isinstance(value, tuple) else (value,):
-            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(
+            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(  # type: ignore[misc]
                     uses_axis(e.primitive, e.params, name) for e in p.equations)):
                 return True
     return False
@@ -149,7 +149,7 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
         return stage(run, avals, f"vmap_{p.name}"), mask
 
     what = ("vmap", size, tuple(in_axes), tuple(forced), name)
-    return p.derived(what, make)  # type: ignore[no-any-return]
+    return p.derived(what, make)
 
 
 # ---- helpers for batching rules
@@ -178,5 +178,5 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
     return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
 
 
-__all__ = ["BatchTrace", "BatchTracer", "Callable", "batch_program", "broadcast_axis",
-           "move_axis", "to_front", "vmap_flat"]
+__all__ = ["BatchTrace", "BatchTracer", "batch_program", "broadcast_axis", "move_axis",
+           "to_front", "vmap_flat"]
