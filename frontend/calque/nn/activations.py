@@ -15,8 +15,9 @@ from calque.lax.make import full_like
 from calque.lax.operands import canonical_axis
 from calque.nn.documents import described
 from calque.numpy import arithmetic as ar
-from calque.numpy import join, special, util
+from calque.numpy import special, util
 from calque.numpy.logic import where
+from calque.numpy.split import split
 from calque.numpy.ufuncs import maximum, minimum
 from calque.numpy.ufuncs import tanh as _tanh
 from calque.primitives import elementwise as ew
@@ -246,7 +247,7 @@ def glu(x: Any, axis: int = -1) -> Any:
         raise ValueError(explain(
             f"axis size must be divisible by 2: glu got size {size} along axis {axis}.",
             fix="pad the axis, or split it yourself."))
-    first, second = join.split(x, 2, axis)
+    first, second = split(x, 2, axis)
     return first * ew.logistic_p.bind(second)
 
 

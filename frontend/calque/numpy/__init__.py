@@ -13,7 +13,8 @@
   nanreductions.py  nansum, nanmax, nanmean, ...
   shapes.py      reshape, transpose, squeeze, broadcast_to, ...
   arrange.py     flip, roll, rot90, tril, triu
-  join.py        concatenate, stack, split, tile, repeat, diff
+  join.py        concatenate, stack, tile, repeat, diff
+split.py       split, array_split, vsplit, ...
   convert.py     astype, view
   padding.py     pad
   apply.py       vectorize, apply_along_axis, fromfunction
@@ -82,6 +83,7 @@ from calque.numpy.sets import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403
 from calque.numpy.sorting import *  # noqa: F403
 from calque.numpy.special import *  # noqa: F403
+from calque.numpy.split import *  # noqa: F403
 from calque.numpy.statistics import *  # noqa: F403
 from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403

@@ -1,7 +1,7 @@
 """scipy: SciPy's functions on arrays.  Map:
 
   special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives; bessel.py
-  linalg.py      solve_triangular, cho_solve, lu, expm, block_diag, ...
+  linalg.py      solve_triangular, cho_solve, lu, ...; matrices.py: expm, block_diag, toeplitz
   signal.py      convolve, correlate, fftconvolve
 """
 from calque.scipy import linalg as linalg

@@ -3,39 +3,23 @@ solve, expm, block_diag, toeplitz.  The work is done by calque.numpy.linalg and 
 """
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from calque.control import cond
 from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.lax import linalg as la
 from calque.lax.implicit import custom_linear_solve
-from calque.loops import fori_loop
-from calque.numpy import arrange, creation, join, picking, util
+from calque.numpy import arrange, creation, picking, util
 from calque.numpy import decompositions as dc
 from calque.numpy import linalg as nl
-from calque.numpy import reductions as rd
-from calque.numpy.arithmetic import absolute, conj
+from calque.numpy.arithmetic import conj
 from calque.numpy.contract import matmul
-from calque.numpy.logic import where
 from calque.numpy.shapes import swapaxes
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-
-
-def _arrays(name: str, *values: Any) -> list[Any]:
-    return [ew.convert(util.array(v), util.dtype_of(v))
-            for v in util.promote_inexact(name, *values)]
-
-
-def _square(name: str, a: Any) -> Any:
-    shape = util.shape_of(a)
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(explain(f"{name}: expected a square matrix, got shape {shape}."))
-    return a
+from calque.scipy.matrices import arrays, block_diag, check_square, expm, toeplitz
 
 
 def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
@@ -91,8 +75,8 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
                                  fix="use 0, 1, 2, 'N', 'T' or 'C'."))
     util.check_arrays("solve_triangular", a, b)
     with util.fused("solve_triangular"):
-        a, b = _arrays("solve_triangular", a, b)
-        a, b, vector = _columns("solve_triangular", _square("solve_triangular", a), b)
+        a, b = arrays("solve_triangular", a, b)
+        a, b, vector = _columns("solve_triangular", check_square("solve_triangular", a), b)
         x = la.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=kinds[trans] > 0,
                                 conjugate_a=kinds[trans] == 2, unit_diagonal=unit_diagonal)
         return _dropped(x, vector)
@@ -125,8 +109,8 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
     """
     util.check_arrays("cholesky", a)
     with util.fused("cholesky"):
-        (a,) = _arrays("cholesky", a)
-        _square("cholesky", a)
+        (a,) = arrays("cholesky", a)
+        check_square("cholesky", a)
         factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
         return factor if lower else conj(swapaxes(factor, -1, -2))
 
@@ -183,8 +167,8 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
     c, lower = c_and_lower
     util.check_arrays("cho_solve", c, b)
     with util.fused("cho_solve"):
-        c, b = _arrays("cho_solve", c, b)
-        c, b, vector = _columns("cho_solve", _square("cho_solve", c), b)
+        c, b = arrays("cho_solve", c, b)
+        c, b, vector = _columns("cho_solve", check_square("cho_solve", c), b)
         for step in ((False, True) if lower else (True, False)):
             b = la.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=step,
                                     conjugate_a=step)
@@ -214,7 +198,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     """
     util.check_arrays("lu_factor", a)
     with util.fused("lu_factor"):
-        (a,) = _arrays("lu_factor", a)
+        (a,) = arrays("lu_factor", a)
         factors, pivots, _ = la.lu(a)
         return factors, pivots
 
@@ -248,8 +232,8 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
     if trans not in (0, 1, 2):
         raise ValueError(explain(f"'trans' value must be 0, 1, or 2, got {trans}"))
     with util.fused("lu_solve"):
-        factors, b = _arrays("lu_solve", factors, b)
-        factors, b, vector = _columns("lu_solve", _square("lu_solve", factors), b)
+        factors, b = arrays("lu_solve", factors, b)
+        factors, b, vector = _columns("lu_solve", check_square("lu_solve", factors), b)
         lead, n = util.shape_of(b)[:-2], util.shape_of(b)[-2]
         order = la.lu_pivots_to_permutation(util.array(pivots), n)
         order = util.spread(order, (*lead, n))
@@ -304,7 +288,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     """
     util.check_arrays("lu", a)
     with util.fused("lu"):
-        (a,) = _arrays("lu", a)
+        (a,) = arrays("lu", a)
         factors, _, order = la.lu(a)
         m, n = util.shape_of(a)[-2:]
         k, kind = min_dim(m, n), util.dtype_of(factors)
@@ -350,8 +334,8 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
                                  f"got {assume_a!r}"))
     util.check_arrays("solve", a, b)
     with util.fused("solve"):
-        a, b = _arrays("solve", a, b)
-        _square("solve", a)
+        a, b = arrays("solve", a, b)
+        check_square("solve", a)
         a, b, vector = _columns("solve", a, b)
         if assume_a != "pos":
             return _dropped(nl.solve(a, b), vector)
@@ -471,161 +455,6 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
     if eigvals_only:
         return dc.eigvalsh(a, side)
     return tuple(dc.eigh(a, side))
-
-
-# ---- functions and special matrices
-# numerator of the Pade approximants of e**x, and the norms up to which they are exact (Higham 2005)
-_PADE = {4: ((17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0),
-             3.925724783138660),
-         8: ((64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
-              129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0,
-              40840800.0, 960960.0, 16380.0, 182.0, 1.0), 5.371920351148152)}
-
-
-@util.planned
-def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:  # noqa: N803
-    """e**A of square matrices, by scaling, a Pade approximant and squaring.
-
-    Args:
-      A: array of shape (..., n, n).
-      upper_triangular: A is upper triangular (a solver may make use of it).
-      max_squarings: matrices that need more give NaN.
-
-    Returns:
-      An array of A's shape.
-
-    Raises:
-      TypeError: A is not an array, or one of halves.
-      ValueError: A is not square.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> from calque.scipy import linalg
-      >>> linalg.expm(jnp.zeros((2, 2)))
-      Array([[1., 0.],
-             [0., 1.]], dtype=float32)
-    """
-    util.check_arrays("expm", A)
-    with util.fused("expm"):
-        (a,) = _arrays("expm", A)
-        _square("expm", a)
-        if util.dtype_of(a).itemsize < 4:
-            raise TypeError(explain(f"expm: A.dtype={util.dtype_of(a).name} is not supported.",
-                                    fix="convert A to float32."))
-        n = util.shape_of(a)[-1]
-        if not n:
-            return a
-        real = util.dtype_of(ew.real_p.bind(a) if util.dtype_of(a).kind == "c" else a)
-        coefficients, limit = _PADE[8 if real.itemsize > 4 else 4]
-        norm = rd.max(rd.sum(absolute(a), axis=-2), axis=-1)
-        wanted = ew.ceil_p.bind(ew.log_p.bind(norm / limit) * (1 / math.log(2)))
-        needed = where(norm > limit, wanted, 0)
-        needed = where(ew.eq_p.bind(needed, needed), needed, max_squarings + 1)
-        times = where(needed > max_squarings, max_squarings, needed)
-        scale = ew.exp2_p.bind(-times)
-        r = _pade(a * scale[..., None, None], coefficients, n)
-
-        def square(i: Any, r: Any) -> Any:
-            return where((i < times)[..., None, None], matmul(r, r), r)
-
-        def step(i: Any, r: Any) -> Any:
-            return cond(i < last, square, lambda i, r: r, i, r)
-
-        # a known number of steps, so that there is a gradient; most of them do nothing
-        last = rd.max(times)
-        r = fori_loop(0, max_squarings, step, r)
-        return where((needed > max_squarings)[..., None, None], np.nan, r)
-
-
-def _pade(a: Any, c: tuple[float, ...], n: int) -> Any:
-    """(V - U)^-1 (V + U), U the odd and V the even powers."""
-    one = creation.eye(n, dtype=util.dtype_of(a))
-    square = matmul(a, a)
-    odd, even, power = c[1] * one, c[0] * one, one
-    for k in range(2, len(c), 2):
-        power = matmul(power, square) if k > 2 else square
-        even = even + c[k] * power
-        if k + 1 < len(c):
-            odd = odd + c[k + 1] * power
-    odd = matmul(a, odd)
-    return nl.solve(even - odd, even + odd)
-
-
-def block_diag(*arrs: Any) -> Any:
-    """A matrix with the arguments along its diagonal, 0 elsewhere.
-
-    Args:
-      *arrs: matrices, vectors (as rows) or scalars.
-
-    Returns:
-      A matrix of the promoted dtype.
-
-    Raises:
-      TypeError: an argument is not an array.
-      ValueError: an argument has more than two axes.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> from calque.scipy import linalg
-      >>> linalg.block_diag(jnp.array([1, 2]), 3)
-      Array([[1, 2, 0],
-             [0, 0, 3]], dtype=int32)
-    """
-    if not arrs:
-        return creation.zeros((1, 0))
-    util.check_arrays("block_diag", *arrs)
-    wrong = [i for i, a in enumerate(arrs) if len(util.shape_of(a)) > 2]
-    if wrong:
-        raise ValueError(explain("Arguments to jax.scipy.linalg.block_diag must have at most 2 "
-                                 f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
-                                 f"{wrong[0]}."))
-    with util.fused("block_diag"):
-        parts = [ew.convert(util.array(v), util.dtype_of(v))
-                 for v in util.promote("block_diag", *arrs)]
-        parts = [sh.reshape(p, (1,) * (2 - len(util.shape_of(p))) + util.shape_of(p))
-                 for p in parts]
-        width, at, rows = sum(util.shape_of(p)[1] for p in parts), 0, []
-        for p in parts:
-            own = util.shape_of(p)[1]
-            rows.append(sh.pad_p.bind(p, util.dtype_of(p).type(0), padding_config=(
-                (0, 0, 0), (at, width - at - own, 0))))
-            at += own
-        return join.concatenate(rows)
-
-
-def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrix with constant diagonals.
-
-    Args:
-      c: first column; array of shape (..., m).
-      r: first row (its first element is not used); conj(c) by default.
-
-    Returns:
-      An array of shape (..., m, n).
-
-    Raises:
-      TypeError: an argument is not an array.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> from calque.scipy import linalg
-      >>> linalg.toeplitz(jnp.array([1, 2]), jnp.array([1, 5]))
-      Array([[1, 5],
-             [2, 1]], dtype=int32)
-    """
-    given = (c,) if r is None else (c, r)
-    util.check_arrays("toeplitz", *given)
-    with util.fused("toeplitz"):
-        values = [util.array(v) for v in util.promote("toeplitz", *given)]
-        first = [v if util.shape_of(v) else sh.reshape(v, (1,)) for v in values]
-        column, row = first[0], conj(first[0]) if r is None else first[1]
-        m, n = util.shape_of(column)[-1], util.shape_of(row)[-1]
-        lead = util.common_shape("toeplitz", [util.shape_of(column)[:-1],
-                                              util.shape_of(row)[:-1]])
-        column, row = util.spread(column, (*lead, m)), util.spread(row, (*lead, n))
-        line = join.concatenate([arrange.flip(column, -1), row[..., 1:]], axis=-1)
-        places = np.arange(m)[::-1, None] + np.arange(n)[None, :]
-        return picking.take(line, places.astype(np.int32), axis=-1)
 
 
 __all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "expm", "inv", "lu",
