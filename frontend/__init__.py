@@ -35,6 +35,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     reduce as _reduce,
     scatter as _scatter,
     shape as _shape,
+    shard_map as _shard_map,
     sort as _sort,
     special as _special,
     while_loop as _while_loop,
@@ -57,6 +58,7 @@ from calque import ops as ops  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import scipy as scipy  # noqa: E402
+from calque import sharding as sharding  # noqa: E402
 from calque import stages as stages  # noqa: E402
 from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
@@ -107,6 +109,10 @@ from calque.jacobians import (  # noqa: E402
 )
 from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402
+from calque.mapping import shard_map as shard_map  # noqa: E402
+from calque.core.mesh import set_mesh as set_mesh  # noqa: E402
+from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
+from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
 from calque.runtime import Device as Device  # noqa: E402
 from calque.staging import eval_shape as eval_shape  # noqa: E402
 from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
@@ -138,7 +144,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
             "experimental", "export", "flatten_util", "lax", "nn", "numpy", "ops", "random",
-            "runtime", "scipy", "stages", "test_util", "tree", "tree_util", "typing")
+            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -62,7 +62,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         value = as_operand("psum", leaf)
         if aval_of(value).dtype == np.dtype(bool):
             value = ew.convert(value, np.dtype("i4"))
-        return co.psum_p.bind(value, axes=names)
+        return co.psum(value, names)
 
     return tree_util.tree_map(one, x)
 

@@ -51,6 +51,9 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
 
     def collect(atom: Atom, ct: Any) -> None:
         if isinstance(atom, Var) and atom in linear and ct is not None and not is_zero(ct):
+            more = aval_of(ct).vma - atom.aval.vma
+            if more:  # inside shard_map: the value is one, its parts' cotangents are summed
+                ct = registry["psum_invariant"].bind(ct, axes=tuple(sorted(more, key=str)))
             flowing[atom] = add_tangents(flowing[atom], ct) if atom in flowing else ct
 
     for o, ct in zip(p.outputs, cts):

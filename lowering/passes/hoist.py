@@ -42,6 +42,9 @@ def _hoist(p: Program) -> Program:
 
 
 def _inner_hoisted(e: Equation) -> Equation:
+    if e.primitive.name == "shard_map":
+        return e.replace(primitive=registry["jit"], params={
+            "jaxpr": hoist(e.primitive.program(**e.params)), "name": "shard_map"})
     if e.primitive.name in CALLS:
         called = e.params[CALLS[e.primitive.name]]
         return e.replace(primitive=registry["jit"], params={
