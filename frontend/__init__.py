@@ -31,6 +31,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     implicit as _implicit,
     index as _index,
     linalg as _linalg,
+    placement as _placement,
     random as _random,
     reduce as _reduce,
     scatter as _scatter,
@@ -95,12 +96,19 @@ from calque.devices import (  # noqa: E402
     default_backend as default_backend,
     device_count as device_count,
     device_get as device_get,
-    device_put as device_put,
     devices as devices,
     local_device_count as local_device_count,
     local_devices as local_devices,
     process_count as process_count,
     process_index as process_index,
+)
+from calque.shards import (  # noqa: E402
+    device_put as device_put,
+    device_put_replicated as device_put_replicated,
+    device_put_sharded as device_put_sharded,
+    make_array_from_callback as make_array_from_callback,
+    make_array_from_process_local_data as make_array_from_process_local_data,
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
 )
 from calque.jacobians import (  # noqa: E402
     hessian as hessian,
@@ -119,6 +127,7 @@ from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
 from calque.staging import named_call as named_call  # noqa: E402
 from calque.staging import typeof as typeof  # noqa: E402
 from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
+from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
 from calque.tree_util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev

@@ -18,6 +18,7 @@ import numpy as np
 from calque import runtime
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, concretization_error
 from calque.runtime import Buffer, Device
 
@@ -244,29 +245,109 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).devices()
           {CpuDevice(id=0)}
         """
-        return {self._buffer.device}
+        sharding = self.aval.sharding
+        return {self._buffer.device} if sharding is None else sharding.device_set
 
     @property
-    def device(self) -> Device:
-        """The device that holds the data.
+    def device(self) -> Any:
+        """The device that holds the data; of an array spread over several, its sharding.
 
         Example:
           >>> import calque.numpy as jnp
           >>> jnp.zeros(2).device
           CpuDevice(id=0)
         """
-        return self._buffer.device
+        sharding = self.aval.sharding
+        if sharding is None:
+            return self._buffer.device
+        return sharding._device if isinstance(sharding, SingleDeviceSharding) else sharding
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the array is spread over devices.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).sharding
+          SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+        """
+        found = self.aval.sharding
+        return SingleDeviceSharding(self._buffer.device) if found is None else found
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        """The parts that this process's devices have, as Shards; data is made when it is asked for.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> [s.replica_id for s in jnp.zeros(2).addressable_shards]
+          [0]
+        """
+        from calque.shards import shards_of
+        return shards_of(self)
+
+    @property
+    def global_shards(self) -> list[Any]:
+        """The parts that all devices have, as Shards.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> len(jnp.zeros(2).global_shards)
+          1
+        """
+        return self.addressable_shards
+
+    def addressable_data(self, index: int) -> Array:
+        """One device's part.
+
+        Args:
+          index: number among the devices of this process.
+
+        Returns:
+          An Array on that device.
+
+        Raises:
+          IndexError: there are not so many devices.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).addressable_data(0)
+          Array([0., 0.], dtype=float32)
+        """
+        return self.addressable_shards[index].data  # type: ignore[no-any-return]
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process's devices have all of the array: always, here.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).is_fully_addressable
+          True
+        """
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device has the whole array.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).is_fully_replicated
+          True
+        """
+        return self.sharding.is_fully_replicated
 
     @property
     def committed(self) -> bool:
-        """Whether the array was put on its device explicitly: never, here.
+        """Whether the array was put on its devices explicitly, or computed from one that was.
 
         Example:
           >>> import calque.numpy as jnp
           >>> jnp.zeros(2).committed
           False
         """
-        return False
+        return self.aval.sharding is not None
 
     def __hash__(self) -> int:
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
@@ -375,13 +456,14 @@ class Array(metaclass=_ArrayMeta):
         return self.shape[0]
 
     def __reduce__(self) -> Any:
-        return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl())
+        return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl(),
+                           self.aval.sharding)
 
     def __copy__(self) -> Array:
         return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return _unpickle(self._numpy(), self.weak_type, self._key_impl())
+        return _unpickle(self._numpy(), self.weak_type, self._key_impl(), self.aval.sharding)
 
     def _key_impl(self) -> str:
         return self.dtype.impl if dtypes.is_key(self.dtype) else ""
@@ -404,11 +486,12 @@ def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
     return f"{prefix}{body},{sep}{tail}"
 
 
-def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str) -> Array:
+def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str, sharding: Any = None) -> Array:
     made = from_numpy(value, weak)
+    aval = made.aval
     if impl:
-        return Array(made._buffer, ShapedArray(value.shape[:-1], dtypes.key_dtype_of(impl)))
-    return made
+        aval = ShapedArray(value.shape[:-1], dtypes.key_dtype_of(impl))
+    return Array(made._buffer, aval.marked(sharding))
 
 
 # ---- making arrays

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import generic, host
+from calque import generic, host, labels
 from calque.array import (
     Array,
     current_device,
@@ -300,7 +300,16 @@ def _converted(args: Sequence[Any], params: dict[str, Any]) -> Any:
     (x,) = args
     if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
         return None
-    out = ShapedArray(x.aval.shape, x.aval.dtype, params["weak_type"])
+    out = x.aval.update(weak_type=bool(params["weak_type"]))
+    return Array(x._buffer.with_shape(x._buffer.shape), out)
+
+
+def _placed(args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A constraint of where a value is: another label."""
+    x = to_array(args[0])
+    if x._pending is not None:
+        return None
+    out = host.abstract(registry["sharding_constraint"], [x.aval], params)
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
@@ -313,7 +322,7 @@ def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
     "reshape": lambda a, p: _reshaped(a, p, "reshape"),
     "squeeze": lambda a, p: _reshaped(a, p, "squeeze"), "convert_element_type": _converted,
-    "pure_callback": _called, "io_callback": _called, "debug_callback": _called}
+    "sharding_constraint": _placed, "pure_callback": _called, "io_callback": _called, "debug_callback": _called}
 
 
 # ---- lazy recording
@@ -371,7 +380,8 @@ class LazyTrace(Trace):
                 return done
         with self.lock:
             atoms = tuple(self.atom(a, prim) for a in args)
-            out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
+            avals = [a.aval for a in atoms]
+            out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
             variables = tuple(Var(a) for a in (out if prim.multiple_results else (out,)))
             self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
             arrays = [Array(None, v.aval, (self, v)) for v in variables]

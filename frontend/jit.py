@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import plans, signatures, stages, tree_util
+from calque import labels, plans, runtime, signatures, stages, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
@@ -24,6 +24,7 @@ from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
+from calque.mismatch import argument_names
 from calque.primitives.call import call
 from calque.runtime import Device
 from calque.tracing import (
@@ -55,9 +56,8 @@ class _Entry:
         self.out_avals = program.out_avals
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = donated
-        # such calls always take the general road: donation, checks of results, several devices
-        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs
-                            or config.jax_num_cpu_devices > 1)
+        # such calls always take the general road: donation, checks of results
+        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs)
         self.careful = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
@@ -139,6 +139,8 @@ class JitFunction:
                     f"Array has been deleted with shape={aval_of(x)}.",
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
+        if any(b.device is not device for b in buffers):
+            device, buffers = _on_one(leaves, buffers)
         reason = f"{self._name}: first call with this signature"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.donated:
@@ -153,11 +155,21 @@ class JitFunction:
                avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
-        program, out_tree = trace_to_program(fun, tree, avals, self._name)
+        labelled = labels.any_of(avals)
+        program, out_tree = trace_to_program(
+            fun, tree, labels.stripped(avals) if labelled else avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
+        if (labelled or labels.program_places(program) or labels.any_of(
+                [v.aval for v in program.const_vars])):
+            entry.out_avals = tuple(labels.of_program(
+                program, avals, lambda i: self._argument(tree, i)))
         if entry.portable:
             self._cache[key] = entry
         return entry
+
+    def _argument(self, tree: Any, i: int) -> str:
+        args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
+        return argument_names(self._fun, args, kwargs)[i]
 
     def _explain_miss(self, key: tuple[Any, ...]) -> None:
         if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
@@ -233,8 +245,10 @@ class JitFunction:
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
         short = signatures.short_tree(tree, bool(rest))
-        key = (short, config.key(), *avals) if static is None else (
-            short, config.key(), static, *avals)
+        now = config.key()
+        if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
+            now = (now, env, trace.checked_axes.get())
+        key = (short, now, *avals) if static is None else (short, now, static, *avals)
         entry = self._cache.get(key)
         if entry is None:
             donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
@@ -304,6 +318,15 @@ def clear_caches() -> None:
             cache.clear()
     clear_memory_cache()
     plans.clear()
+
+
+def _on_one(leaves: Sequence[Any], buffers: list[Any]) -> tuple[Device, list[Any]]:
+    """The device of a call whose arguments lie on several, and its arguments there: committed ones
+    stay (they are on one, or tracing said so), the others move."""
+    device = next((b.device for x, b in zip(leaves, buffers)
+                   if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
+    return device, [b if b.device is device or (b.device.is_host and device.is_host)
+                    else runtime.Buffer.from_numpy(b.numpy(), device) for b in buffers]
 
 
 def _check_hashable(name: str, where: Any, value: Any) -> None:

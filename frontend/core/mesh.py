@@ -1,7 +1,7 @@
 """Meshes: devices in a grid whose axes have names, and the mesh that a context has set.
 
 A mesh axis is of one type: the compiler's (Auto), part of arrays' types (Explicit), or mapped by
-shard_map (Manual).  Imports core.errors.
+shard_map (Manual).  Imports core.config and core.errors.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.config import config
 from calque.core.errors import explain
 
 
@@ -187,11 +188,12 @@ class Mesh(_Axes):
                     self.axis_types if axis_types is None else axis_types)
 
     def __enter__(self) -> Mesh:
-        self._tokens.append(_context.set(self))
+        self._tokens.append(_context.get())
+        _set(self)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        _context.reset(self._tokens.pop())
+        _set(self._tokens.pop())
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -278,6 +280,11 @@ _abstract: contextvars.ContextVar[AbstractMesh | None] = contextvars.ContextVar(
     "calque_abstract_mesh", default=None)
 
 
+def _set(mesh: Mesh) -> None:
+    _context.set(mesh)
+    config.depend(None if mesh.empty else mesh)
+
+
 def get_mesh() -> Mesh:
     """The mesh of the context (`set_mesh`, `with mesh:`).
 
@@ -334,13 +341,14 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
             raise ValueError(explain(
                 f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}",
                 fix="make one with calque.make_mesh."))
-        self._token = _context.set(NO_MESH if mesh is None else mesh)
+        self._before = _context.get()
+        _set(NO_MESH if mesh is None else mesh)
 
     def __enter__(self) -> Mesh:
         return _context.get()
 
     def __exit__(self, *_: Any) -> None:
-        _context.reset(self._token)
+        _set(self._before)
 
 
 class use_abstract_mesh:  # noqa: N801

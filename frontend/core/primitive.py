@@ -34,7 +34,7 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "jvp", "linearize", "transpose", "batch",
                  "program", "collective", "inline", "staged", "effects", "differentiable",
-                 "higher_order", "varying", "__weakref__")
+                 "higher_order", "varying", "factors", "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -51,6 +51,8 @@ class Primitive:
         self.batch: Callable[..., Any] | None = None
         self.program: Callable[..., Any] | None = None
         self.collective: Callable[..., Any] | None = None  # over a named axis, see collectives.py
+        # which dimensions of operands are which of results, see primitives/factors
+        self.factors: Callable[..., Any] | None = None
         # axes over which results vary, of operands' axes and params; None: over all of them
         self.varying: Callable[..., frozenset[Any]] | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from calque import labels
 from calque.array import HOST_BYTES as LIMIT
 from calque.array import Array, current_device
 from calque.core import dtypes
@@ -71,11 +72,12 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
         key = (prim, *avals, *params.items())
         found = _outs.get(key)
     except TypeError:  # a parameter that has no hash
-        return prim.rule("abstract")(*avals, **params)
+        return labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
     if found is None:
         if len(_outs) >= _OUTS_LIMIT:
             _outs.clear()
-        found = _outs[key] = prim.rule("abstract")(*avals, **params)
+        found = _outs[key] = labels.typed(
+            prim, avals, params, prim.rule("abstract")(*avals, **params))
     return found
 
 
