@@ -86,6 +86,7 @@ class JitFunction:
         self._static_argnums, self._static_argnames = static_argnums, static_argnames
         self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
         self._inline, self._keep_unused = inline, keep_unused
+        self.moves = False  # whether arguments go where the function says, wherever they are
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
@@ -156,6 +157,8 @@ class JitFunction:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
         labelled = labels.any_of(avals)
+        if labelled and self.moves:
+            avals, labelled = labels.stripped(avals), False
         program, out_tree = trace_to_program(
             fun, tree, labels.stripped(avals) if labelled else avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
