@@ -20,6 +20,8 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   dots.py         ragged_dot, ragged_dot_general, scaled_dot
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
+  parallel.py     psum ... all_to_all, within groups too (grouped.py)
+  varying.py      pbroadcast, pcast, with_sharding_constraint
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu
   (control flow)  calque.control
 """
@@ -49,6 +51,7 @@ from calque.lax.shape import *  # noqa: F403
 from calque.lax.sort import *  # noqa: F403
 from calque.lax.special import *  # noqa: F403
 from calque.lax.staging import *  # noqa: F403
+from calque.lax.varying import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403
 from calque.loops import fori_loop as fori_loop
 from calque.loops import while_loop as while_loop

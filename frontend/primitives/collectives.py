@@ -153,12 +153,12 @@ def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: 
     out = gather(x, at, numbers, (1, *shape[1:]), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
     if -1 in sources:
         there = sh.broadcast_in_dim(np.asarray([s >= 0 for s in sources]), shape, (0,))
-        zero = _zeros(out, shape)
+        zero = zeros_of(out, shape)
         out = ew.select_n(there, zero, out)
     return out, 0
 
 
-def _zeros(x: Any, shape: tuple[int, ...]) -> Any:
+def zeros_of(x: Any, shape: tuple[int, ...]) -> Any:
     a = aval_of(x)
     if not dtypes.is_key(a.dtype):
         return sh.broadcast_in_dim(ew.const(x, 0), shape, ())

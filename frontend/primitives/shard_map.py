@@ -314,8 +314,8 @@ def _unmarked(p: Program) -> Program:
             env[e.outputs[0]] = read(e.inputs[0])
             continue
         params = {k: unmarked(v) if isinstance(v, Program) else
-                  tuple(unmarked(q) if isinstance(q, Program) else q for q in v)
-                  if isinstance(v, tuple) and not isinstance(v, str) else v
+                  tuple(unmarked(q) for q in v) if isinstance(v, tuple) and v
+                  and all(isinstance(q, Program) for q in v) else v
                   for k, v in e.params.items()}
         if e.primitive is shard_map_p:
             params["check_vma"] = False
