@@ -119,6 +119,8 @@ from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402
 from calque.mapping import shard_map as shard_map  # noqa: E402
 from calque.pmap import pmap as pmap  # noqa: E402
+from calque.mesh_tools import make_mesh as make_mesh  # noqa: E402
+from calque.mesh_tools import reshard as reshard  # noqa: E402
 from calque.core.mesh import set_mesh as set_mesh  # noqa: E402
 from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
 from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401

@@ -44,7 +44,7 @@ _local_key = config._local_key.get
 class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
-    __slots__ = ("program", "out_tree", "consts", "compiled", "out_avals", "single", "donated",
+    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single", "donated",
                  "portable", "careful", "run", "device",
                  "_always")
 
@@ -53,6 +53,7 @@ class _Entry:
         self.portable = not any(isinstance(c, Tracer) for c in program.consts)
         self.consts: list[Any] = []
         self.compiled: Compiled | None = None
+        self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = donated
@@ -159,11 +160,11 @@ class JitFunction:
         labelled = labels.any_of(avals)
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
-        program, out_tree = trace_to_program(
-            fun, tree, labels.stripped(avals) if labelled else avals, self._name)
+        program, out_tree = trace_to_program(fun, tree, avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
         if (labelled or labels.program_places(program) or labels.any_of(
                 [v.aval for v in program.const_vars])):
+            entry.in_avals = avals
             entry.out_avals = tuple(labels.of_program(
                 program, avals, lambda i: self._argument(tree, i)))
         if entry.portable:
@@ -243,8 +244,8 @@ class JitFunction:
         leaves, tree = tree_util.flatten((dynamic, rest))
         if specs:
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
-            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
-                      if isinstance(x, ShapedArray) else x for x in leaves]
+            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
+                                       sharding=x.sharding) if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
         short = signatures.short_tree(tree, bool(rest))
@@ -362,9 +363,12 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         afterwards.
       donate_argnames: names of such arguments.
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
-      device, backend: accepted for compatibility; a call runs where its arguments are.
+      device: the device that the results are on, in name.
+      backend: accepted for compatibility; a call runs where its arguments are.
       inline: when called in another traced function, write the operations out there.
-      in_shardings, out_shardings: None, or trees of None: a call runs on one device.
+      in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
+        PartitionSpecs over the context's mesh; None: as they are.
+      out_shardings: tree prefix of the results, likewise; None: what propagation says.
       compiler_options: None or no options.
 
     Returns:
@@ -375,8 +379,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
       TypeError: fun is not callable; (by the function) an argument is not an array, a number or a
         tree of them, and not static.
       ValueError: fun has no argument of such a number or name; (by the function) a static argument
-        is not hashable.
-      NotImplementedError: a sharding or an option of the compiler is given.
+        is not hashable, arguments are committed to different devices, an argument's sharding is not
+        that of in_shardings, or a sharding does not fit.
+      RuntimeError: (by the function) a PartitionSpec is given and no mesh is set.
+      NotImplementedError: an option of the compiler is given.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -396,10 +402,6 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
     if not callable(fun):
         raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
                                        f"{type(fun).__name__}."))
-    for where, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if tree_util.tree_leaves(given):
-            raise NotImplementedError(errors.explain(
-                f"jit: {where}={given!r}: a call runs on one device.", fix="leave it out."))
     stages.check_options("jit", compiler_options)
     nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
@@ -409,6 +411,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
                 f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
+    if tree_util.tree_leaves((in_shardings, out_shardings, device)):
+        from calque.placed import PlacedFunction  # (it stands on this module)
+        return PlacedFunction(fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
+                              out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
 
 

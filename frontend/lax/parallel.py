@@ -20,6 +20,9 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
 
+MOST_RUNS = 32  # pieces that ppermute joins; beyond, positions pick what is theirs
+
+
 def _names(what: str, axis_name: Any) -> tuple[tuple[Any, ...], int]:
     """(names, the product of their sizes)."""
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
@@ -235,7 +238,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
                 f"ppermute sources and destinations must be unique and within the axis of size "
                 f"{size}, got {list(pairs)}."))
     return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs)
-                 if len(names) == 1 else grouped.permuted(v, names, pairs, size))
+                 if len(names) == 1 and len(co.runs(pairs, size)) <= MOST_RUNS else grouped.permuted(v, names, pairs, size))
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:

@@ -21,7 +21,6 @@ from calque.core.zeros import is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from calque.transforms.vmap import move_axis, to_front
 
 Axes = tuple[Any, ...]
@@ -141,21 +140,29 @@ def psum(x: Any, axes: Axes) -> Any:
 
 
 # ---- moves
-def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
-                        perm: tuple[tuple[int, int], ...]) -> Any:
+def runs(perm: tuple[tuple[int, int], ...], size: int) -> list[tuple[int, int]]:
+    """What the positions receive, in order: (first source, how many follow it); -1: nothing."""
     sources = [-1] * size
     for source, target in perm:
         sources[target] = source
+    found: list[tuple[int, int]] = []
+    for s in sources:
+        if found and (found[-1][0] == s == -1 or (s >= 0 and s == sum(found[-1])
+                                                  and found[-1][0] >= 0)):
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((s, 1))
+    return found
+
+
+def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
+                        perm: tuple[tuple[int, int], ...]) -> Any:
     x = _repeated(x, dim, size)
-    at = sh.reshape(np.asarray([max(s, 0) for s in sources], np.int32), (size, 1))
     shape = aval_of(x).shape
-    numbers = GatherDimensionNumbers(tuple(range(1, len(shape))), (0,), (0,))
-    out = gather(x, at, numbers, (1, *shape[1:]), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
-    if -1 in sources:
-        there = sh.broadcast_in_dim(np.asarray([s >= 0 for s in sources]), shape, (0,))
-        zero = zeros_of(out, shape)
-        out = ew.select_n(there, zero, out)
-    return out, 0
+    parts = [zeros_of(x, (count, *shape[1:])) if first < 0 else
+             sh.slice_(x, (first, *[0] * (len(shape) - 1)), (first + count, *shape[1:]))
+             for first, count in runs(perm, size)]
+    return (parts[0] if len(parts) == 1 else sh.concatenate(parts, 0)), 0
 
 
 def zeros_of(x: Any, shape: tuple[int, ...]) -> Any:
