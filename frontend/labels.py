@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.array import current_device
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.mesh import Mesh
@@ -20,7 +21,7 @@ from calque.transforms.propagate import of_equation, propagate
 
 Names = Callable[[int], str]
 # primitives that say where their results are
-_PLACES = frozenset(("sharding_constraint", "shard_map"))
+_PLACES = frozenset(("sharding_constraint", "shard_map", "inspect_sharding"))
 
 
 def stripped(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
@@ -150,6 +151,10 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     plain = stripped(p.out_avals)
     place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",
                      _meshes(p) if program_places(p) else ())
+    if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
+        for e in p.equations:
+            if e.primitive.name == "inspect_sharding":
+                e.params["callback"](place or SingleDeviceSharding(current_device()))
     if place is None:
         return plain
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):

@@ -1,6 +1,7 @@
-"""sharding_constraint: a value as it is, said to be spread over devices in some way.
+"""sharding_constraint: a value as it is, said to be spread over devices in some way; and
+inspect_sharding: a function is told what propagation chose.
 
-In one process it moves nothing: it pins what transforms/propagate may choose.
+In one process neither moves anything: the first pins what transforms/propagate may choose.
 """
 from __future__ import annotations
 
@@ -33,3 +34,9 @@ sharding_constraint_p.jvp = lambda primals, tangents, *, sharding: (
     tangents[0] if is_zero(tangents[0]) else constrain(tangents[0], sharding))
 sharding_constraint_p.transpose = lambda ct, x, *, sharding: [constrain(ct, sharding)]
 sharding_constraint_p.batch = _batch
+
+inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, differentiable=False,
+                               effects=lambda params: True)
+inspect_sharding_p.abstract = lambda x, *, callback: []
+inspect_sharding_p.batch = lambda size, args, dims, *, callback: (
+    inspect_sharding_p.bind(args[0], callback=callback), [])

@@ -48,7 +48,7 @@ class _Graph:
     def __init__(self, sizes: dict[Any, int]) -> None:
         self.sizes = sizes
         self.constraints: list[_Constraint] = []
-        self.touched = False
+        self.inspected: list[tuple[Any, _Node]] = []  # functions that are told, and of what
 
     def link(self, a: _Node, b: _Node, dims: Sequence[tuple[int, ...]] | None = None,
              of_b: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -246,9 +246,13 @@ def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, An
     g.link(ins[0], outs[0])
 
 
+def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+    g.inspected.append((p["callback"], ins[0]))
+
+
 _ENTERED: dict[str, Callable[[_Graph, list[_Node], list[_Node], dict[str, Any]], None]] = {
     "scan": _scan, "while": _while, "cond": _cond, "shard_map": _mapped,
-    "sharding_constraint": _constrained}
+    "sharding_constraint": _constrained, "inspect_sharding": _inspected}
 
 
 # ---- the whole
@@ -268,6 +272,8 @@ def propagate(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
         if want is not None and not any(node.fixed):
             node.fix(want.spec)
     g.solve()
+    for callback, node in g.inspected:
+        callback(NamedSharding(mesh, _spec(node)))
     return [_spec(n) for n in outs]
 
 

@@ -16,7 +16,7 @@ from calque.lowering.passes.flat import flat
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
-MARKS = frozenset(("sharding_constraint", "pvary"))
+MARKS = frozenset(("sharding_constraint", "pvary", "inspect_sharding"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 
@@ -34,7 +34,7 @@ def _unmarked(p: Program) -> Program:
     for e in p.equations:
         ins = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
         if e.primitive.name in MARKS:
-            env[e.outputs[0]] = ins[0]
+            env.update(zip(e.outputs, ins))
         else:
             equations.append(e.replace(inputs=ins))
     return p.replace(equations=equations, outputs=[
