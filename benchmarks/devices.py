@@ -3,8 +3,8 @@
     python benchmarks/devices.py [--jax /work/jaxenv/bin/python] [--devices 8 2] [--rounds 5]
 
 Each library runs in a process of its own; the two take turns, case by case, so that what else the
-machine does meets both; every call is waited for.  A row is the minimum over rounds of the time of a call, and the ratio
-calque / JAX.  Without a Python that has JAX only our times are printed.
+machine does meets both; every call is waited for.  A row is the minimum over rounds of the time of
+a call, and the ratio calque / JAX.  Without a Python that has JAX only our times are printed.
 """
 from __future__ import annotations
 

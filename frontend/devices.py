@@ -13,7 +13,8 @@ from calque.core import dtypes, errors
 from calque.core.config import config
 from calque.runtime import Device
 
-__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices", "local_device_count", "local_devices", "process_count", "process_index"]
+__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices",
+           "local_device_count", "local_devices", "process_count", "process_index"]
 
 
 def devices(backend: str | None = None) -> list[Device]:

@@ -30,7 +30,7 @@ from calque.array import (
     to_array,
 )
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.primitive import Primitive, registry
 from calque.core.program import (
@@ -322,7 +322,8 @@ def _called(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
     "reshape": lambda a, p: _reshaped(a, p, "reshape"),
     "squeeze": lambda a, p: _reshaped(a, p, "squeeze"), "convert_element_type": _converted,
-    "sharding_constraint": _placed, "pure_callback": _called, "io_callback": _called, "debug_callback": _called}
+    "sharding_constraint": _placed, "pure_callback": _called,
+    "io_callback": _called, "debug_callback": _called}
 
 
 # ---- lazy recording

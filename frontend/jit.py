@@ -44,9 +44,8 @@ _local_key = config._local_key.get
 class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
-    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single", "donated",
-                 "portable", "careful", "run", "device",
-                 "_always")
+    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
+                 "donated", "portable", "careful", "run", "device", "_always")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
         self.program, self.out_tree = program, out_tree
@@ -245,7 +244,8 @@ class JitFunction:
         if specs:
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
-                                       sharding=x.sharding) if isinstance(x, ShapedArray) else x for x in leaves]
+                                       sharding=x.sharding)
+                      if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
         short = signatures.short_tree(tree, bool(rest))

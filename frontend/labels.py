@@ -2,8 +2,8 @@
 
 A sharded array is one buffer whose aval has a sharding.  Programs run on whole buffers and their
 avals are plain; what is returned gets its label here: where all arguments that have one lie on one
-device, so do the results, and over a mesh their specs are propagated (transforms/propagate).  Nothing
-here runs for arrays that nobody placed.  Start reading at `of_program`.
+device, so do the results, and over a mesh their specs are propagated (transforms/propagate).
+Nothing here runs for arrays that nobody placed.  Start reading at `of_program`.
 """
 from __future__ import annotations
 

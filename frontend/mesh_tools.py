@@ -9,11 +9,11 @@ import numpy as np
 
 from calque import tree_util
 from calque.array import Array
+from calque.constraints import prefix_leaves
 from calque.core.errors import explain
 from calque.core.mesh import AxisType, Mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.devices import devices as all_devices
-from calque.lax.varying import prefix_leaves
 from calque.primitives.placement import constrain
 from calque.shards import device_put
 

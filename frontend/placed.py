@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque import tree_util
+from calque.constraints import as_sharding, check_rank, prefix_leaves
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.jit import JitFunction, _Entry
-from calque.lax.varying import as_sharding, check_rank, prefix_leaves
 from calque.primitives.placement import constrain
 
 

@@ -71,13 +71,14 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, ou
         raise TypeError(errors.explain(
             f"pmap in_axes must be an int, None, or a tuple of entries, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
-    static = (static_broadcasted_argnums,) if isinstance(static_broadcasted_argnums, int) else tuple(
-        static_broadcasted_argnums)
+    given = static_broadcasted_argnums
+    static = (given,) if isinstance(given, int) else tuple(given)
     name = UNNAMED if axis_name is None else axis_name
     dynamic_axes = _without(in_axes, static)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _apply(fun, args, kwargs, name, dynamic_axes, out_axes, devices, backend, axis_size, static)
+        return _apply(fun, args, kwargs, name, dynamic_axes, out_axes, devices, backend, axis_size,
+                      static)
 
     run.__name__, run.__doc__ = name_of(fun), fun.__doc__
     run.__wrapped__ = fun  # type: ignore[attr-defined]

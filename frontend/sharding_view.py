@@ -38,9 +38,9 @@ def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: b
       >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
       >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
       >>> calque.debug.visualize_sharding((4,), where, use_color=False)
-      ┌─────────┐
-      │  CPU 0  │
-      └─────────┘
+      ┌───────┐
+      │ CPU 0 │
+      └───────┘
     """
     import rich.box
     import rich.console
@@ -94,9 +94,9 @@ def visualize_array_sharding(arr: Array, **options: Any) -> None:
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.debug.visualize_array_sharding(jnp.ones(4), use_color=False)
-      ┌─────────┐
-      │  CPU 0  │
-      └─────────┘
+      ┌───────┐
+      │ CPU 0 │
+      └───────┘
     """
     if isinstance(arr, Tracer):
         inspect_array_sharding(arr, callback=lambda s: visualize_sharding(arr.shape, s, **options))

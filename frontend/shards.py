@@ -1,8 +1,8 @@
 """Placing arrays: device_put, arrays made of pieces, and the pieces of an array.
 
-A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over a
-mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start reading at `device_put`
-and `Shard`.
+A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over
+a mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start reading at
+`device_put` and `Shard`.
 """
 from __future__ import annotations
 
@@ -174,8 +174,8 @@ def _place(given: Any) -> Any:
         given = NamedSharding(get_mesh(), given)
     if not isinstance(given, Sharding):
         raise ValueError(errors.explain(
-            f"`jax.device_put` only accepts `None`, a Sharding, a Device, a PartitionSpec or a tree "
-            f"of these values. Received invalid value: {given!r}",
+            f"`jax.device_put` only accepts `None`, a Sharding, a Device, a PartitionSpec or a "
+            f"tree of these values. Received invalid value: {given!r}",
             fix="use one of calque.devices(), or NamedSharding(mesh, spec)."))
     check_devices(given)
     return given
@@ -214,7 +214,7 @@ def flat_places(what: str, given: Any, tree_of: Any) -> list[Any]:
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
                may_alias: bool | None = None) -> Any:
-    """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared, not copied.
+    """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared.
 
     Args:
       x: tree of arrays and numbers.

@@ -18,7 +18,8 @@ MEETING = ("array", "eager", "generic", "host", "pack", "plans", "jit", "signatu
            "tracing", "api", "batching", "staging", "control", "loops", "callbacks", "debug",
            "experimental", "aot", "specs", "errors", "dtypes", "jacobians", "mismatch", "tree",
            "tree_nodes", "tree_spec", "tree_util", "ad_checkpoint", "custom_batching",
-           "custom_derivatives", "test_util", "typing", "stages", "costs")
+           "custom_derivatives", "test_util", "typing", "stages", "costs", "labels", "shards",
+           "constraints", "placed", "mapping", "pmap", "mesh_tools", "sharding", "sharding_view")
 ALLOWED = {
     "core": {"core"},
     "transforms": {"core", "transforms"},

@@ -1,8 +1,8 @@
 """Abstract values: what is known of an array while tracing (shape, dtype, weak type).  Sizes are
 ints, or core.dims where they are known at the call only.
 
-An aval may also be marked: with the sharding that somebody gave the array, and inside shard_map with
-the axes over which its value varies.  `plain` is it without these; most avals are plain.
+An aval may also be marked: with the sharding that somebody gave the array, and inside shard_map
+with the axes over which its value varies.  `plain` is it without these; most avals are plain.
 
 ShapedArrays are interned, so that equality is identity and cache keys hash fast.  `aval_of` gives
 the abstract value of anything array-like.  Imports core.dtypes and core.dims.
@@ -16,7 +16,6 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.dims import as_size
 from calque.core.errors import explain
-
 
 NOWHERE: frozenset[Any] = frozenset()
 

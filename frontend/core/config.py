@@ -141,7 +141,15 @@ class Config:
         return key if more is None else (*key, more)
 
     def depend(self, more: Any) -> None:
-        """Make keys of this context depend on a further value (None: no longer)."""
+        """Make keys of this context depend on a further value (None: no longer).
+
+        Example:
+          >>> import calque
+          >>> before = calque.config.key()
+          >>> with calque.set_mesh(calque.make_mesh((1,), ("x",))):  # (it calls this)
+          ...     calque.config.key() == before
+          False
+        """
         self._more.set(more)
         if more is not None and self._local_key.get() is None:
             self._local_key.set(_AS_EVER)

@@ -1,7 +1,8 @@
 """Shardings: which device has which part of an array.
 
-In one process logical devices share memory, so a sharded array is one buffer and a label, and these
-classes are the labels.  They are hashable and remember their hash: an aval that has one is interned.
+In one process logical devices share memory, so a sharded array is one buffer and a label, and
+these classes are the labels.  They are hashable and remember their hash: an aval that has one is
+interned.
 Start reading at `NamedSharding`.  Imports core.mesh and core.errors.
 """
 from __future__ import annotations

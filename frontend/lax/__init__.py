@@ -21,12 +21,14 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
   parallel.py     psum ... all_to_all, within groups too (grouped.py)
-  varying.py      pbroadcast, pcast, with_sharding_constraint
+  varying.py      pbroadcast, pcast, ragged_all_to_all
+  (shardings)     calque.constraints
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu
   (control flow)  calque.control
 """
 import types as _types
 
+from calque.constraints import with_sharding_constraint as with_sharding_constraint
 from calque.control import cond as cond
 from calque.control import map as map
 from calque.control import scan as scan

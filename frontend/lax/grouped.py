@@ -81,7 +81,7 @@ def rows(x: Any, at: Any) -> Any:
 
 
 def _table(groups: Groups, size: int) -> tuple[Any, Any]:
-    """For every position: its group's members (-1 behind the last one), and its place among them."""
+    """For every position: its group's members (-1 behind the last), and its place among them."""
     longest = max(len(g) for g in groups)
     table, place = np.full((size, longest), -1, np.int32), np.zeros(size, np.int32)
     for g in groups:

@@ -19,7 +19,6 @@ from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
-
 MOST_RUNS = 32  # pieces that ppermute joins; beyond, positions pick what is theirs
 
 
@@ -237,8 +236,9 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
             raise ValueError(explain(
                 f"ppermute sources and destinations must be unique and within the axis of size "
                 f"{size}, got {list(pairs)}."))
-    return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs)
-                 if len(names) == 1 and len(co.runs(pairs, size)) <= MOST_RUNS else grouped.permuted(v, names, pairs, size))
+    simple = len(names) == 1 and len(co.runs(pairs, size)) <= MOST_RUNS
+    return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs) if simple
+                 else grouped.permuted(v, names, pairs, size))
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:

@@ -181,6 +181,60 @@ def _size(self: Array) -> int:
     return self.nbytes
 
 
+# ---- the parts that devices have
+def _shards(self: Array) -> list[shards.Shard]:
+    """The parts that this process's devices have, as Shards; data is made when it is asked for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).addressable_shards[0].device
+      CpuDevice(id=0)
+    """
+    return shards.shards_of(self)
+
+
+def _data(self: Array, index: int) -> Array:
+    """One device's part.
+
+    Args:
+      index: number among the devices of this process.
+
+    Returns:
+      An Array on that device.
+
+    Raises:
+      IndexError: there are not so many devices.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).addressable_data(0)
+      Array([0., 0.], dtype=float32)
+    """
+    return shards.shards_of(self)[index].data
+
+
+def _addressable(self: Array) -> bool:
+    """Whether this process's devices have all of the array: always, in one process.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).is_fully_addressable
+      True
+    """
+    return True
+
+
+def _replicated(self: Array) -> bool:
+    """Whether every device has the whole array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).is_fully_replicated
+      True
+    """
+    return self.sharding.is_fully_replicated
+
+
 # of arrays and of tracers
 EVERYWHERE: dict[str, Any] = {
     "tobytes": _tobytes, "__contains__": _contains, "__array_namespace__": _namespace,
@@ -188,7 +242,10 @@ EVERYWHERE: dict[str, Any] = {
 # of arrays with a buffer
 CONCRETE: dict[str, Any] = {
     "platform": _platform, "clone": _clone,
-    "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size}
+    "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size,
+    "addressable_shards": property(_shards), "global_shards": property(_shards),
+    "addressable_data": _data, "is_fully_addressable": property(_addressable),
+    "is_fully_replicated": property(_replicated)}
 if sys.version_info >= (3, 12):  # the buffer protocol of classes written in Python
     CONCRETE["__buffer__"] = lambda self, flags: memoryview(np.asarray(self))
 

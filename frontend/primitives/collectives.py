@@ -113,8 +113,8 @@ def _no_longer(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
     return vma - set(params["axes"])
 
 
-# ---- where it is checked over which axes values vary: a sum no longer does, and pvary makes a value
-# vary that is the same everywhere; they are each other's transposes
+# ---- where it is checked over which axes values vary: a sum no longer does, and pvary makes a
+# value vary that is the same everywhere; they are each other's transposes
 psum_invariant_p = _primitive("psum_invariant", _sum_abstract, _sum_collective,
                               lambda ct, x, *, axes: [pvary_p.bind(ct, axes=axes)])
 

@@ -1,10 +1,10 @@
-"""Factors of primitives: which dimension of an operand is which dimension of a result, and which are
-summed over.  One table for every use (transforms/propagate).
+"""Factors of primitives: which dimension of an operand is which dimension of a result, and which
+are summed over.  One table for every use (transforms/propagate).
 
 A row is a function of the operands' and results' avals and the parameters.  In Shardy's notation
-dot_general is `([i, k], [k, j]) -> [i, j], reduced {k}`; here dimensions have tuples of numbers, the
-major factor first, and () where a dimension may not be split with others.  A primitive without a row
-has replicated results: never wrong, only slow.  Start reading at `_same`.
+dot_general is `([i, k], [k, j]) -> [i, j], reduced {k}`; here dimensions have tuples of numbers,
+the major factor first, and () where a dimension may not be split with others.  A primitive without
+a row has replicated results: never wrong, only slow.  Start reading at `_same`.
 """
 from __future__ import annotations
 

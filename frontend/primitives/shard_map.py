@@ -248,7 +248,7 @@ def _taken_apart(x: Any, spec: PartitionSpec, sizes: dict[Any, int]
 
 def _nested(body: Program, names: Sequence[Any], sizes: dict[Any, int], values: Sequence[Any],
             where: Sequence[dict[Any, int]], out_specs: Specs) -> list[Any]:
-    """The body's results, with a leading dimension for each of the axes that their specs mention."""
+    """The body's results, with a leading dimension for each axis that their specs mention."""
     if not names:
         return replay(body, *values)
     name, size = names[0], sizes[names[0]]

@@ -2,10 +2,10 @@
 
 A primitive's `factors` say which dimension of an operand is which dimension of a result
 (primitives/factors); inner programs are entered.  Every dimension is a node's entry: the mesh axes
-that split it.  Equations are visited forward and backward until nothing changes: what is fixed stays,
-a mesh axis serves one factor of an equation, factors of the results go before those that are summed
-over, and a size must divide.  In one process nothing is moved by this: the labels of results are what
-comes of it.  Start reading at `propagate`.
+that split it.  Equations are visited forward and backward until nothing changes: what is fixed
+stays, a mesh axis serves one factor of an equation, factors of the results go before those that are
+summed over, and a size must divide.  In one process nothing is moved by this: the labels of results
+are what comes of it.  Start reading at `propagate`.
 """
 from __future__ import annotations
 

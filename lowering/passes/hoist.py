@@ -61,6 +61,7 @@ def _hoist(p: Program) -> Program:
 
 def _inner_hoisted(e: Equation) -> Equation:
     if e.primitive.name == "shard_map":
+        assert e.primitive.program is not None
         return e.replace(primitive=registry["jit"], params={
             "jaxpr": hoist(e.primitive.program(**e.params)), "name": "shard_map"})
     if e.primitive.name in CALLS:
