@@ -83,7 +83,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, ou
     run.__name__, run.__doc__ = name_of(fun), fun.__doc__
     run.__wrapped__ = fun  # type: ignore[attr-defined]
     made: JitFunction = jit(run, static_argnums=static or None,
-                            donate_argnums=donate_argnums or None)
+                            donate_argnums=None if donate_argnums == () else donate_argnums)
     made.moves = True
     return made
 
