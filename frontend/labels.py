@@ -17,6 +17,8 @@ from calque.core.mesh import Mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.transforms.explicit import is_explicit
+from calque.transforms.explicit import typed as types_of
 from calque.transforms.propagate import of_equation, propagate
 
 Names = Callable[[int], str]
@@ -132,7 +134,9 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
         place = params["sharding"]
     if place is None:
         return out
-    if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
+    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
+        made = types_of(prim, avals, outs, params)
+    elif isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in avals]
         specs = of_equation(prim, avals, outs, params, known, place.mesh)
         made = _labelled(outs, specs, place.mesh, avals)
@@ -159,7 +163,8 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
         return plain
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
-        return _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
+        made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
+        return [o if is_explicit(o) else m for o, m in zip(p.out_avals, made)]
     return [a.marked(place, a.vma) for a in plain]
 
 

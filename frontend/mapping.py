@@ -22,6 +22,7 @@ from calque.mismatch import argument_names, leaf_paths
 from calque.primitives import shard_map as primitive
 from calque.primitives.collectives import pvary_p
 from calque.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
+from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import stage
 
 __all__ = ["shard_map"]
@@ -170,6 +171,7 @@ def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMe
     else:
         flat_in = _flat_specs("in_specs", in_specs, tree, args)
     _check_names("in_specs", flat_in, manual)
+    _check_types(f, args, avals, flat_in, manual)
     _check_arguments(f, args, avals, flat_in, mesh, check_vma)
     kept: list[Any] = []
 
@@ -234,6 +236,21 @@ def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) 
     if not isinstance(aval.sharding, NamedSharding):
         return P()
     return P(*[tuple(n for n in axes if n in manual) or None for axes in aval.sharding.spec.axes()])
+
+
+def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],
+                 manual: frozenset[Any]) -> None:
+    """ValueError for specs that are not those of arguments over Explicit axes."""
+    for i, (a, s) in enumerate(zip(avals, specs)):
+        if not is_explicit(a):
+            continue
+        mine = [tuple(n for n in axes if n in manual) for axes in a.sharding.spec.of_rank(
+            a.ndim).axes()]
+        if list(s.of_rank(a.ndim).axes()) != mine:
+            raise ValueError(errors.explain(
+                f"in_specs passed to shard_map: {s} does not match the specs of the input: "
+                f"{a.sharding.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
+                fix="leave in_specs out, or calque.sharding.reshard the argument first."))
 
 
 def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],

@@ -27,6 +27,7 @@ from calque.core.trace import Tracer, bottom, current, under
 from calque.eager import fused, is_literal, run_program
 from calque.lowering.flat import is_flat
 from calque.runtime import Buffer
+from calque.transforms.explicit import of_types
 from calque.transforms.stage import StageTrace, literal_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,7 +149,7 @@ def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
             ) -> _OnHost | _Whole:
     trace = _PlanTrace(f.__name__, bottom)
     avals = [a.aval for a in arrays]
-    inputs = [trace.new(a.plain) for a in avals]
+    inputs = [trace.new(a) for a in of_types(avals)]
     rest = iter(inputs)
 
     def traced(x: Any) -> Any:

@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.program import Program
 from calque.core.sharding import Sharding
 from calque.core.tracebacks import boundary
+from calque.transforms.explicit import of_types
 from calque.transforms.stage import stage
 from calque.tree_spec import structure_of
 
@@ -172,7 +173,7 @@ def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Shap
                      name: str | None = None) -> tuple[Program, Any]:
     """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs).
     Labels of avals are left out: what is traced does not depend on them (see labels)."""
-    avals = [a if a.sharding is None else a.marked(None, a.vma) for a in avals]
+    avals = of_types(avals)
     name = name or name_of(fun)
     in_tree = structure_of(in_tree)
     kept: list[Any] = []

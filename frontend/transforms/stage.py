@@ -17,6 +17,7 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import called, here, replaying
 from calque.core.trace import Trace, Tracer, leaked, scopes, under
+from calque.transforms import explicit
 
 
 class StageTracer(Tracer):
@@ -72,16 +73,18 @@ class StageTrace(Trace):
             with under(self):
                 args, params = prim.staged(*args, **params)
         atoms = tuple(self.atom(a, prim) for a in args)
+        vma, plain = NOWHERE, True
         for a in atoms:
-            if a.aval.vma:
+            if a.aval.plain is not a.aval:  # inside shard_map, or over Explicit axes
                 atoms, vma = self._level(prim, atoms, params)
+                plain = False
                 break
-        else:
-            vma = NOWHERE
         out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
         avals = out if prim.multiple_results else (out,)
         if vma or prim.varying is not None:
             avals = marked(prim, avals, vma, params)
+        if not plain or prim.name == "sharding_constraint" or prim.name == "shard_map":
+            avals = explicit.typed(prim, [a.aval for a in atoms], avals, params)
         tracers = [StageTracer(self, Var(a)) for a in avals]
         self.equations.append(Equation(
             prim, atoms, tuple(t._var for t in tracers), params, here(), scopes.get()))
@@ -103,6 +106,8 @@ class StageTrace(Trace):
                 every |= set(params["axes"]) if prim.name != "pvary" else NOWHERE
             wanted = [every] * len(atoms)
         vma = frozenset().union(*wanted)
+        if not vma:
+            return atoms, vma
         level = []
         for a, w in zip(atoms, wanted):
             if w - a.aval.vma:
