@@ -24,13 +24,14 @@ from calque.lowering.targets import parse_target
 
 _ROOT = Path(calque.__file__).resolve().parent.parent
 _WHY_NONE = {
+    "factors": "results are replicated, or its programs are entered",
     "jvp": "not differentiable", "linearize": "by jvp", "transpose": "not linear in an operand"}
 
 
 def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
     """Rule name -> function, lowering included."""
     found = {kind: getattr(p, kind) for kind in RULES}
-    return {**found, "lowering": lowering_rules.get(p.name)}
+    return {**found, "factors": p.factors, "lowering": lowering_rules.get(p.name)}
 
 
 def place_of(rule: Callable[..., Any]) -> str:

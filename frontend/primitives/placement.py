@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive
+from calque.core.program import Program, Var
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.zeros import is_zero
 
@@ -35,8 +37,17 @@ sharding_constraint_p.jvp = lambda primals, tangents, *, sharding: (
 sharding_constraint_p.transpose = lambda ct, x, *, sharding: [constrain(ct, sharding)]
 sharding_constraint_p.batch = _batch
 
+
+def _nothing(*avals: ShapedArray, **_: Any) -> Program:
+    inputs = [Var(a) for a in avals]
+    return Program(inputs, [], inputs)
+
+
+sharding_constraint_p.program = _nothing
+
 inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, differentiable=False,
                                effects=lambda params: True)
+inspect_sharding_p.program = lambda x, **_: Program([Var(x)], [], [])
 inspect_sharding_p.abstract = lambda x, *, callback: []
 inspect_sharding_p.batch = lambda size, args, dims, *, callback: (
     inspect_sharding_p.bind(args[0], callback=callback), [])
