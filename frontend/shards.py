@@ -154,7 +154,9 @@ def _put(x: Any, where: Any) -> Any:
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", aval_of(x).shape if is_arraylike(x) else (), where)
     made = _moved(x, where._assignment[0])
-    return made if made is x and x.aval.sharding == where else labelled(made, where)
+    if made is not x:  # nobody else has it: its memory may be donated
+        return Array(made._buffer, made.aval.plain.marked(where))
+    return made if x.aval.sharding == where else labelled(made, where)
 
 
 def _place(given: Any) -> Any:

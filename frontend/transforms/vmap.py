@@ -87,7 +87,9 @@ class BatchTrace(Trace):
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
-        if self.axis_name is not None and uses_axis(prim, params, self.axis_name):
+        if self.axis_name is not None and (
+                mine and prim.inline is not None  # (its rules may use the axis)
+                or uses_axis(prim, params, self.axis_name)):
             return self._named(prim, args, params)
         if not mine:
             return self.parent.process(prim, args, params)

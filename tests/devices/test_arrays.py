@@ -15,7 +15,8 @@ from conftest import mesh_of
 import calque
 import calque.numpy as jnp
 from calque import sharding as sd
-from calque.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+from calque.sharding import AxisType, Mesh, NamedSharding
+from calque.sharding import PartitionSpec as P
 
 X = np.arange(8, dtype=np.float32)
 

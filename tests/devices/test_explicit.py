@@ -12,7 +12,8 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.core.sharding import ShardingTypeError
-from calque.sharding import NamedSharding, PartitionSpec as P, reshard
+from calque.sharding import NamedSharding, reshard
+from calque.sharding import PartitionSpec as P
 
 MESH = calque.make_mesh((4,), ("x",))
 GRID = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -23,7 +24,8 @@ TYPES: list[tuple[Any, str]] = [
     (lambda: V + 1, "float32[8@x]"), (lambda: V.sum(), "float32[]"),
     (lambda: X @ X, "float32[8@x,8]"), (lambda: X.T, "float32[8,8@x]"),
     (lambda: X.reshape(64), "float32[64@x]"), (lambda: X.reshape(4, 2, 8), "float32[4@x,2,8]"),
-    (lambda: jnp.sort(X, 1), "float32[8@x,8]"), (lambda: jnp.concatenate([X, X]), "float32[16@x,8]"),
+    (lambda: jnp.sort(X, 1), "float32[8@x,8]"),
+    (lambda: jnp.concatenate([X, X]), "float32[16@x,8]"),
     (lambda: X[:, 0], "float32[8@x]"), (lambda: jnp.where(X > 0, X, 0), "float32[8@x,8]"),
     (lambda: calque.vmap(jnp.sum)(X), "float32[8@x]"), (lambda: X.mean(0), "float32[8]"),
     (lambda: calque.jit(lambda x: x @ x)(X), "float32[8@x,8]"),

@@ -12,7 +12,8 @@ from conftest import mesh_of
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.sharding import NamedSharding, PartitionSpec as P
+from calque.sharding import NamedSharding
+from calque.sharding import PartitionSpec as P
 
 MESH = mesh_of(a=2, b=2)
 X8 = np.arange(8, dtype=np.float32)
@@ -38,7 +39,8 @@ PROPAGATED: list[tuple[str, Any, Any]] = [
     ("x", lambda x: x[jnp.array([0, 1])], P()), ("x", lambda x: x[:, jnp.array([0, 1])], P("a")),
     ("x", lambda x: jnp.concatenate([x, x]), P("a")), ("x", lambda x: jnp.sort(x, 1), P("a")),
     ("x", lambda x: jnp.cumsum(x, 1), P("a")), ("x", lambda x: jnp.pad(x, 1), P("a")),
-    ("x", lambda x: jnp.where(x > 0, x, 0.0), P("a")), ("x", lambda x: jnp.zeros_like(x) + x, P("a")),
+    ("x", lambda x: jnp.where(x > 0, x, 0.0), P("a")),
+    ("x", lambda x: jnp.zeros_like(x) + x, P("a")),
     ("x", lambda x: jnp.argmax(x, 1), P("a")), ("x", lambda x: jnp.stack([x, x]), P(None, "a")),
     ("x", lambda x: x.at[0].set(1.0), P("a")), ("x", lambda x: jnp.tile(x, (2, 1)), P()),
     ("x", lambda x: calque.nn.softmax(x, 0), P("a")), ("v", lambda v: jnp.outer(v, v), P("b")),

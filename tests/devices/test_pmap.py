@@ -9,7 +9,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.sharding import NamedSharding, PartitionSpec as P
+from calque.sharding import NamedSharding
+from calque.sharding import PartitionSpec as P
 
 X = np.arange(8, dtype=np.float32)
 
@@ -91,6 +92,22 @@ def test_custom_rules_and_keys_inside() -> None:
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (3 * x * ct,))
     got = calque.grad(lambda x: calque.pmap(f)(x).sum())(X)
     np.testing.assert_array_equal(got, 3 * X)
+
+    @calque.custom_vjp
+    def g(x: Any) -> Any:
+        return x * lax.psum(x, "i")
+    g.defvjp(lambda x: (g(x), x), lambda x, ct: (ct * x * lax.axis_size("i"),))
+    got = calque.grad(lambda x: calque.pmap(g, axis_name="i")(x).sum())(X)
+    np.testing.assert_array_equal(got, 8 * X)
+    got = calque.grad(lambda x: calque.vmap(g, axis_name="i")(x).sum())(X)
+    np.testing.assert_array_equal(got, 8 * X)
+
+    @calque.custom_jvp
+    def h(x: Any) -> Any:
+        return x + lax.psum(x, "i")
+    h.defjvp(lambda p, t: (h(p[0]), t[0] * lax.psum(p[0], "i")))
+    got = calque.jvp(calque.pmap(h, axis_name="i"), (X,), (X,))[1]
+    np.testing.assert_array_equal(got, X * X.sum())
     keys = calque.random.split(calque.random.key(0), 4)
     draws = calque.pmap(lambda k: calque.random.normal(k, (3,)))(keys)
     np.testing.assert_array_equal(draws, calque.vmap(

@@ -10,7 +10,8 @@ from conftest import mesh_of
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.sharding import AxisType, Mesh, PartitionSpec as P
+from calque.sharding import AxisType, Mesh
+from calque.sharding import PartitionSpec as P
 
 X = np.arange(8, dtype=np.float32)
 W = np.float32(2.0)
@@ -197,7 +198,8 @@ MESH = mesh_of(x=4)
     (lambda: mapped(same)(X[:6]), ValueError, "not evenly divisible.*x of shape.*of size 6"),
     (lambda: mapped(lambda t: t["a"])({"a": X[:6], "b": X[:7]}), ValueError,
      r"t\['a'\] of shape(.|\n)*t\['b'\] of shape"),
-    (lambda: mapped(same, in_specs=P("x", None))(X), ValueError, "in_specs entry which is too long"),
+    (lambda: mapped(same, in_specs=P("x", None))(X), ValueError,
+     "in_specs entry which is too long"),
     (lambda: mapped(same, in_specs=P("y"))(X), ValueError, "refers to 'y'"),
     (lambda: mapped(same, out_specs=P("x", "y"))(X), ValueError, "refers to 'y'"),
     (lambda: mapped(same, out_specs=P())(X), ValueError, "can't be statically inferred"),
