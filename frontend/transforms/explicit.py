@@ -1,5 +1,5 @@
-"""Sharding in types: over Explicit axes an operation's result has a sharding of its own, by the same
-factors as propagation uses (primitives/factors), or it is an error to ask for it.
+"""Sharding in types: over Explicit axes a result has a sharding of its own, by the factors that
+propagation uses (primitives/factors), or it is an error to ask for it.
 
 What a user writes is checked; what transformations replay is not, since they may contract what the
 user never contracted.  Start reading at `typed`.
