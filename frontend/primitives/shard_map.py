@@ -25,6 +25,7 @@ from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.call import unmask
+from calque.primitives.device_sums import merged
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -224,7 +225,7 @@ def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
 
         avals = [whole(a.plain, mesh, s, newly_manual_axes).plain
                  for a, s in zip(jaxpr.in_avals, in_specs)]
-        return stage(run, avals, jaxpr.name)
+        return merged(stage(run, avals, jaxpr.name))
 
     return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)  # type: ignore[no-any-return]
 

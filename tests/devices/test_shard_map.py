@@ -231,3 +231,19 @@ def test_committed_arguments_on_other_devices() -> None:
     with pytest.raises(ValueError, match=r"incompatible devices.*argument x of .*ids \[5\]"):
         mapped(lambda x: x)(x)
     assert isinstance(MESH, Mesh)
+
+
+def test_a_sum_over_devices_of_products_is_one_product() -> None:
+    """The gradient of replicated weights takes no array of a gradient for each device."""
+    mesh = mesh_of(a=2, b=2)
+    rng = np.random.default_rng(0)
+    w, x = rng.random((3, 5), np.float32), rng.random((8, 3), np.float32)
+
+    def loss(w: Any, x: Any) -> Any:
+        return calque.shard_map(lambda w, x: lax.pmean((jnp.sin(x @ w) ** 2).sum(), ("a", "b")),
+                                mesh=mesh, in_specs=(P(), P(("a", "b"))), out_specs=P())(w, x)
+
+    grad = calque.jit(calque.grad(loss))
+    want = calque.grad(lambda w: (jnp.sin(x @ w) ** 2).sum() / 4)(w)
+    np.testing.assert_allclose(grad(w, x), want, rtol=1e-5)
+    assert "tensor<2x2x3x5xf32>" not in grad.lower(w, x).as_text()
