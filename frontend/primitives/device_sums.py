@@ -1,7 +1,7 @@
 """Sums over devices of what each multiplied: one product whose contraction runs over devices, too.
 
-Batched, the gradient of replicated weights is a product for each device and then their sum; an array
-with as many times the weights' elements would be written and read for it.  So of the Program that a
+Batched, the gradient of replicated weights is a product for each device and then their sum; an
+array of as many gradients as devices would be written and read for it.  So of the Program that a
 shard_map becomes, a sum over batch dimensions of a product is that product with these dimensions
 contracted, and a sum of a sum is one sum.  Start reading at `merged`.
 """
@@ -43,7 +43,7 @@ def _of_sum(e: Equation, made: dict[Any, Equation], uses: Counter[Any]) -> list[
 
 
 def _of_product(e: Equation, made: dict[Any, Equation], uses: Counter[Any]) -> list[Equation]:
-    """The product with its batch dimensions in e's axes contracted, and turned as e's operand is."""
+    """The product with its batch dimensions in the axes contracted, turned as the operand is."""
     value, axes = e.inputs[0], list(e.params["axes"])
     order = list(range(value.aval.ndim))  # dimensions of the operand as those of the product
     while (source := made.get(value)) is not None and uses[value] == 1:
