@@ -11,10 +11,11 @@ from calque import tree_util
 from calque.array import as_values
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.core.mesh import get_abstract_mesh, get_mesh
+from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
 from calque.primitives.placement import constrain
+from calque.shards import check_devices
 from calque.tracing import check_arguments
 
 __all__ = ["with_sharding_constraint"]
@@ -117,6 +118,8 @@ def _constrained(v: Any, given: Any) -> Any:
     shape = aval_of(x).shape
     check_rank("One of with_sharding_constraint arguments", shape, sharding)
     if isinstance(sharding, NamedSharding):
+        if isinstance(sharding.mesh, Mesh):
+            check_devices(sharding)
         manual = set(get_abstract_mesh().manual_axes)
         explicit = set(sharding.mesh.explicit_axes) & set(sharding.spec.names())
         if explicit:

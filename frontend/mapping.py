@@ -21,6 +21,7 @@ from calque.jit import JitFunction, jit
 from calque.mismatch import argument_names, leaf_paths
 from calque.primitives import shard_map as primitive
 from calque.primitives.collectives import pvary_p
+from calque.shards import check_devices
 from calque.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
 from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import stage
@@ -162,6 +163,8 @@ def _flat_specs(what: str, specs: Any, tree: Any, values: Any) -> list[P]:
 def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
            out_specs: Any, chosen: frozenset[Any], check_vma: bool) -> Any:
     name = name_of(f)
+    if isinstance(mesh, Mesh):
+        check_devices(NamedSharding(mesh, P()))
     manual = _manual(mesh, chosen)
     leaves, tree = tree_util.flatten((args, {}))
     check_arguments(name, leaves, tree)

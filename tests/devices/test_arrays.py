@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import mesh_of
+from meshes import mesh_of
 
 import calque
 import calque.numpy as jnp
@@ -150,6 +150,18 @@ def test_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     calque.jit(lambda v: calque.debug.inspect_array_sharding(2 * v, callback=seen.append))(x)
     calque.debug.inspect_array_sharding(x, callback=seen.append)
     assert seen == [four("x")] * 2
+
+
+def test_several_gpus_of_a_process_are_refused() -> None:
+    from calque.runtime import Device
+    mesh = Mesh([Device("cuda", k, "a card") for k in range(2)], ("x",))
+    for call in (lambda: calque.device_put(X, NamedSharding(mesh, P("x"))),
+                 lambda: calque.shard_map(lambda v: v, mesh=mesh, in_specs=P("x"),
+                                          out_specs=P("x"))(X),
+                 lambda: calque.lax.with_sharding_constraint(X, NamedSharding(mesh, P("x"))),
+                 lambda: calque.pmap(lambda v: v, devices=list(mesh.devices))(X[:2])):
+        with pytest.raises(ValueError, match="one process for each GPU"):
+            call()
 
 
 @pytest.mark.parametrize("call, kind, words", [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import mesh_of
+from meshes import mesh_of
 
 import calque
 import calque.numpy as jnp
@@ -79,6 +79,37 @@ def test_values_and_eager_labels() -> None:
     for names, f, spec in PROPAGATED[:14]:
         assert f(*[ARRAYS[n] for n in names]).sharding.spec == spec, spec
     assert jnp.zeros_like(ARRAYS["x"]).sharding == ARRAYS["x"].sharding
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_over_random_meshes(seed: int) -> None:
+    """Values are those of plain arrays, and every result can be spread as it says."""
+    rng = np.random.default_rng(seed)
+    sizes = [(2, 2), (4, 2), (8, 1), (1, 2)][seed % 4]
+    mesh = mesh_of(a=sizes[0], b=sizes[1])
+    steps = [lambda x, y: x @ y, lambda x, y: x + y.T, lambda x, y: jnp.sin(x) * y.sum(0),
+             lambda x, y: jnp.concatenate([x[:4], y[4:]]),
+             lambda x, y: x.reshape(4, 16).reshape(8, 8) + y,
+             lambda x, y: jnp.sort(x, 1) - y.max(1)[:, None], lambda x, y: jnp.where(x > y, x, y),
+             lambda x, y: calque.vmap(jnp.dot, (0, None))(x, y), lambda x, y: jnp.cumsum(x, 0) / 9,
+             lambda x, y: lax.scan(lambda c, r: (c + r, c * r), y[0], x)[1]]
+    chosen = rng.integers(0, len(steps), 6)
+
+    def f(x: Any, y: Any) -> Any:
+        made = []
+        for k in chosen:
+            x, y = y, steps[k](x, y)
+            made.append(y)
+        return made
+
+    args = [rng.random((8, 8), np.float32) for _ in range(2)]
+    specs = [P(*[[None, "a", "b"][i] for i in rng.permutation(3)[:2]]) for _ in range(2)]
+    placed = [calque.device_put(x, NamedSharding(mesh, s)) for x, s in zip(args, specs)]
+    run = calque.jit(f)
+    for got, want in zip(run(*placed), run(*args)):
+        np.testing.assert_array_equal(got, want)
+        assert got.sharding.device_set == set(mesh.devices.flat)
+        assert got.addressable_shards[0].data.shape == got.sharding.shard_shape(got.shape)
 
 
 def test_what_no_placed_argument_reaches_stays_plain() -> None:

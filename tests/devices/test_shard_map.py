@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import mesh_of
+from meshes import mesh_of
 
 import calque
 import calque.numpy as jnp
