@@ -53,9 +53,11 @@ demo: $(VENV)/.demo
 test: system-cpp $(VENV)/.test
 	$(MAKE) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
+	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal
 
 # the samples as an older CPU of this architecture would run them: make levels [LEVELS=x86-64-v3]
 levels: $(VENV)/.test

@@ -14,6 +14,7 @@ import itertools
 import os
 import platform as _platform
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import iree.runtime as rt
@@ -38,6 +39,8 @@ _loads = itertools.count(1)
 _lock = threading.RLock()
 _hal_devices: dict[str, Any] = {}
 _cpu_count: int | None = None
+# what a package on top of this one says at first use, where the number was not set (1: nothing)
+asked_count: list[Callable[[], int]] = []
 _forked = False
 
 
@@ -153,11 +156,18 @@ def set_cpu_device_count(count: int) -> None:
     if count < 1:
         raise ValueError(f"the number of CPU devices must be at least 1, got {count}.")
     with _lock:
+        check_cpu_device_count(count)
+        _cpu_count = count
+
+
+def check_cpu_device_count(count: int) -> None:
+    """RuntimeError where devices were used already, and were another number."""
+    with _lock:
         if _all_devices.cache_info().currsize and count != len(_all_devices("cpu")):
             raise RuntimeError(explain(
                 f"cannot make {count} CPU devices: devices were already in use.", "",
-                "set the number before the first calque operation."))
-        _cpu_count = count
+                "set the number before the first calque operation (jax_num_cpu_devices, or "
+                "XLA_FLAGS)."))
 
 
 def devices(platform: str | None = None) -> list[Device]:
@@ -202,7 +212,8 @@ def default_device() -> Device:
 def _all_devices(platform: str) -> tuple[Device, ...]:
     if platform == "cpu":
         kind = _platform.processor() or _platform.machine() or "cpu"
-        return tuple(Device("cpu", i, kind) for i in range(_cpu_count or 1))
+        count = _cpu_count or max([1, *[ask() for ask in asked_count]])
+        return tuple(Device("cpu", i, kind) for i in range(count))
     if platform in ("gpu", "cuda", "vulkan"):
         return _gpu_devices("cuda" if platform == "gpu" else platform)
     raise RuntimeError(explain(

@@ -343,6 +343,8 @@ left_out("lax", "a type, an enumeration or a table of dimension numbers; lines o
 left_out("lax", "a collective: needs an axis name, tests/transforms/test_collectives.py",
        "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute pshuffle psum "
        "psum_scatter pswapaxes")
+left_out("lax", "over the axes of a mesh: tests/devices",
+       "pbroadcast pcast pvary ragged_all_to_all with_sharding_constraint")
 left_out("lax", "shapes in, shapes out: no arrays",
        "broadcast_shapes conv_dimension_numbers conv_general_permutations "
        "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
@@ -361,6 +363,10 @@ left_out("nn.initializers", "a type", "Initializer")
 left_out("random", "about keys, no arrays", "key_dtype key_impl")
 left_out("ops", "deprecated names that JAX 0.10.2 has not",
        "index index_add index_max index_min index_mul index_update")
+left_out("jax", "over several devices: tests/devices",
+       "NamedSharding P device_put_replicated device_put_sharded make_array_from_callback "
+       "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh pmap "
+       "reshard set_mesh shard_map sharding")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "
        "checkpoint_policies clear_caches config custom_batching custom_derivatives "

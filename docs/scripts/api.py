@@ -31,6 +31,7 @@ NAMESPACES = {
     "calque.custom_derivatives": "derivative rules of the user's",
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",
+    "calque.sharding": "meshes, and which device has which part of an array",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",
     "calque.stages": "a jitted function traced, lowered, compiled",

@@ -35,7 +35,8 @@ RETURNS = {
     "__rdivmod__": "tuple[Array, Array]", "__setitem__": "None", "nonzero": "tuple[Array, ...]",
     "item": "Any", "tolist": "Any", "tobytes": "bytes", "__array_namespace__": "ModuleType",
     "at": "Any", "flat": "Any", "addressable_shards": "Any", "global_shards": "Any",
-    "addressable_data": "Array", "unsafe_buffer_pointer": "int", "platform": "str",
+    "addressable_data": "Array", "sharding": "Any",
+    "unsafe_buffer_pointer": "int", "platform": "str",
     "on_device_size_in_bytes": "int", "is_fully_replicated": "bool",
     "is_fully_addressable": "bool", "dtype": "Any", "__reduce__": "Any"}
 

@@ -42,10 +42,12 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     implicit as _implicit,
     index as _index,
     linalg as _linalg,
+    placement as _placement,
     random as _random,
     reduce as _reduce,
     scatter as _scatter,
     shape as _shape,
+    shard_map as _shard_map,
     sort as _sort,
     special as _special,
     while_loop as _while_loop,
@@ -68,6 +70,7 @@ from calque import ops as ops  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import scipy as scipy  # noqa: E402
+from calque import sharding as sharding  # noqa: E402
 from calque import stages as stages  # noqa: E402
 from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
@@ -104,12 +107,19 @@ from calque.devices import (  # noqa: E402
     default_backend as default_backend,
     device_count as device_count,
     device_get as device_get,
-    device_put as device_put,
     devices as devices,
     local_device_count as local_device_count,
     local_devices as local_devices,
     process_count as process_count,
     process_index as process_index,
+)
+from calque.shards import (  # noqa: E402
+    device_put as device_put,
+    device_put_replicated as device_put_replicated,
+    device_put_sharded as device_put_sharded,
+    make_array_from_callback as make_array_from_callback,
+    make_array_from_process_local_data as make_array_from_process_local_data,
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
 )
 from calque.jacobians import (  # noqa: E402
     hessian as hessian,
@@ -118,12 +128,20 @@ from calque.jacobians import (  # noqa: E402
 )
 from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402
+from calque.mapping import shard_map as shard_map  # noqa: E402
+from calque.pmap import pmap as pmap  # noqa: E402
+from calque.mesh_tools import make_mesh as make_mesh  # noqa: E402
+from calque.mesh_tools import reshard as reshard  # noqa: E402
+from calque.core.mesh import set_mesh as set_mesh  # noqa: E402
+from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
+from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
 from calque.runtime import Device as Device  # noqa: E402
 from calque.staging import eval_shape as eval_shape  # noqa: E402
 from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
 from calque.staging import named_call as named_call  # noqa: E402
 from calque.staging import typeof as typeof  # noqa: E402
 from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
+from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
 from calque.tree_util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev
@@ -149,7 +167,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
             "experimental", "export", "flatten_util", "lax", "nn", "numpy", "ops", "random",
-            "runtime", "scipy", "stages", "test_util", "tree", "tree_util", "typing")
+            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -18,6 +18,7 @@ import numpy as np
 from calque import runtime
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, concretization_error
 from calque.runtime import Buffer, Device
 
@@ -244,29 +245,45 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).devices()
           {CpuDevice(id=0)}
         """
-        return {self._buffer.device}
+        sharding = self.aval.sharding
+        return {self._buffer.device} if sharding is None else sharding.device_set
 
     @property
-    def device(self) -> Device:
-        """The device that holds the data.
+    def device(self) -> Any:
+        """The device that holds the data; of an array spread over several, its sharding.
 
         Example:
           >>> import calque.numpy as jnp
           >>> jnp.zeros(2).device
           CpuDevice(id=0)
         """
-        return self._buffer.device
+        sharding = self.aval.sharding
+        if sharding is None:
+            return self._buffer.device
+        return sharding._device if isinstance(sharding, SingleDeviceSharding) else sharding
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the array is spread over devices.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).sharding
+          SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+        """
+        found = self.aval.sharding
+        return SingleDeviceSharding(self._buffer.device) if found is None else found
 
     @property
     def committed(self) -> bool:
-        """Whether the array was put on its device explicitly: never, here.
+        """Whether the array was put on its devices explicitly, or computed from one that was.
 
         Example:
           >>> import calque.numpy as jnp
           >>> jnp.zeros(2).committed
           False
         """
-        return False
+        return self.aval.sharding is not None
 
     def __hash__(self) -> int:
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
@@ -375,13 +392,14 @@ class Array(metaclass=_ArrayMeta):
         return self.shape[0]
 
     def __reduce__(self) -> Any:
-        return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl())
+        return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl(),
+                           self.aval.sharding)
 
     def __copy__(self) -> Array:
         return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return _unpickle(self._numpy(), self.weak_type, self._key_impl())
+        return _unpickle(self._numpy(), self.weak_type, self._key_impl(), self.aval.sharding)
 
     def _key_impl(self) -> str:
         return self.dtype.impl if dtypes.is_key(self.dtype) else ""
@@ -404,11 +422,12 @@ def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
     return f"{prefix}{body},{sep}{tail}"
 
 
-def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str) -> Array:
+def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str, sharding: Any = None) -> Array:
     made = from_numpy(value, weak)
+    aval = made.aval
     if impl:
-        return Array(made._buffer, ShapedArray(value.shape[:-1], dtypes.key_dtype_of(impl)))
-    return made
+        aval = ShapedArray(value.shape[:-1], dtypes.key_dtype_of(impl))
+    return Array(made._buffer, aval.marked(sharding))
 
 
 # ---- making arrays

@@ -77,7 +77,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             return outs
 
         with fused(f"vmap_{name_of(fun)}"):
-            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(leaves), axes, axis_name)
+            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(leaves), axes, axis_name,
+                                                   devices=False)
             out_tree = kept[0]
             wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
             return out_tree.unflatten([

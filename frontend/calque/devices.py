@@ -1,21 +1,20 @@
 """Devices and moving data to and from them, on trees."""
 from __future__ import annotations
 
-import contextlib
+import os
+import warnings
 from typing import Any
 
 import numpy as np
 
 from calque import runtime, tree_util
-from calque.array import Array, current_device, from_numpy
+from calque.array import Array, current_device
 from calque.core import dtypes, errors
-from calque.core.avals import aval_of, is_arraylike
 from calque.core.config import config
-from calque.core.trace import Tracer
-from calque.runtime import Buffer, Device
+from calque.runtime import Device
 
-__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "device_put",
-           "devices", "local_device_count", "local_devices", "process_count", "process_index"]
+__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices",
+           "local_device_count", "local_devices", "process_count", "process_index"]
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -35,7 +34,6 @@ def devices(backend: str | None = None) -> list[Device]:
       >>> calque.devices()
       [CpuDevice(id=0)]
     """
-    _set_count()
     found = runtime.devices(_platform(backend))
     if not found:
         raise RuntimeError(errors.explain(f"Unknown backend: {backend!r} has no devices here.",
@@ -50,9 +48,29 @@ def _platform(backend: str | None) -> str | None:
     return None if not listed else str(listed).split(",")[0].strip()
 
 
-def _set_count() -> None:
-    if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 1:
-        runtime.set_cpu_device_count(config.jax_num_cpu_devices)
+_FORCED = "--xla_force_host_platform_device_count="
+
+
+def _count() -> int:
+    """The number of CPU devices that the configuration or XLA_FLAGS asks for, read at first use."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    other = [f for f in flags if not f.startswith(_FORCED)]
+    if other:
+        warnings.warn(f"calque: XLA_FLAGS {' '.join(other)} mean nothing here and are ignored; "
+                      f"only {_FORCED}N is read.", stacklevel=2)
+    forced = [int(f[len(_FORCED):]) for f in flags if f.startswith(_FORCED)]
+    return max(config.jax_num_cpu_devices or 1, *forced, 1) if (
+        config.jax_num_cpu_devices or 1) <= 1 else int(config.jax_num_cpu_devices)
+
+
+def _check_count(count: int) -> None:
+    """jax_num_cpu_devices cannot change once devices were used."""
+    if count is not None and count >= 1:
+        runtime.device.check_cpu_device_count(count)
+
+
+runtime.device.asked_count.append(_count)
+config.checks["jax_num_cpu_devices"] = _check_count
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None,
@@ -178,57 +196,6 @@ def process_count(backend: str | None = None) -> int:
       1
     """
     return 1
-
-
-def _put(x: Any, device: Device) -> Any:
-    if isinstance(x, Tracer):
-        return x
-    if type(x) is Array:
-        if x.device is device:
-            return x
-        words = x._numpy()
-        if dtypes.is_key(x.dtype):
-            return Array(Buffer.from_numpy(words, device), x.aval)
-        return from_numpy(words, x.weak_type, device)
-    if isinstance(x, np.ndarray):
-        return from_numpy(x, device=device, alias=True)
-    if not is_arraylike(x):
-        raise TypeError(errors.explain(
-            f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
-            fix="pass arrays, numbers and trees of them."))
-    return from_numpy(np.asarray(x, aval_of(x).dtype), aval_of(x).weak_type, device)
-
-
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
-               may_alias: bool | None = None) -> Any:
-    """A tree of arrays on a device; 64-byte aligned NumPy memory is shared, not copied.
-
-    Args:
-      x: tree of arrays and numbers.
-      device: where to: a Device or a backend's name (default: the default device).
-      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
-
-    Returns:
-      The tree, with Arrays as leaves.
-
-    Raises:
-      TypeError: a leaf is no array or number.
-      ValueError: `device` is no device, or names a backend without devices here.
-
-    Example:
-      >>> import calque, numpy as np
-      >>> calque.device_put(np.ones(2, np.float32))
-      Array([1., 1.], dtype=float32)
-    """
-    target = current_device() if device is None else device
-    if isinstance(target, str):
-        with contextlib.suppress(RuntimeError):
-            target = devices(target)[0]
-    if not isinstance(target, Device):
-        raise ValueError(errors.explain(
-            f"device_put only accepts None or a Device, got {target!r}.",
-            fix="use one of calque.devices()."))
-    return tree_util.tree_map(lambda v: _put(v, target), x)
 
 
 def device_get(x: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import generic, host
+from calque import generic, host, labels
 from calque.array import (
     Array,
     current_device,
@@ -30,7 +30,7 @@ from calque.array import (
     to_array,
 )
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
@@ -291,7 +291,16 @@ def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
     (x,) = args
     if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
         return None
-    out = ShapedArray(x.aval.shape, x.aval.dtype, params["weak_type"])
+    out = x.aval.update(weak_type=bool(params["weak_type"]))
+    return Array(x._buffer.with_shape(x._buffer.shape), out)
+
+
+def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A constraint of where a value is: another label."""
+    x = to_array(args[0])
+    if x._pending is not None:
+        return None
+    out = host.abstract(prim, [x.aval], params)
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
@@ -302,7 +311,8 @@ def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> lis
 
 
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
-    "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted}
+    "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
+    "sharding_constraint": _placed}
 
 # The ladder of docs/eager.md: ways to run an operation now, the cheapest first.  One gives None for
 # what it leaves to the next; what all leave is a program of its shapes (`evaluate`).
@@ -364,7 +374,8 @@ class LazyTrace(Trace):
                 return done
         with self.lock:
             atoms = tuple(self.atom(a, prim) for a in args)
-            out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
+            avals = [a.aval for a in atoms]
+            out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
             variables = tuple(Var(a) for a in (out if prim.multiple_results else (out,)))
             self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
             arrays = [Array(None, v.aval, (self, v)) for v in variables]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import signatures, stages, tree_util
+from calque import labels, runtime, signatures, stages, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
@@ -25,6 +25,7 @@ from calque.core.program import Program
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
+from calque.mismatch import argument_names
 from calque.primitives.call import call
 from calque.runtime import Device
 from calque.tracing import (
@@ -44,21 +45,20 @@ _local_key = config.local_key.get
 class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
-    __slots__ = ("program", "out_tree", "consts", "compiled", "out_avals", "single", "donated",
-                 "portable", "careful", "run", "device",
-                 "_always")
+    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
+                 "donated", "portable", "careful", "run", "device", "_always")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
         self.program, self.out_tree = program, out_tree
         self.portable = not any(isinstance(c, Tracer) for c in program.consts)
         self.consts: list[Any] = []
         self.compiled: Compiled | None = None
+        self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = donated
-        # such calls always take the general road: donation, checks of results, several devices
-        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs
-                            or config.jax_num_cpu_devices > 1)
+        # such calls always take the general road: donation, checks of results
+        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs)
         self.careful = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
@@ -87,6 +87,7 @@ class JitFunction:
         self._static_argnums, self._static_argnames = static_argnums, static_argnames
         self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
         self._inline, self._keep_unused = inline, keep_unused
+        self.moves = False  # whether arguments go where the function says, wherever they are
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
@@ -140,6 +141,8 @@ class JitFunction:
                     f"Array has been deleted with shape={aval_of(x)}.",
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
+        if any(b.device is not device for b in buffers):
+            device, buffers = _on_one(leaves, buffers)
         reason = f"{self._name}: first call with this signature"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.donated:
@@ -154,11 +157,23 @@ class JitFunction:
                avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
+        labelled = labels.any_of(avals)
+        if labelled and self.moves:
+            avals, labelled = labels.stripped(avals), False
         program, out_tree = trace_to_program(fun, tree, avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
+        if (labelled or labels.program_places(program) or labels.any_of(
+                [v.aval for v in program.const_vars])):
+            entry.in_avals = avals
+            entry.out_avals = tuple(labels.of_program(
+                program, avals, lambda i: self._argument(tree, i)))
         if entry.portable:
             self._cache[key] = entry
         return entry
+
+    def _argument(self, tree: Any, i: int) -> str:
+        args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
+        return argument_names(self._fun, args, kwargs)[i]
 
     def _explain_miss(self, key: tuple[Any, ...]) -> None:
         if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
@@ -229,13 +244,16 @@ class JitFunction:
         leaves, tree = tree_util.flatten((dynamic, rest))
         if specs:
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
-            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
+                                       sharding=x.sharding)
                       if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree)
         avals = [aval_of(x) for x in leaves]
         short = signatures.short_tree(tree, bool(rest))
-        key = (short, config.key(), *avals) if static is None else (
-            short, config.key(), static, *avals)
+        now = config.key()
+        if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
+            now = (now, env, trace.checked_axes.get())
+        key = (short, now, *avals) if static is None else (short, now, static, *avals)
         entry = self._cache.get(key)
         if entry is None:
             donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
@@ -301,6 +319,15 @@ def clear_caches() -> None:
     forget()
 
 
+def _on_one(leaves: Sequence[Any], buffers: list[Any]) -> tuple[Device, list[Any]]:
+    """The device of a call whose arguments lie on several, and its arguments there: committed ones
+    stay (they are on one, or tracing said so), the others move."""
+    device = next((b.device for x, b in zip(leaves, buffers)
+                   if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
+    return device, [b if b.device is device or (b.device.is_host and device.is_host)
+                    else runtime.Buffer.from_numpy(b.numpy(), device) for b in buffers]
+
+
 def _check_hashable(name: str, where: Any, value: Any) -> None:
     if isinstance(value, Tracer):
         raise trace.concretization_error(
@@ -331,9 +358,12 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         afterwards.
       donate_argnames: names of such arguments.
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
-      device, backend: accepted for compatibility; a call runs where its arguments are.
+      device: the device that the results are on, in name.
+      backend: accepted for compatibility; a call runs where its arguments are.
       inline: when called in another traced function, write the operations out there.
-      in_shardings, out_shardings: None, or trees of None: a call runs on one device.
+      in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
+        PartitionSpecs over the context's mesh; None: as they are.
+      out_shardings: tree prefix of the results, likewise; None: what propagation says.
       compiler_options: None or no options.
 
     Returns:
@@ -344,8 +374,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
       TypeError: fun is not callable; (by the function) an argument is not an array, a number or a
         tree of them, and not static.
       ValueError: fun has no argument of such a number or name; (by the function) a static argument
-        is not hashable.
-      NotImplementedError: a sharding or an option of the compiler is given.
+        is not hashable, arguments are committed to different devices, an argument's sharding is not
+        that of in_shardings, or a sharding does not fit.
+      RuntimeError: (by the function) a PartitionSpec is given and no mesh is set.
+      NotImplementedError: an option of the compiler is given.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -365,10 +397,6 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
     if not callable(fun):
         raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
                                        f"{type(fun).__name__}."))
-    for where, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if tree_util.tree_leaves(given):
-            raise NotImplementedError(errors.explain(
-                f"jit: {where}={given!r}: a call runs on one device.", fix="leave it out."))
     stages.check_options("jit", compiler_options)
     nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
@@ -378,6 +406,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
                 f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
+    if tree_util.tree_leaves((in_shardings, out_shardings, device)):
+        from calque.placed import PlacedFunction  # (it stands on this module)
+        return PlacedFunction(fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
+                              out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
 
 

@@ -41,13 +41,14 @@ def argument_names(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[str]
 
 def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence[ShapedArray]
                 ) -> list[Difference]:
-    """The leaves whose shapes or dtypes differ."""
+    """The leaves whose shapes or dtypes differ, or that vary over more axes of a shard_map."""
     return [(n, a, b) for n, a, b in zip(names, have, got)
-            if (a.shape, a.dtype) != (b.shape, b.dtype)]
+            if (a.shape, a.dtype) != (b.shape, b.dtype) or b.vma - a.vma]
 
 
 def _reason(a: ShapedArray, b: ShapedArray) -> str:
-    parts = [word for word, same in (("shapes", a.shape == b.shape), ("dtypes", a.dtype == b.dtype))
+    parts = [word for word, same in (("shapes", a.shape == b.shape), ("dtypes", a.dtype == b.dtype),
+                                     ("manual axis types", not b.vma - a.vma))
              if not same]
     return f"so the {' and '.join(parts)} do not match"
 
@@ -74,6 +75,9 @@ def carry_error(loop: str, fun: Callable[..., Any], tree: Any, have: Sequence[Sh
 
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
+    if (a.shape, a.dtype) == (b.shape, b.dtype):
+        axes = tuple(sorted(b.vma - a.vma, key=str))
+        return f"start {name} with jax.lax.pcast({name}, {axes}, to='varying')"
     if a.shape == b.shape:
         return (f"start {name} as {b.dtype.name} (jnp.asarray(..., jnp.{b.dtype.name})), or return "
                 f"it with .astype(jnp.{a.dtype.name})")
@@ -91,7 +95,8 @@ def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
                 f"{name} branch outputs must have the same pytree structure, but they differ: the "
                 f"output of {labels[0]} has {trees[0]}, that of {label} has {tree}.",
                 fix="return the same structure from all branches."))
-        wrong = differences(leaf_paths(tree), types[0], avals)
+        wrong = [d for d in differences(leaf_paths(tree), types[0], avals)
+                 if (d[1].shape, d[1].dtype) != (d[2].shape, d[2].dtype)]
         if wrong:
             rows = [f"  * the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
                     f"the corresponding output of {label} has type {b}, {_reason(a, b)}"

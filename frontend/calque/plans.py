@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calque import generic, host
+from calque import generic, host, labels
 from calque.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
@@ -28,6 +28,7 @@ from calque.core.trace import Tracer, bottom, current, under
 from calque.eager import fused, is_literal, run_program
 from calque.lowering.flat import is_flat
 from calque.runtime import Buffer
+from calque.transforms.explicit import of_types
 from calque.transforms.stage import StageTrace, literal_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,7 +137,8 @@ def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -
 def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
             ) -> _OnHost | _Whole:
     trace = _PlanTrace(f.__name__, bottom)
-    inputs = [trace.new(a.aval) for a in arrays]
+    avals = [a.aval for a in arrays]
+    inputs = [trace.new(a) for a in of_types(avals)]
     rest = iter(inputs)
 
     def traced(x: Any) -> Any:
@@ -158,12 +160,19 @@ def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
         pack: Callable[[list[Array]], Any] = _only
     else:
         pack = kind if kind in (tuple, list) else kind._make
+    if labels.any_of(avals) or labels.program_places(program):
+        pack = _labelling(pack, labels.of_program(program, avals, lambda i: f"args[{i}]"))
     steps = _steps(program)
     return _Whole(program, pack) if steps is None else _OnHost(program, steps, pack)
 
 
 def _only(outs: list[Array]) -> Array:
     return outs[0]
+
+
+def _labelling(pack: Callable[[list[Array]], Any], avals: Sequence[ShapedArray]
+               ) -> Callable[[list[Array]], Any]:
+    return lambda outs: pack([Array(o._own, a, o._pending) for o, a in zip(outs, avals)])
 
 
 def _lifted(p: Program) -> Program:

@@ -15,6 +15,7 @@ from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import is_static
 from calque.core.program import Program
+from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.lowering import mlir
 from calque.lowering.module import lower, module_text
@@ -230,6 +231,10 @@ class Lowered(_Stage):
         return Compiled(self._fun, self._entry, self._in_tree)
 
 
+def _sharding(a: ShapedArray) -> Any:
+    return SingleDeviceSharding(current_device()) if a.sharding is None else a.sharding
+
+
 def check_options(what: str, options: dict[str, Any] | None) -> None:
     """No option of XLA means anything here."""
     if options:
@@ -263,6 +268,16 @@ class Compiled(_Stage):
     def cost_analysis(self) -> dict[str, Any]:
         """What it costs: flops, transcendentals, and the least of bytes: arguments and results."""
         return costs.analysis(self._entry.program, fused=True)
+
+    @property
+    def input_shardings(self) -> Any:
+        """(args, kwargs) of the arguments' shardings."""
+        return self._in_tree.unflatten([_sharding(a) for a in self._entry.in_avals])
+
+    @property
+    def output_shardings(self) -> Any:
+        """The results' shardings, in their structure."""
+        return self._entry.out_tree.unflatten([_sharding(a) for a in self._entry.out_avals])
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Bytes of code, arguments and results."""

@@ -15,7 +15,9 @@ from calque import tree_util
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, is_arraylike
 from calque.core.program import Program
+from calque.core.sharding import Sharding
 from calque.core.tracebacks import boundary
+from calque.transforms.explicit import of_types
 from calque.transforms.stage import stage
 from calque.tree_spec import structure_of
 
@@ -50,10 +52,11 @@ class ShapeDtypeStruct:
       shape: sizes of the axes.
       dtype: of the elements.
       weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
-      sharding: kept; accepted for compatibility.
+      sharding: how such an array is spread over devices; None: no matter.
 
     Raises:
       ValueError: dtype is None.
+      TypeError: sharding is no Sharding.
 
     Example:
       >>> import calque
@@ -67,6 +70,10 @@ class ShapeDtypeStruct:
                  sharding: Any = None) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if not (sharding is None or isinstance(sharding, Sharding)):
+            raise TypeError(errors.explain(
+                f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
+                f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
         self.weak_type, self.sharding = weak_type, sharding
@@ -95,31 +102,33 @@ class ShapeDtypeStruct:
 
     @property
     def aval(self) -> ShapedArray:
-        """The abstract value that such an argument has while tracing.
+        """The abstract value that such an argument has.
 
         Example:
           >>> import calque
           >>> print(calque.ShapeDtypeStruct((2, 3), "float32").aval)
           float32[2,3]
         """
-        return ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
+        made = ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
+        return made if self.sharding is None else made.marked(self.sharding)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+        place = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place})"
 
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and (
-            (self.shape, self.dtype, self.weak_type) == (other.shape, other.dtype,
-                                                         other.weak_type))
+            (self.shape, self.dtype, self.weak_type, self.sharding)
+            == (other.shape, other.dtype, other.weak_type, other.sharding))
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.weak_type))
+        return hash((self.shape, self.dtype, self.weak_type, self.sharding))
 
 
 def check_arguments(name: str, leaves: Sequence[Any], tree: Any) -> None:
@@ -162,7 +171,9 @@ def check_outputs(name: str, leaves: Sequence[Any], tree: Any) -> None:
 
 def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
                      name: str | None = None) -> tuple[Program, Any]:
-    """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs)."""
+    """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs).
+    Labels of avals are left out: what is traced does not depend on them (see labels)."""
+    avals = of_types(avals)
     name = name or name_of(fun)
     in_tree = structure_of(in_tree)
     kept: list[Any] = []

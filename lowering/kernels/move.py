@@ -144,6 +144,31 @@ def pad(ctx: Context, x: Value, value: Any, config: Sequence[tuple[int, int, int
         *[Part(0, n, w, 0, 0, to, line, constant=bits) for n, w, to in around if n and w]])
 
 
+def exchange(ctx: Context, x: Value, permutation: Sequence[int]) -> Value | None:
+    """x with leading axes exchanged with those behind them, in long runs (what all_to_all is);
+    None where IREE computes x, or runs are short."""
+    n = len(permutation)
+    while n and permutation[n - 1] == n - 1:
+        n -= 1
+    k = permutation[0] if n else 0
+    if not n or list(permutation[:n]) != [*range(k, n), *range(k)] or not is_static(x.shape):
+        return None
+    first, second = math.prod(x.shape[:k]), math.prod(x.shape[k:n])
+    width = math.prod(x.shape[n:])
+    if width < 1024 or min(first, second) > 64 or not _is_there(x.ir):
+        return None
+    shape = tuple(x.shape[i] for i in permutation)
+    if not is_large(ctx, shape, x.dtype, width):
+        return None
+    if first <= second:
+        parts = [Part(0, second, width, i * second * width, width, i * width, first * width)
+                 for i in range(first)]
+    else:
+        parts = [Part(0, first, width, j * width, second * width, j * first * width, width)
+                 for j in range(second)]
+    return _moved(ctx, "exchange", [x], shape, parts)
+
+
 def _is_there(value: Any) -> bool:
     """Whether a value is an argument of the program or what a kernel of ours made."""
     while getattr(value.owner, "name", "") in ("stablehlo.reshape", "stablehlo.bitcast_convert"):

@@ -16,6 +16,7 @@ from calque.lowering.passes.flat import flat
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
+MARKS = frozenset(("sharding_constraint", "pvary", "inspect_sharding"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 
@@ -24,7 +25,24 @@ def hoist(p: Program) -> Program:
     return p.derived("hoist", lambda: _hoist(p))
 
 
+def _unmarked(p: Program) -> Program:
+    """p without the equations that only say where a value is."""
+    if not any(e.primitive.name in MARKS for e in p.equations):
+        return p
+    env: dict[Atom, Atom] = {}
+    equations = []
+    for e in p.equations:
+        ins = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
+        if e.primitive.name in MARKS:
+            env.update(zip(e.outputs, ins))
+        else:
+            equations.append(e.replace(inputs=ins))
+    return p.replace(equations=equations, outputs=[
+        env.get(o, o) if isinstance(o, Var) else o for o in p.outputs])
+
+
 def _hoist(p: Program) -> Program:
+    p = _unmarked(p)
     equations: list[Equation] = []
     for e in p.equations:
         e = _inner_hoisted(e)
@@ -42,6 +60,10 @@ def _hoist(p: Program) -> Program:
 
 
 def _inner_hoisted(e: Equation) -> Equation:
+    if e.primitive.name == "shard_map":
+        assert e.primitive.program is not None
+        return e.replace(primitive=registry["jit"], params={
+            "jaxpr": hoist(e.primitive.program(**e.params)), "name": "shard_map"})
     if e.primitive.name in CALLS:
         called = e.params[CALLS[e.primitive.name]]
         return e.replace(primitive=registry["jit"], params={

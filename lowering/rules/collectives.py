@@ -10,10 +10,11 @@ from calque.lowering.rules.registry import Context, rule
 
 
 @rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",
-      "axis_index")
+      "axis_index", "psum_invariant")
 def _unbound(ctx: Context, xs: list[Value], params: dict[str, Any],
              outs: list[ShapedArray]) -> list[Value]:
     raise NameError(explain(
         f"Found an unbound axis name: {', '.join(map(str, params['axes']))}: "
         f"{ctx.equation.primitive.name} needs a mapped axis of that name.",
-        where=str(ctx.equation.source), fix="call the function under vmap(..., axis_name=...)."))
+        where=str(ctx.equation.source), fix="call the function under "
+        "shard_map over a mesh with that axis, or under pmap or vmap(..., axis_name=...)."))

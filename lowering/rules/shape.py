@@ -27,7 +27,8 @@ def _reshape(ctx: Context, xs: list[Value], params: dict[str, Any],
 @rule("transpose")
 def _transpose(ctx: Context, xs: list[Value], params: dict[str, Any],
                outs: list[ShapedArray]) -> Value:
-    return ctx.b.transpose(xs[0], params["permutation"])
+    moved = move.exchange(ctx, xs[0], params["permutation"])
+    return ctx.b.transpose(xs[0], params["permutation"]) if moved is None else moved
 
 
 @rule("broadcast_in_dim")

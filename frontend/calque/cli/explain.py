@@ -27,14 +27,15 @@ from calque.lowering.targets import parse_target
 
 _ROOT = Path(calque.__file__).parents[1]
 _WHY_NONE = {
+    "factors": "results are replicated, or its programs are entered",
     "jvp": "not differentiable", "linearize": "by jvp", "transpose": "not linear in an operand"}
 
 
 def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
     """Rule name -> function: those of the record, then those that other folders keep by name."""
     found = {kind: getattr(p, kind) for kind in RULES}
-    return {**found, "lowering": lowering_rules.get(p.name), "numpy": host.RULES.get(p.name),
-            "portable": portable_rules.get(p.name, p.program)}
+    return {**found, "factors": p.factors, "lowering": lowering_rules.get(p.name),
+            "numpy": host.RULES.get(p.name), "portable": portable_rules.get(p.name, p.program)}
 
 
 def facts_of(p: Primitive) -> list[str]:

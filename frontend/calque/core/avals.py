@@ -1,6 +1,9 @@
 """Abstract values: what is known of an array while tracing (shape, dtype, weak type).  Sizes are
 ints, or core.dims where they are known at the call only.
 
+An aval may also be marked: with the sharding that somebody gave the array, and inside shard_map
+with the axes over which its value varies.  `plain` is it without these; most avals are plain.
+
 ShapedArrays are interned, so that equality is identity and cache keys hash fast.  `aval_of` gives
 the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 """
@@ -14,16 +17,22 @@ from calque.core import dtypes
 from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
 
+NOWHERE: frozenset[Any] = frozenset()
+
 
 class ShapedArray:
     """Shape, dtype and weak type.  Interned: two equal ones are the same object."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "sharding", "vma", "plain")
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     ndim: int
     size: int
+    sharding: Any  # a Sharding; None where nobody placed the array
+    vma: frozenset[Any]  # the mapped axes over which the value varies
+    plain: ShapedArray
+    _marks: dict[Any, ShapedArray] = {}
     _all: dict[tuple[tuple[int, ...], Any, bool], ShapedArray] = {}
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
@@ -42,13 +51,38 @@ class ShapedArray:
         for d in shape:
             size *= d
         object.__setattr__(self, "size", size)
+        object.__setattr__(self, "sharding", None)
+        object.__setattr__(self, "vma", NOWHERE)
+        object.__setattr__(self, "plain", self)
         return cls._all.setdefault((shape, dtype, bool(weak_type)), self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("ShapedArray is immutable")
 
     def __reduce__(self) -> Any:
+        if self.plain is not self:
+            return _marked, (self.plain, self.sharding, self.vma)
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+    def marked(self, sharding: Any = None, vma: frozenset[Any] = frozenset()) -> ShapedArray:
+        """The same with this sharding and these axes."""
+        if sharding is None and not vma:
+            return self.plain
+        key = (self.plain, sharding, vma)
+        found = ShapedArray._marks.get(key)
+        if found is None:
+            found = object.__new__(ShapedArray)
+            for name in ("shape", "dtype", "weak_type", "ndim", "size", "plain"):
+                object.__setattr__(found, name, getattr(self, name))
+            object.__setattr__(found, "sharding", sharding)
+            object.__setattr__(found, "vma", vma)
+            found = ShapedArray._marks.setdefault(key, found)
+        return found
+
+    def of_shape(self, shape: tuple[int, ...]) -> ShapedArray:
+        """The same kind of value, which varies as this one does, of another shape."""
+        made = ShapedArray(shape, self.dtype, self.weak_type)
+        return made.marked(None, self.vma) if self.vma else made
 
     @property
     def nbytes(self) -> int:
@@ -56,12 +90,22 @@ class ShapedArray:
 
     def __str__(self) -> str:
         """float32[2,3], as JAX prints avals."""
-        name = self.dtype.name
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype.name}[{self._sizes()}]{self._varies()}"
+
+    def _sizes(self) -> str:
+        """2,3; of arrays over Explicit axes 2@x,3."""
+        if self.sharding is None or not getattr(self.sharding, "explicit", False):
+            return ",".join(map(str, self.shape))
+        axes = self.sharding.spec.of_rank(self.ndim).axes()
+        return ",".join(f"{d}@{a[0] if len(a) == 1 else '(' + ','.join(map(str, a)) + ')'}" if a
+                        else str(d) for d, a in zip(self.shape, axes))
+
+    def _varies(self) -> str:
+        return "{V:" + ",".join(sorted(map(str, self.vma))) + "}" if self.vma else ""
 
     def short(self) -> str:
         """f32[2,3], as in jaxprs."""
-        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        return f"{dtypes.short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
 
     str_short = short
 
@@ -71,16 +115,19 @@ class ShapedArray:
 
     def update(self, **changes: Any) -> ShapedArray:
         """A copy with some of shape, dtype, weak_type replaced."""
-        return ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
+        made = ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
                            changes.get("weak_type", self.weak_type))
+        if self.plain is self:
+            return made
+        return made.marked(self.sharding if made.shape == self.shape else None, self.vma)
 
     def strong(self) -> ShapedArray:
-        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+        return self.update(weak_type=False) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:
         """The abstract value of a tangent of this value."""
         dtype = dtypes.tangent_dtype(self.dtype)
-        return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False)
+        return self if dtype is self.dtype else self.update(dtype=dtype, weak_type=False)
 
     to_tangent_aval = tangent
 
@@ -110,6 +157,10 @@ class HasAval:
     @property
     def size(self) -> int:
         return self.aval.size
+
+
+def _marked(plain: ShapedArray, sharding: Any, vma: frozenset[Any]) -> ShapedArray:
+    return plain.marked(sharding, vma)
 
 
 def aval_of(x: Any) -> ShapedArray:

@@ -104,6 +104,10 @@ class Config:
             "calque_config", default=None)
         self.local_key: contextvars.ContextVar[tuple[Any, ...] | None] = contextvars.ContextVar(
             "calque_config_key", default=None)
+        # more that traced programs depend on (the mesh of the context), and that keys then have
+        self._more: contextvars.ContextVar[Any] = contextvars.ContextVar(
+            "calque_config_more", default=None)
+        self.checks: dict[str, Any] = {}  # called with a new value, which they may refuse
         for o in OPTIONS.values():
             env = os.environ.get(o.name.upper())
             self._values[o.name] = o.default if env is None else _parse(o, env)
@@ -134,8 +138,23 @@ class Config:
           ...     calque.config.key() == before
           False
         """
-        local = self.local_key.get()
-        return self.process_key if local is None else local
+        local, more = self.local_key.get(), self._more.get()
+        key = self.process_key if local is None or local == _AS_EVER else local
+        return key if more is None else (*key, more)
+
+    def depend(self, more: Any) -> None:
+        """Make keys of this context depend on a further value (None: no longer).
+
+        Example:
+          >>> import calque
+          >>> before = calque.config.key()
+          >>> with calque.set_mesh(calque.make_mesh((1,), ("x",))):  # (it calls this)
+          ...     calque.config.key() == before
+          False
+        """
+        self._more.set(more)
+        if more is not None and self.local_key.get() is None:
+            self.local_key.set(_AS_EVER)
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
@@ -158,7 +177,10 @@ class Config:
         if name not in OPTIONS:
             raise AttributeError(
                 f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
-        self._values[name] = _parse(OPTIONS[name], value)
+        parsed = _parse(OPTIONS[name], value)
+        if name in self.checks:
+            self.checks[name](parsed)
+        self._values[name] = parsed
         self.process_key = self._make_key(self._values)
 
     def __getattr__(self, name: str) -> Any:
@@ -200,6 +222,7 @@ class Config:
             self.local_key.reset(key_token)
 
 
+_AS_EVER = ("as ever",)  # a local key that is not None, so that hot paths ask for the whole
 config = Config()
 
 

@@ -50,8 +50,8 @@ class RuleMissingError(NotImplementedError):
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", *RULES, "program", "collective", "inline", "staged", "effects", *FACTS,
-                 "__weakref__")
+    __slots__ = ("name", *RULES, "program", "collective", "inline", "staged", "effects", "varying",
+                 "factors", *FACTS, "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -78,6 +78,10 @@ class Primitive:
         self.batch: Callable[..., Any] | None = None
         self.program: Callable[..., Any] | None = None
         self.collective: Callable[..., Any] | None = None  # over a named axis, see collectives.py
+        # which dimensions of operands are which of results, see primitives/factors
+        self.factors: Callable[..., Any] | None = None
+        # axes over which results vary, of operands' axes and params; None: over all of them
+        self.varying: Callable[..., frozenset[Any]] | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Callable[..., Any] | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None

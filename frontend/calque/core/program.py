@@ -207,7 +207,7 @@ def param_key(value: Any) -> Any:
 
 
 def literal_key(atom: Literal) -> Any:
-    return (atom.aval, np.asarray(atom.value).tobytes())
+    return (atom.aval.plain, np.asarray(atom.value).tobytes())
 
 
 def _structure(p: Program) -> tuple[Any, ...]:
@@ -225,9 +225,9 @@ def _structure(p: Program) -> tuple[Any, ...]:
             number[v] = len(number)
         rows.append((e.primitive.name, ins,
                      tuple((k, param_key(v)) for k, v in e.params.items()),
-                     tuple(v.aval for v in e.outputs)))
-    return (tuple(v.aval for v in p.const_vars), tuple(v.aval for v in p.inputs), tuple(rows),
-            tuple(atom(a) for a in p.outputs))
+                     tuple(v.aval.plain for v in e.outputs)))
+    return (tuple(v.aval.plain for v in p.const_vars), tuple(v.aval.plain for v in p.inputs),
+            tuple(rows), tuple(atom(a) for a in p.outputs))
 
 
 def eliminate_dead_code(p: Program, used_outputs: Sequence[bool] | None = None) -> Program:

@@ -81,17 +81,33 @@ axis_env: contextvars.ContextVar[tuple[tuple[Any, int], ...]] = contextvars.Cont
     "calque_axis_env", default=())
 
 
+# Those of them that a shard_map with check_vma binds.
+checked_axes: contextvars.ContextVar[frozenset[Any]] = contextvars.ContextVar(
+    "calque_checked_axes", default=frozenset())
+
+
+@contextlib.contextmanager
+def axes_mapped(axes: Sequence[tuple[Any, int]], checked: bool) -> Iterator[None]:
+    """Bind the axes of a shard_map inside the block."""
+    names = {n for n, _ in axes}
+    env = axis_env.set((*axis_env.get(), *axes))
+    seen = checked_axes.get()
+    which = checked_axes.set(seen | names if checked else seen - names)
+    try:
+        yield
+    finally:
+        checked_axes.reset(which)
+        axis_env.reset(env)
+
+
 @contextlib.contextmanager
 def axis_bound(name: Any, size: int) -> Iterator[None]:
     """Bind the name of a mapped axis inside the block (None binds nothing)."""
     if name is None:
         yield
         return
-    token = axis_env.set((*axis_env.get(), (name, size)))
-    try:
+    with axes_mapped([(name, size)], False):
         yield
-    finally:
-        axis_env.reset(token)
 
 
 @contextlib.contextmanager

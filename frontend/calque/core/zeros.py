@@ -35,11 +35,11 @@ def zeros(aval: ShapedArray) -> Any:
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     scalar = np.zeros((), aval.dtype)[()]
-    if not aval.shape:
-        return registry["broadcast_in_dim"].bind(
-            scalar, shape=(), broadcast_dimensions=(), sharding=None)
-    return registry["broadcast_in_dim"].bind(
+    made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    if aval.vma:
+        made = registry["pvary"].bind(made, axes=tuple(sorted(aval.vma, key=str)))
+    return made
 
 
 def instantiate(x: Any) -> Any:

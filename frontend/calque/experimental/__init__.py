@@ -1,7 +1,10 @@
 """Names that JAX keeps under jax.experimental."""
 from calque.callbacks import io_callback as io_callback
+from calque.experimental import mesh_utils as mesh_utils
+from calque.experimental import pjit as pjit
+from calque.experimental import shard_map as shard_map
 
-__all__ = ["io_callback"]
+__all__ = ["io_callback", "mesh_utils", "pjit", "shard_map"]
 
 
 def __dir__() -> list[str]:

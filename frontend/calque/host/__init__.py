@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from calque import labels
 from calque.array import HOST_BYTES, Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
@@ -73,8 +74,9 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
         key = (prim, *avals, *params.items())
         found = _outs.get(key)
     except TypeError:  # a parameter that has no hash
-        return prim.rule("abstract")(*avals, **params)
-    return _outs.keep(key, prim.rule("abstract")(*avals, **params)) if found is None else found
+        return labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
+    return _outs.keep(key, labels.typed(
+        prim, avals, params, prim.rule("abstract")(*avals, **params))) if found is None else found
 
 
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:

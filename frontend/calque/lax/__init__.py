@@ -22,11 +22,14 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   staging.py      optimization_barrier, composite, platform_dependent, stage
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu; decompositions.py: eigh, svd, qr, ...
   implicit.py     custom_root, custom_linear_solve
-  parallel.py     collectives: psum, all_gather, ...
+  parallel.py     collectives: psum, all_gather, ..., within groups too (grouped.py)
+  varying.py      pbroadcast, pcast, ragged_all_to_all
+  (shardings)     calque.constraints
   (control flow)  calque.control
 """
 import types as _types
 
+from calque.constraints import with_sharding_constraint as with_sharding_constraint
 from calque.control import cond as cond
 from calque.control import map as map
 from calque.control import scan as scan
@@ -51,6 +54,7 @@ from calque.lax.shape import *  # noqa: F403
 from calque.lax.sort import *  # noqa: F403
 from calque.lax.special import *  # noqa: F403
 from calque.lax.staging import *  # noqa: F403
+from calque.lax.varying import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403
 from calque.loops import fori_loop as fori_loop
 from calque.loops import while_loop as while_loop

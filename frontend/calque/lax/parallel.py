@@ -12,22 +12,34 @@ import numpy as np
 from calque import tree_util
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.trace import checked_axes
+from calque.lax import grouped
 from calque.lax.operands import as_operand
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+
+MOST_RUNS = 32  # pieces that ppermute joins; beyond, positions pick what is theirs
 
 
-def _names(what: str, axis_name: Any, groups: Any = None) -> tuple[tuple[Any, ...], int]:
+def _names(what: str, axis_name: Any) -> tuple[tuple[Any, ...], int]:
     """(names, the product of their sizes)."""
-    if groups is not None:
-        raise NotImplementedError(explain(
-            "axis_index_groups not supported in vmap collectives.",
-            fix="split the axis in two and name both."))
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     size = 1
     for name in names:
         size *= co.size_of(name, what)
     return names, size
+
+
+def _groups(what: str, groups: Any, names: tuple[Any, ...], size: int, equal: bool = True) -> Any:
+    """Groups of positions, checked; None where the axis is one group."""
+    if groups is None:
+        return None
+    if set(names) & checked_axes.get() and what in ("psum", "pmean", "pmax", "pmin"):
+        raise NotImplementedError(explain(
+            f"{what}: axis_index_groups inside shard_map with check_vma=True: the result would be "
+            "the same within groups only.", fix="say check_vma=False, or split the axis in two."))
+    return grouped.checked(what, groups, size, equal)
 
 
 def _each(what: str, x: Any, f: Any) -> Any:
@@ -40,29 +52,33 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Args:
       x: tree of arrays; a Python number gives its product with the axis' size, a Python number.
       axis_name: name of an axis, or several.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis: the result is theirs.
 
     Returns:
-      A tree of arrays that are equal along the axis.
+      A tree of arrays that are equal along the axis, or within groups.
 
     Raises:
       NameError: the name is not bound.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the groups do not cover the axis.
+      NotImplementedError: groups are given inside shard_map with check_vma=True.
 
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.vmap(lambda x: x / calque.lax.psum(x, "i"), axis_name="i")(jnp.ones(4))
       Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    names, size = _names("psum", axis_name, axis_index_groups)
+    names, size = _names("psum", axis_name)
+    groups = _groups("psum", axis_index_groups, names, size, equal=False)
 
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, (int, float, complex)) and not isinstance(leaf, bool):
-            return leaf * size
+        if (isinstance(leaf, (int, float, complex)) and not isinstance(leaf, bool)
+                and (groups is None or len({*map(len, groups)}) == 1)):
+            return leaf * (size if groups is None else len(groups[0]))
         value = as_operand("psum", leaf)
         if aval_of(value).dtype == np.dtype(bool):
             value = ew.convert(value, np.dtype("i4"))
-        return co.psum_p.bind(value, axes=names)
+        return co.psum(value, names) if groups is None else grouped.reduced(
+            "psum", value, names, groups)
 
     return tree_util.tree_map(one, x)
 
@@ -73,22 +89,27 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Args:
       x: tree of arrays.
       axis_name: name of an axis, or several.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis: the result is theirs.
 
     Returns:
-      A tree of arrays that are equal along the axis.
+      A tree of arrays that are equal along the axis, or within groups.
 
     Raises:
       NameError: the name is not bound.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the groups do not cover the axis.
+      NotImplementedError: groups are given inside shard_map with check_vma=True.
 
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.vmap(lambda x: calque.lax.pmean(x, "i"), axis_name="i")(jnp.arange(3.0))
       Array([1., 1., 1.], dtype=float32)
     """
-    _, size = _names("pmean", axis_name, axis_index_groups)
-    return tree_util.tree_map(lambda s: s / size, psum(x, axis_name))
+    names, size = _names("pmean", axis_name)
+    groups = _groups("pmean", axis_index_groups, names, size)
+    if groups is not None:
+        size = len(groups[0])
+    return tree_util.tree_map(lambda s: s / size,
+                              psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -97,22 +118,25 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Args:
       x: tree of arrays.
       axis_name: name of an axis, or several.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis: the result is theirs.
 
     Returns:
-      A tree of arrays that are equal along the axis.
+      A tree of arrays that are equal along the axis, or within groups.
 
     Raises:
       NameError: the name is not bound.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the groups do not cover the axis.
+      NotImplementedError: groups are given inside shard_map with check_vma=True.
 
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.vmap(lambda x: calque.lax.pmax(x, "i"), axis_name="i")(jnp.arange(3.0))
       Array([2., 2., 2.], dtype=float32)
     """
-    names, _ = _names("pmax", axis_name, axis_index_groups)
-    return _each("pmax", x, lambda v: co.pmax_p.bind(v, axes=names))
+    names, size = _names("pmax", axis_name)
+    groups = _groups("pmax", axis_index_groups, names, size, equal=False)
+    return _each("pmax", x, lambda v: co.pmax_p.bind(v, axes=names) if groups is None else
+                 grouped.reduced("pmax", v, names, groups))
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -121,22 +145,25 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Args:
       x: tree of arrays.
       axis_name: name of an axis, or several.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis: the result is theirs.
 
     Returns:
-      A tree of arrays that are equal along the axis.
+      A tree of arrays that are equal along the axis, or within groups.
 
     Raises:
       NameError: the name is not bound.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the groups do not cover the axis.
+      NotImplementedError: groups are given inside shard_map with check_vma=True.
 
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.vmap(lambda x: calque.lax.pmin(x, "i"), axis_name="i")(jnp.arange(3.0))
       Array([0., 0., 0.], dtype=float32)
     """
-    names, _ = _names("pmin", axis_name, axis_index_groups)
-    return _each("pmin", x, lambda v: co.pmin_p.bind(v, axes=names))
+    names, size = _names("pmin", axis_name)
+    groups = _groups("pmin", axis_index_groups, names, size, equal=False)
+    return _each("pmin", x, lambda v: co.pmin_p.bind(v, axes=names) if groups is None else
+                 grouped.reduced("pmin", v, names, groups))
 
 
 def axis_index(axis_name: Any) -> Any:
@@ -157,12 +184,7 @@ def axis_index(axis_name: Any) -> Any:
       Array([0, 1, 2], dtype=int32)
     """
     names, _ = _names("axis_index", axis_name)
-    out: Any = None
-    for name in names:
-        at = co.axis_index_p.bind(axes=(name,))
-        size = np.int32(co.size_of(name))
-        out = at if out is None else ew.add(ew.mul(out, size), at)
-    return out
+    return grouped.position(names) if names else np.int32(0)
 
 
 def axis_size(axis_name: Any) -> int:
@@ -185,20 +207,12 @@ def axis_size(axis_name: Any) -> int:
     return _names("axis_size", axis_name)[1]
 
 
-def _one(what: str, axis_name: Any, groups: Any = None) -> tuple[tuple[Any, ...], int]:
-    names, size = _names(what, axis_name, groups)
-    if len(names) != 1:
-        raise NotImplementedError(explain(f"{what} over several axes at once: {names}.",
-                                          fix="call it once per axis."))
-    return names, size
-
-
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """Sends each array of a tree along a named axis.
 
     Args:
       x: tree of arrays.
-      axis_name: name of an axis.
+      axis_name: name of an axis, or several: in the order in which they are bound.
       perm: pairs (from, to), each position at most once on either side.
 
     Returns:
@@ -214,14 +228,17 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
       >>> calque.vmap(lambda x: calque.lax.ppermute(x, "i", turn), axis_name="i")(jnp.arange(3.0))
       Array([2., 0., 1.], dtype=float32)
     """
-    names, size = _one("ppermute", axis_name)
+    names, size = _names("ppermute", axis_name)
+    names = grouped.in_order(names)
     pairs = tuple((int(s), int(t)) for s, t in perm)
     for side in zip(*pairs):
         if len(set(side)) != len(side) or not all(0 <= i < size for i in side):
             raise ValueError(explain(
                 f"ppermute sources and destinations must be unique and within the axis of size "
                 f"{size}, got {list(pairs)}."))
-    return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs))
+    simple = len(names) == 1 and len(co.runs(pairs, size)) <= MOST_RUNS
+    return _each("ppermute", x, lambda v: co.ppermute_p.bind(v, axes=names, perm=pairs) if simple
+                 else grouped.permuted(v, names, pairs, size))
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -245,7 +262,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
       ...     jnp.arange(3.0))
       Array([2., 0., 1.], dtype=float32)
     """
-    _, size = _one("pshuffle", axis_name)
+    _, size = _names("pshuffle", axis_name)
     if sorted(perm) != list(range(size)):
         raise ValueError(explain(f"`perm` does not represent a permutation: {list(perm)}"))
     return ppermute(x, axis_name, list(zip(perm, range(size))))
@@ -258,7 +275,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
       x: tree of arrays whose axis has the named axis' size.
       axis_name: name of an axis.
       axis: of the arrays.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis, exchanged among themselves.
 
     Returns:
       A tree like x.
@@ -283,8 +300,8 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 
     Args:
       x: tree of arrays.
-      axis_name: name of an axis.
-      axis_index_groups: None.
+      axis_name: name of an axis, or several: the last moves fastest.
+      axis_index_groups: groups of positions that cover the axis: the arrays are theirs.
       axis: where the new axis stands.
       tiled: join along an existing axis instead.
 
@@ -293,7 +310,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 
     Raises:
       NameError: the name is not bound.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the groups do not cover the axis.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -301,12 +318,17 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
       Array([[0., 1.],
              [0., 1.]], dtype=float32)
     """
-    names, size = _one("all_gather", axis_name, axis_index_groups)
+    names, size = _names("all_gather", axis_name)
+    groups = _groups("all_gather", axis_index_groups, names, size)
 
     def one(v: Any) -> Any:
         rank = aval_of(v).ndim + (not tiled)
         if not -rank <= axis < rank:
             raise ValueError(explain(f"all_gather: axis {axis} is out of bounds for {rank} axes."))
+        if groups is not None:
+            return grouped.joined(grouped.members(v, names, groups), axis % rank, bool(tiled))
+        if len(names) != 1:
+            return grouped.joined(grouped.gathered(v, names), axis % rank, bool(tiled))
         return co.all_gather_p.bind(v, axes=names, dimension=axis % rank, size=size,
                                     tiled=bool(tiled))
 
@@ -319,9 +341,9 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
 
     Args:
       x: tree of arrays.
-      axis_name: name of an axis.
+      axis_name: name of an axis, or several: the last moves fastest.
       scatter_dimension: the axis that is split.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis: the sum is theirs.
       tiled: keep that axis, shorter, instead of taking it away.
 
     Returns:
@@ -329,20 +351,29 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
 
     Raises:
       NameError: the name is not bound.
-      ValueError: the split axis does not fit the named one.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the split axis does not fit the named one, or groups do not cover it.
 
     Example:
       >>> import calque, calque.numpy as jnp
       >>> calque.vmap(lambda x: calque.lax.psum_scatter(x, "i"), axis_name="i")(jnp.ones((2, 2)))
       Array([2., 2.], dtype=float32)
     """
-    names, size = _one("psum_scatter", axis_name, axis_index_groups)
+    names, size = _names("psum_scatter", axis_name)
+    groups = _groups("psum_scatter", axis_index_groups, names, size)
 
     def one(v: Any) -> Any:
-        _check_split("psum_scatter", v, scatter_dimension, size, tiled)
-        return co.psum_scatter_p.bind(v, axes=names, size=size, tiled=bool(tiled),
-                                      dimension=scatter_dimension % aval_of(v).ndim)
+        parts = size if groups is None else len(groups[0])
+        _check_split("psum_scatter", v, scatter_dimension, parts, tiled)
+        at = scatter_dimension % aval_of(v).ndim
+        if groups is not None:
+            return grouped.scattered(v, names, groups, at, bool(tiled))
+        for k, name in enumerate(names):
+            part, last = co.size_of(name), k == len(names) - 1
+            if not tiled and not last:  # the name's digit of the dimension
+                shape = aval_of(v).shape
+                v = sh.reshape(v, (*shape[:at], part, shape[at] // part, *shape[at + 1:]))
+            v = co.psum_scatter_p.bind(v, axes=(name,), size=part, tiled=bool(tiled), dimension=at)
+        return v
 
     return _each("psum_scatter", x, one)
 
@@ -363,10 +394,10 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
 
     Args:
       x: tree of arrays.
-      axis_name: name of an axis.
+      axis_name: name of an axis, or several: the last moves fastest.
       split_axis: the axis that is split among the positions.
       concat_axis: where what is received is put.
-      axis_index_groups: None.
+      axis_index_groups: groups of positions that cover the axis, exchanged among themselves.
       tiled: split and join without taking away and adding axes.
 
     Returns:
@@ -374,8 +405,7 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
 
     Raises:
       NameError: the name is not bound.
-      ValueError: the split axis does not fit the named one.
-      NotImplementedError: axis_index_groups is given.
+      ValueError: the split axis does not fit the named one, or groups do not cover it.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -384,11 +414,19 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
       Array([[1, 3],
              [2, 4]], dtype=int32)
     """
-    names, size = _one("all_to_all", axis_name, axis_index_groups)
+    names, size = _names("all_to_all", axis_name)
+    groups = _groups("all_to_all", axis_index_groups, names, size)
 
     def one(v: Any) -> Any:
-        _check_split("all_to_all", v, split_axis, size, tiled)
+        parts = size if groups is None else len(groups[0])
+        _check_split("all_to_all", v, split_axis, parts, tiled)
         rank = aval_of(v).ndim
+        if groups is not None:
+            return grouped.exchanged(v, names, groups, split_axis % rank, concat_axis % rank,
+                                     bool(tiled))
+        if len(names) != 1:
+            return grouped.exchanged_over(v, names, split_axis % rank, concat_axis % rank,
+                                          bool(tiled))
         return co.all_to_all_p.bind(v, axes=names, split_axis=split_axis % rank,
                                     concat_axis=concat_axis % rank, size=size, tiled=bool(tiled))
 

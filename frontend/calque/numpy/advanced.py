@@ -297,7 +297,7 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     if 0 in x.shape:
         return None
     size = 0 if fancy.masked else math.prod(fancy.shape) * x.itemsize  # (each count would compile)
-    if dtypes.is_key(x.dtype) or size > PICKED_BYTES:
+    if dtypes.is_key(x.dtype) or size > PICKED_BYTES or x.aval.sharding is not None:
         return None
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):

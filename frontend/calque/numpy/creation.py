@@ -404,7 +404,11 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
         words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
                       device, sharding)
         return random_wrap_p.bind(words, impl=keys.tag)
-    return _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
+    made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
+    where = None if shape is not None or type(a) is not Array else a.aval.sharding
+    if where is not None and device is None and type(made) is Array:  # spread as a is
+        made = Array(made._buffer, made.aval.marked(where))
+    return made
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,

@@ -1,11 +1,10 @@
 """Methods of arrays that speak of memory and devices, and the Array API's inspection: tobytes,
-platform, addressable_shards, __contains__, __array_namespace__, __array_namespace_info__.
+platform, __contains__, __array_namespace__, __array_namespace_info__.
 
-One device holds every array: it is its only shard.  Installed by methods.py.
+Installed by methods.py; what is spread over devices is in calque.array and calque.shards.
 """
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque import devices as dv
+from calque import shards
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import ConcretizationTypeError, explain
@@ -23,16 +23,6 @@ from calque.numpy.creation import array as make_array
 from calque.primitives import shape as sh
 
 __array_api_version__ = "2024.12"
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """The part of an array on one device: its only one holds all of it."""
-
-    device: Any
-    index: tuple[slice, ...]
-    replica_id: int
-    data: Array
 
 
 # ---- of arrays and tracers
@@ -131,35 +121,7 @@ def _platform(self: Array) -> str:
       >>> jnp.zeros(2).platform()
       'cpu'
     """
-    return self.device.platform
-
-
-def _shards(self: Array) -> list[Shard]:
-    """The parts on this process's devices: one.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.zeros(2).addressable_shards[0].device
-      CpuDevice(id=0)
-    """
-    return [Shard(self.device, (slice(None),) * self.ndim, 0, self)]
-
-
-def _data(self: Array, index: int) -> Array:
-    """The part on the device of this index.
-
-    Args:
-      index: of the device; accepted for compatibility, there is one part.
-
-    Returns:
-      The array.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.zeros(2).addressable_data(0)
-      Array([0., 0.], dtype=float32)
-    """
-    return self
+    return next(iter(self.devices())).platform  # type: ignore[no-any-return]
 
 
 def _pointer(self: Array) -> int:
@@ -194,7 +156,7 @@ def _to_device(self: Array, device: Any, *, stream: Any = None) -> Any:
     """
     if stream is not None:
         raise NotImplementedError(explain("to_device: stream argument is not supported."))
-    return dv.device_put(self, device)
+    return shards.device_put(self, device)
 
 
 def _clone(self: Any) -> Any:
@@ -219,10 +181,58 @@ def _size(self: Array) -> int:
     return self.nbytes
 
 
-def _always(sentence: str, name: str) -> property:
-    return property(lambda self: True, doc=(
-        f"{sentence}\n\nExample:\n  >>> import calque.numpy as jnp\n  >>> jnp.zeros(2).{name}\n"
-        "  True\n"))
+# ---- the parts that devices have
+def _shards(self: Array) -> list[shards.Shard]:
+    """The parts that this process's devices have, as Shards; data is made when it is asked for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).addressable_shards[0].device
+      CpuDevice(id=0)
+    """
+    return shards.shards_of(self)
+
+
+def _data(self: Array, index: int) -> Array:
+    """One device's part.
+
+    Args:
+      index: number among the devices of this process.
+
+    Returns:
+      An Array on that device.
+
+    Raises:
+      IndexError: there are not so many devices.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).addressable_data(0)
+      Array([0., 0.], dtype=float32)
+    """
+    return shards.shards_of(self)[index].data
+
+
+def _addressable(self: Array) -> bool:
+    """Whether this process's devices have all of the array: always, in one process.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).is_fully_addressable
+      True
+    """
+    return True
+
+
+def _replicated(self: Array) -> bool:
+    """Whether every device has the whole array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.zeros(2).is_fully_replicated
+      True
+    """
+    return self.sharding.is_fully_replicated
 
 
 # of arrays and of tracers
@@ -231,13 +241,11 @@ EVERYWHERE: dict[str, Any] = {
     "flat": property(_flat), "byteswap": _byteswap}
 # of arrays with a buffer
 CONCRETE: dict[str, Any] = {
-    "platform": _platform, "addressable_shards": property(_shards),
-    "global_shards": property(_shards), "addressable_data": _data, "clone": _clone,
+    "platform": _platform, "clone": _clone,
     "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size,
-    "is_fully_replicated": _always("Whether every device holds all of it: one does.",
-                                   "is_fully_replicated"),
-    "is_fully_addressable": _always("Whether this process reaches all of it.",
-                                    "is_fully_addressable")}
+    "addressable_shards": property(_shards), "global_shards": property(_shards),
+    "addressable_data": _data, "is_fully_addressable": property(_addressable),
+    "is_fully_replicated": property(_replicated)}
 if sys.version_info >= (3, 12):  # the buffer protocol of classes written in Python
     CONCRETE["__buffer__"] = lambda self, flags: memoryview(np.asarray(self))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import host
+from calque import host, labels
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
@@ -103,6 +103,10 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
     except (TypeError, ValueError):
         return None  # the general road says what is wrong
     out = ShapedArray(shape, kind.dtype, kind.weak_type)
+    if labels.any_of(avals):
+        if any(v.shape != shape or v.sharding is not avals[0].sharding for v in avals):
+            return None
+        out = out.marked(avals[0].sharding)
     ones = np.ones((1,) * len(shape), dtype)
     if out.nbytes > host.LIMIT and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
         return _Large(prim, a, b, out)  # (others are executables for any shape)

@@ -1,8 +1,9 @@
 """Collectives over named axes: psum, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter,
-axis_index.
+axis_index; and, where shard_map checks over which axes values vary, psum_invariant and pvary.
 
 A vmap with an axis name is what gives them a meaning: its trace asks for `collective`, which sees
-the mapped axis as an axis of the operand.  Start reading at `psum_p` and transforms/vmap.
+the mapped axis as an axis of the operand.  shard_map's axes are such axes in the end
+(primitives/shard_map).  Start reading at `psum_p` and transforms/vmap.
 """
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.primitive import Primitive
-from calque.core.trace import axis_env
+from calque.core.primitive import Primitive, registry
+from calque.core.trace import axis_env, checked_axes
 from calque.core.zeros import is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
-from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from calque.transforms.vmap import move_axis, to_front
 
 Axes = tuple[Any, ...]
@@ -27,19 +28,21 @@ INT = np.dtype("i4")
 
 
 def size_of(name: Any, what: str = "collective") -> int:
-    """The size of a named axis; NameError where no vmap binds the name."""
+    """The size of a named axis; NameError where nothing binds the name."""
     for bound, size in reversed(axis_env.get()):
         if bound == name:
             return size
     raise NameError(explain(
         f"Found an unbound axis name: {name}: {what} needs a mapped axis of that name.",
-        fix=f"call it under vmap(..., axis_name={name!r})."))
+        fix=f"call it under shard_map over a mesh with that axis, or under pmap or vmap(..., "
+            f"axis_name={name!r})."))
 
 
 def _primitive(name: str, abstract: Callable[..., Any], collective: Callable[..., Any],
                transpose: Callable[..., Any] | None) -> Primitive:
     p = Primitive(name, differentiable=transpose is not None)
     p.abstract, p.collective, p.transpose = abstract, collective, transpose
+    p.varying = lambda vma, params: vma  # over what is mapped operands vary already
     if transpose is not None:
         p.jvp = lambda primals, tangents, **params: (
             p.bind(*primals, **params),
@@ -106,22 +109,68 @@ pmax_p = _extreme("pmax", rd.reduce_max_p)
 pmin_p = _extreme("pmin", rd.reduce_min_p)
 
 
+def _no_longer(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    return vma - set(params["axes"])
+
+
+# ---- where it is checked over which axes values vary: a sum no longer does, and pvary makes a
+# value vary that is the same everywhere; they are each other's transposes
+psum_invariant_p = _primitive("psum_invariant", _sum_abstract, _sum_collective,
+                              lambda ct, x, *, axes: [pvary_p.bind(ct, axes=axes)])
+
+
+def _vary_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
+    return (pvary_p.bind(x, axes=_rest(axes, name)) if _rest(axes, name) else x), dim
+
+
+pvary_p = _primitive("pvary", _sum_abstract, _vary_collective,
+                     lambda ct, x, *, axes: [psum_invariant_p.bind(ct, axes=axes)])
+for _p in (psum_invariant_p, pmax_p, pmin_p):
+    _p.varying = _no_longer
+pvary_p.varying = lambda vma, params: vma | set(params["axes"])
+
+
+def psum(x: Any, axes: Axes) -> Any:
+    """The sum over axes, those that are checked as JAX's jaxprs have it."""
+    checked = tuple(a for a in axes if a in checked_axes.get())
+    rest = tuple(a for a in axes if a not in checked)
+    if checked:
+        x = psum_invariant_p.bind(x, axes=checked)
+    return psum_p.bind(x, axes=rest) if rest else x
+
+
 # ---- moves
-def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
-                        perm: tuple[tuple[int, int], ...]) -> Any:
+def runs(perm: tuple[tuple[int, int], ...], size: int) -> list[tuple[int, int]]:
+    """What the positions receive, in order: (first source, how many follow it); -1: nothing."""
     sources = [-1] * size
     for source, target in perm:
         sources[target] = source
+    found: list[tuple[int, int]] = []
+    for s in sources:
+        if found and (found[-1][0] == s == -1 or (s >= 0 and s == sum(found[-1])
+                                                  and found[-1][0] >= 0)):
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((s, 1))
+    return found
+
+
+def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
+                        perm: tuple[tuple[int, int], ...]) -> Any:
     x = _repeated(x, dim, size)
-    at = sh.reshape(np.asarray([max(s, 0) for s in sources], np.int32), (size, 1))
     shape = aval_of(x).shape
-    numbers = GatherDimensionNumbers(tuple(range(1, len(shape))), (0,), (0,))
-    out = gather(x, at, numbers, (1, *shape[1:]), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
-    if -1 in sources:
-        there = sh.broadcast_in_dim(np.asarray([s >= 0 for s in sources]), shape, (0,))
-        zero = sh.broadcast_in_dim(ew.const(out, 0), shape, ())
-        out = ew.select_n(there, zero, out)
-    return out, 0
+    parts = [zeros_of(x, (count, *shape[1:])) if first < 0 else
+             sh.slice_(x, (first, *[0] * (len(shape) - 1)), (first + count, *shape[1:]))
+             for first, count in runs(perm, size)]
+    return (parts[0] if len(parts) == 1 else sh.concatenate(parts, 0)), 0
+
+
+def zeros_of(x: Any, shape: tuple[int, ...]) -> Any:
+    a = aval_of(x)
+    if not dtypes.is_key(a.dtype):
+        return sh.broadcast_in_dim(ew.const(x, 0), shape, ())
+    words = sh.broadcast_in_dim(np.uint32(0), (*shape, a.dtype.words), ())
+    return registry["random_wrap"].bind(words, impl=a.dtype.tag)
 
 
 def _permute_transpose(ct: Any, x: Any, *, axes: Axes, perm: tuple[tuple[int, int], ...]
@@ -225,3 +274,4 @@ axis_index_p = Primitive("axis_index", differentiable=False)
 axis_index_p.abstract = lambda *, axes: ShapedArray((), INT)
 axis_index_p.collective = lambda name, size, x, dim, *, axes: (sh.iota(INT, (size,)), 0)
 axis_index_p.batch = lambda size, args, dims, **params: (axis_index_p.bind(**params), None)
+axis_index_p.varying = lambda vma, params: vma | (set(params["axes"]) & checked_axes.get())

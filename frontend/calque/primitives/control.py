@@ -21,7 +21,14 @@ from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import transpose_program
-from calque.transforms.vmap import batch_program, move_axis, to_front
+from calque.transforms.vmap import (
+    batch_program,
+    move_axis,
+    named,
+    of_devices,
+    to_front,
+    uses_axis,
+)
 
 # ---- cond: operands (index, *operands); params branches: tuple of Programs of equal types
 cond_p = Primitive("cond", multiple_results=True, higher_order=True,
@@ -141,6 +148,8 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         union = [any(m) for m in zip(*masks)]
         programs = [batch_program(b, size, dims[1:], union)[0] for b in branches]
         return cond(index, operands, programs), [0 if m else None for m in union]
+    if of_devices.get() and not uses_axis(cond_p, {"branches": branches}, named.get()):
+        return batch_by_loop(cond_p, size, args, dims, branches=branches)
     # a batch of predicates: run all branches, choose elementwise
     index = move_axis(index, dims[0], 0)
     results = [replay(batch_program(b, size, dims[1:], True)[0], *operands) for b in branches]
@@ -184,7 +193,7 @@ def _parts(values: Sequence[Any], num_consts: int, num_carry: int) -> tuple[Any,
 
 
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:
-    return ShapedArray((length, *a.shape), a.dtype, a.weak_type)
+    return a.of_shape((length, *a.shape))
 
 
 def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bool, unroll: int,

@@ -20,7 +20,7 @@ from calque.primitives.reduce import reduce_sum
 from calque.transforms.jvp import jvp_flat
 from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
-from calque.transforms.vmap import move_axis, to_front, vmap_flat
+from calque.transforms.vmap import move_axis, named, to_front, vmap_flat
 
 
 def _effects(params: dict[str, Any]) -> bool:
@@ -132,9 +132,11 @@ def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
 
 
 def _batched(fun: Any, size: int, dims: Sequence[int | None]) -> Rule:
-    """fun over a batch: all results along axis 0."""
+    """fun over a batch: all results along axis 0; it may use the axis by its name, later too."""
+    name = named.get()
+
     def every(*xs: Any) -> list[Any]:
-        outs, axes = vmap_flat(lambda *ys: run(fun, ys), size, xs, dims)
+        outs, axes = vmap_flat(lambda *ys: run(fun, ys), size, xs, dims, name)
         return [to_front(o, d, size) for o, d in zip(outs, axes)]
     return Rule(every)
 
@@ -162,7 +164,7 @@ def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: R
 
 def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
                   jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
-    own = list(dims[num_consts:])
+    own, name = list(dims[num_consts:]), named.get()
 
     def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         count = len(primals)
@@ -176,7 +178,8 @@ def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
             return [*outs, *shown(taken(moved), False)]
 
         axes = [*own, *[d for d, r in zip(own, real) if r]]
-        flat = _batched(one, size, axes)(*primals, *given)
+        outs, moved_to = vmap_flat(one, size, [*primals, *given], axes, name)
+        flat = [to_front(o, d, size) for o, d in zip(outs, moved_to)]
         return flat[:len(flat) // 2], flat[len(flat) // 2:]
 
     outs = custom_jvp_p.bind(*args, fun=_batched(fun, size, dims), jvp=Rule(every),
@@ -237,6 +240,7 @@ def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
                   fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
     own = list(dims[num_consts:])
     axes: list[int | None] = []  # of the residuals, known when fwd has run
+    name = named.get()
 
     def forward(primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
         counts: list[int] = []
@@ -246,7 +250,7 @@ def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
             counts.append(len(outs))
             return [*outs, *residuals]
 
-        flat, found = vmap_flat(one, size, primals, own)
+        flat, found = vmap_flat(one, size, primals, own, name)
         n = counts[0]
         axes[:] = found[n:]
         return [to_front(o, d, size) for o, d in zip(flat[:n], found)], flat[n:]
@@ -261,6 +265,8 @@ def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 
 def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequence[int | None],
                  mapped: Sequence[int | None]) -> Callable[..., list[Any]]:
+    name = named.get()
+
     def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         n = len(residuals)
         real = [not (isinstance(c, SymbolicZero) or _is_float0(c)) for c in cts]
@@ -274,7 +280,8 @@ def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequenc
             return [f for f in found if not (f is None or is_zero(f))]
 
         given = [c for c, r in zip(cts, real) if r]
-        flat, out_axes = vmap_flat(one, size, [*residuals, *given], [*axes, *[0] * len(given)])
+        flat, out_axes = vmap_flat(one, size, [*residuals, *given], [*axes, *[0] * len(given)],
+                                   name)
         pairs = iter(zip(flat, out_axes))
         made: list[Any] = []
         for zero, d in zip(kinds, dims):
@@ -379,7 +386,7 @@ def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any
 def _vmap_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
                 rule: Rule, num_consts: int) -> Any:
     if any(d is not None for d in dims[:num_consts]):  # a closed-over value is mapped
-        outs, axes = vmap_flat(lambda *xs: run(fun, xs), size, args, dims)
+        outs, axes = vmap_flat(lambda *xs: run(fun, xs), size, args, dims, named.get())
         return outs, axes
     own = [x if d is None else move_axis(x, d, 0) for x, d in zip(args, dims)][num_consts:]
     outs, batched = rule(size, [d is not None for d in dims[num_consts:]], *own)

@@ -87,7 +87,7 @@ def const(like: Any, value: complex) -> Any:
 
 
 def strong(like: Any, value: complex) -> Any:
-    """A scalar of like's dtype: derivatives that are made with it are not weak, as some of JAX's."""
+    """A scalar of like's dtype: derivatives that are made with it are strong, as in JAX."""
     dtype = aval_of(like).dtype
     return np.asarray(value if dtype.kind == "c" else value.real).astype(dtype)[()]
 

@@ -16,9 +16,17 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.zeros import instantiate, is_zero
 from calque.primitives.call import unmask
+from calque.primitives.control import batch_by_loop
 from calque.transforms.jvp import jvp_program
 from calque.transforms.stage import closed, replay, stage
-from calque.transforms.vmap import batch_program, move_axis, to_front
+from calque.transforms.vmap import (
+    batch_program,
+    move_axis,
+    named,
+    of_devices,
+    to_front,
+    uses_axis,
+)
 
 while_p = Primitive("while", multiple_results=True, higher_order=True,
                     effects=lambda params: any(
@@ -132,6 +140,11 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, cond_j
                    lambda m: batch_program(body_jaxpr, size, axes(m))[1])
     by_cond = [d is not None for d in dc]
     _, (each,) = batch_program(cond_jaxpr, size, axes([*by_cond, *carry]))
+    if each and of_devices.get() and not uses_axis(
+            while_p, {"cond": cond_jaxpr, "body": body_jaxpr}, named.get()):
+        return batch_by_loop(while_p, size, args, dims, cond_jaxpr=cond_jaxpr,
+                             cond_nconsts=cond_nconsts, body_jaxpr=body_jaxpr,
+                             body_nconsts=body_nconsts)
     if each or (cond_jaxpr.out_avals[0].ndim and any(carry)):
         each, carry = True, [True] * len(carry)
     cond, _ = batch_program(cond_jaxpr, size, axes([*by_cond, *carry]), [each])

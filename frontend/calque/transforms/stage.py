@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from calque.core import checker
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import NOWHERE, ShapedArray, aval_of
 from calque.core.dims import Dim
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import called, here, replaying
 from calque.core.trace import Trace, Tracer, leaked, scopes, under
+from calque.transforms import explicit
 
 
 class StageTracer(Tracer):
@@ -72,12 +73,52 @@ class StageTrace(Trace):
             with under(self):
                 args, params = prim.staged(*args, **params)
         atoms = tuple(self.atom(a, prim) for a in args)
+        vma, plain = NOWHERE, True
+        for a in atoms:
+            if a.aval.plain is not a.aval:  # inside shard_map, or over Explicit axes
+                atoms, vma = self._level(prim, atoms, params)
+                plain = False
+                break
         out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
         avals = out if prim.multiple_results else (out,)
+        if vma or prim.varying is not None:
+            avals = marked(prim, avals, vma, params)
+        if not plain or prim.name == "sharding_constraint" or prim.name == "shard_map":
+            avals = explicit.typed(prim, [a.aval for a in atoms], avals, params)
         tracers = [StageTracer(self, Var(a)) for a in avals]
         self.equations.append(Equation(
             prim, atoms, tuple(t._var for t in tracers), params, here(), scopes.get()))
         return tracers if prim.multiple_results else tracers[0]
+
+    def _level(self, prim: Primitive, atoms: tuple[Atom, ...], params: dict[str, Any]
+               ) -> tuple[tuple[Atom, ...], frozenset[Any]]:
+        """Operands that all vary over the axes that one of them varies over, and these axes."""
+        if prim.higher_order:
+            inner = params.get("jaxpr", params.get("fun"))
+            if not isinstance(inner, Program) or len(inner.inputs) != len(atoms):
+                return atoms, frozenset().union(*[a.aval.vma for a in atoms])
+            wanted = [v.aval.vma for v in inner.inputs]
+            if prim.name == "shard_map":
+                wanted = [w - params["newly_manual_axes"] for w in wanted]
+        else:
+            every = frozenset().union(*[a.aval.vma for a in atoms])
+            if prim.varying is not None and "axes" in params:
+                every |= set(params["axes"]) if prim.name != "pvary" else NOWHERE
+            wanted = [every] * len(atoms)
+        vma = frozenset().union(*wanted)
+        if not vma:
+            return atoms, vma
+        level = []
+        for a, w in zip(atoms, wanted):
+            if w - a.aval.vma:
+                axes = tuple(sorted(w - a.aval.vma, key=str))
+                out = Var(a.aval.marked(a.aval.sharding, a.aval.vma | w))
+                self.equations.append(Equation(registry["pvary"], (a,), (out,), {"axes": axes},
+                                               here(), scopes.get()))
+                level.append(out)
+            else:
+                level.append(a)
+        return tuple(level), vma
 
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
         """What was recorded, with these inputs and outputs; the trace is closed."""
@@ -87,6 +128,18 @@ class StageTrace(Trace):
         made = Program([t._var for t in inputs], self.equations, atoms,
                        [v for v, _ in pairs], [c for _, c in pairs], self.name)
         return checker.checked(made, f"after staging {self.name}")
+
+
+def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
+           params: dict[str, Any]) -> Sequence[ShapedArray]:
+    """The types of results with the axes over which they vary, inside shard_map."""
+    if prim.varying is not None:
+        vma = prim.varying(vma, params)
+    elif prim.higher_order:  # as their inner programs say
+        if prim.name == "cond":
+            return [a.marked(a.sharding, a.vma | vma) for a in avals]
+        return avals
+    return [a.marked(a.sharding, vma) for a in avals]
 
 
 def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],

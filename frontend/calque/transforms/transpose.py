@@ -14,6 +14,7 @@ from calque.core.primitive import Linear, is_linear, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
+from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import literal_value, stage
 
 # Primitives whose cotangents are weak where their operands are, as in JAX.
@@ -51,6 +52,8 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
 
     def collect(atom: Atom, ct: Any) -> None:
         if isinstance(atom, Var) and atom in linear and ct is not None and not is_zero(ct):
+            if atom.aval.plain is not atom.aval or aval_of(ct).vma:
+                ct = _typed_as(ct, atom.aval)
             flowing[atom] = add_tangents(flowing[atom], ct) if atom in flowing else ct
 
     for o, ct in zip(p.outputs, cts):
@@ -58,6 +61,16 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     for e in reversed(tape):
         _pull(e, flowing, read, collect)
     return [flowing.get(v, Zero(v.aval)) for v, a in zip(p.inputs, args) if is_linear(a)]
+
+
+def _typed_as(ct: Any, aval: ShapedArray) -> Any:
+    """A cotangent that varies, and is spread, as the value does."""
+    more = aval_of(ct).vma - aval.vma
+    if more:  # inside shard_map: the value is one, its parts' cotangents are summed
+        ct = registry["psum_invariant"].bind(ct, axes=tuple(sorted(more, key=str)))
+    if is_explicit(aval) and aval_of(ct).sharding != aval.sharding:
+        ct = registry["sharding_constraint"].bind(ct, sharding=aval.sharding)
+    return ct
 
 
 def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None:

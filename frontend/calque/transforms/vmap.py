@@ -25,7 +25,7 @@ class BatchTracer(Tracer):
     def __init__(self, trace: BatchTrace, value: Any, axis: int) -> None:
         self._trace, self.value, self.axis = trace, value, axis
         a = aval_of(value)
-        self._aval = ShapedArray(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
+        self._aval = a.of_shape(a.shape[:axis] + a.shape[axis + 1:])
 
     @property
     def aval(self) -> ShapedArray:
@@ -56,15 +56,23 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
     return False
 
 
+# Whether the axis whose batching rule runs is one of devices: of these each takes its own branch
+# and ends its loops when it likes (primitives/while_loop, control), other axes are masked.
+of_devices: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "calque_device_axis", default=False)
+
+
 class BatchTrace(Trace):
     """Applies batching rules; `axis_name` names the mapped axis for collectives."""
 
-    __slots__ = ("size", "axis_name")
+    __slots__ = ("size", "axis_name", "devices")
     kind = "vmap"
 
-    def __init__(self, parent: Trace, size: int, axis_name: Any = None) -> None:
+    def __init__(self, parent: Trace, size: int, axis_name: Any = None,
+                 devices: bool | None = None) -> None:
         super().__init__(parent)
         self.size, self.axis_name = size, axis_name
+        self.devices = of_devices.get() if devices is None else devices
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         if type(x) is BatchTracer and x._trace is self:
@@ -79,12 +87,20 @@ class BatchTrace(Trace):
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
-        if self.axis_name is not None and uses_axis(prim, params, self.axis_name):
+        if self.axis_name is not None and (
+                mine and prim.inline is not None  # (its rules may use the axis)
+                or uses_axis(prim, params, self.axis_name)):
             return self._named(prim, args, params)
         if not mine:
             return self.parent.process(prim, args, params)
         values, axes = zip(*[self.split(a) for a in args])
         rule = prim.rule("batch")
+        if self.devices is not of_devices.get():
+            token = of_devices.set(self.devices)
+            try:
+                return self.process(prim, args, params)
+            finally:
+                of_devices.reset(token)
         with under(self.parent):
             if named.get() is None:
                 out, axis = rule(self.size, values, axes, **params)
@@ -97,6 +113,12 @@ class BatchTrace(Trace):
     def _named(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """What uses this trace's axis by its name, whether or not an operand is mapped."""
         assert self.parent is not None
+        if self.devices is not of_devices.get():
+            token = of_devices.set(self.devices)
+            try:
+                return self._named(prim, args, params)
+            finally:
+                of_devices.reset(token)
         pairs = [self.split(a) for a in args]
         with under(self.parent):
             if prim.collective is not None:
@@ -112,10 +134,11 @@ class BatchTrace(Trace):
 
 
 def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
-              in_axes: Sequence[int | None], axis_name: Any = None
+              in_axes: Sequence[int | None], axis_name: Any = None, devices: bool | None = None
               ) -> tuple[list[Any], list[int | None]]:
-    """Outputs with their mapped axes (None: not mapped) under the current trace."""
-    trace = BatchTrace(current.get(), size, axis_name)
+    """Outputs with their mapped axes (None: not mapped) under the current trace; devices: the axis
+    is one of devices (None: as the axis whose rule runs)."""
+    trace = BatchTrace(current.get(), size, axis_name, devices)
     trace.source = here()
     try:
         with under(trace), axis_bound(axis_name, size):
@@ -143,12 +166,11 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
             mask.extend(d is not None or f for d, f in zip(axes, forced))
             return [to_front(o, d, size) if m else o for o, d, m in zip(outs, axes, mask)]
 
-        avals = [a if d is None else ShapedArray(
-            a.shape[:d] + (size,) + a.shape[d:], a.dtype, a.weak_type)
-            for a, d in zip(p.in_avals, in_axes)]
+        avals = [a if d is None else a.of_shape(a.shape[:d] + (size,) + a.shape[d:])
+                 for a, d in zip(p.in_avals, in_axes)]
         return stage(run, avals, f"vmap_{p.name}"), mask
 
-    what = ("vmap", size, tuple(in_axes), tuple(forced), name)
+    what = ("vmap", size, tuple(in_axes), tuple(forced), name, of_devices.get())
     return p.derived(what, make)
 
 

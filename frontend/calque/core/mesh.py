@@ -1,0 +1,386 @@
+"""Meshes: devices in a grid whose axes have names, and the mesh that a context has set.
+
+A mesh axis is of one type: the compiler's (Auto), part of arrays' types (Explicit), or mapped by
+shard_map (Manual).  Imports core.config and core.errors.
+"""
+from __future__ import annotations
+
+import collections
+import contextvars
+import enum
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.config import config
+from calque.core.errors import explain
+
+
+class AxisType(enum.Enum):
+    """What a mesh axis means to a program that is not inside shard_map.
+
+    Example:
+      >>> from calque.sharding import AxisType
+      >>> list(AxisType)
+      [Auto, Explicit, Manual]
+    """
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class _Axes:
+    """What Mesh and AbstractMesh have in common."""
+
+    axis_names: tuple[Any, ...]
+    axis_sizes: tuple[int, ...]
+    axis_types: tuple[AxisType, ...]
+
+    @property
+    def shape(self) -> collections.OrderedDict[Any, int]:
+        """The sizes by name."""
+        return collections.OrderedDict(zip(self.axis_names, self.axis_sizes))
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
+        """(name, size) of each axis."""
+        return tuple(zip(self.axis_names, self.axis_sizes))
+
+    @property
+    def size(self) -> int:
+        """How many devices there are."""
+        return math.prod(self.axis_sizes) if self.axis_names else 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no axes."""
+        return not self.axis_names
+
+    def _of(self, kind: AxisType) -> tuple[Any, ...]:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types) if t is kind)
+
+    @property
+    def auto_axes(self) -> tuple[Any, ...]:
+        """Names of the axes that the compiler places values on."""
+        return self._of(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[Any, ...]:
+        """Names of the axes that are part of arrays' types."""
+        return self._of(AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[Any, ...]:
+        """Names of the axes that an enclosing shard_map maps."""
+        return self._of(AxisType.Manual)
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """Whether every axis is the compiler's."""
+        return all(t is AxisType.Auto for t in self.axis_types)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """Whether every axis is part of arrays' types."""
+        return bool(self.axis_types) and all(t is AxisType.Explicit for t in self.axis_types)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """Whether an enclosing shard_map maps every axis."""
+        return bool(self.axis_types) and all(t is AxisType.Manual for t in self.axis_types)
+
+    def _short(self) -> str:
+        axes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple)
+        return f"{axes}, axis_types={_tuple(self.axis_types)}" if axes else (
+            f"(), axis_types={_tuple(self.axis_types)}")
+
+
+def _tuple(types: Sequence[AxisType]) -> str:
+    return f"({', '.join(map(repr, types))}{',' if len(types) == 1 else ''})"
+
+
+def _types(given: Any, count: int) -> tuple[AxisType, ...]:
+    if given is None:
+        return (AxisType.Auto,) * count
+    types = (given,) * count if isinstance(given, AxisType) else tuple(given)
+    if len(types) != count or not all(isinstance(t, AxisType) for t in types):
+        raise ValueError(explain(
+            f"axis_types must be one AxisType for each axis name, got {given} for {count} names.",
+            fix="pass a tuple such as (AxisType.Auto, AxisType.Explicit)."))
+    return types
+
+
+class Mesh(_Axes):
+    """Devices in a grid; a context manager that makes it the mesh of bare PartitionSpecs.
+
+    Args:
+      devices: array (any nesting) of Devices.
+      axis_names: a name for each axis of it, or one name.
+      axis_types: an AxisType for each axis (default: Auto).
+
+    Raises:
+      ValueError: the number of names is not the number of axes.
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.Mesh(calque.devices(), ("x",))
+      Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
+    """
+
+    __slots__ = ("devices", "axis_names", "axis_sizes", "axis_types", "_hash", "_tokens")
+
+    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
+        self.devices = np.array(devices, dtype=object)
+        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if self.devices.ndim != len(self.axis_names):
+            raise ValueError(explain(
+                "Mesh requires the ndim of its first argument (`devices`) to equal the length of "
+                f"its second argument (`axis_names`), but got devices.ndim == {self.devices.ndim} "
+                f"and len(axis_names) == {len(self.axis_names)}.",
+                fix="reshape the devices (np.array(devices).reshape(2, 2)), or name each axis."))
+        self.devices.flags.writeable = False
+        self.axis_sizes = self.devices.shape
+        self.axis_types = _types(axis_types, len(self.axis_names))
+        self._hash = hash((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
+                           self.axis_types))
+        self._tokens: list[Any] = []
+
+    @property
+    def size(self) -> int:
+        """How many devices there are."""
+        return self.devices.size if self.axis_names else 0
+
+    @property
+    def device_ids(self) -> np.ndarray[Any, Any]:
+        """The numbers of the devices, in their grid."""
+        return np.array([d.id for d in self.devices.flat], int).reshape(self.devices.shape)
+
+    @property
+    def local_devices(self) -> list[Any]:
+        """The devices of this process."""
+        return list(self.devices.flat)
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The part of the mesh that this process has: all of it."""
+        return self
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether other processes have some of the devices."""
+        return False
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The mesh without its devices."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
+        """A copy with some of devices, axis_names and axis_types replaced."""
+        return Mesh(self.devices if devices is None else devices,
+                    self.axis_names if axis_names is None else axis_names,
+                    self.axis_types if axis_types is None else axis_types)
+
+    def __enter__(self) -> Mesh:
+        self._tokens.append(_context.get())
+        _set(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _set(self._tokens.pop())
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Mesh) and self._hash == other._hash
+            and self.axis_names == other.axis_names and self.axis_types == other.axis_types
+            and self.axis_sizes == other.axis_sizes
+            and tuple(self.devices.flat) == tuple(other.devices.flat))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return Mesh, (self.devices, self.axis_names, self.axis_types)
+
+    def __repr__(self) -> str:
+        if self.empty:
+            return "Mesh(axis_sizes=(), axis_names=())"
+        return (f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
+                f"axis_types={_tuple(self.axis_types)})")
+
+    def __str__(self) -> str:
+        return f"Mesh({self._short()})"
+
+
+class AbstractMesh(_Axes):
+    """A mesh without devices: names, sizes and types of axes.
+
+    Args:
+      axis_sizes: a size for each axis.
+      axis_names: a name for each axis, or one name.
+      axis_types: an AxisType for each axis (default: Auto).
+
+    Raises:
+      ValueError: the number of names is not the number of sizes.
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.AbstractMesh((2, 2), ("a", "b"))
+      AbstractMesh('a': 2, 'b': 2, axis_types=(Auto, Auto))
+    """
+
+    __slots__ = ("axis_names", "axis_sizes", "axis_types")
+
+    def __init__(self, axis_sizes: Sequence[int], axis_names: Any, axis_types: Any = None,
+                 **_: Any) -> None:
+        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self.axis_sizes = tuple(int(s) for s in axis_sizes)
+        if len(self.axis_names) != len(self.axis_sizes):
+            raise ValueError(explain(
+                f"AbstractMesh: {len(self.axis_sizes)} sizes and {len(self.axis_names)} names.",
+                fix="give a size for each name."))
+        self.axis_types = _types(axis_types, len(self.axis_names))
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """Itself."""
+        return self
+
+    def update_axis_types(self, types: dict[Any, AxisType]) -> AbstractMesh:
+        """A copy in which some axes have other types."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, tuple(
+            types.get(n, t) for n, t in zip(self.axis_names, self.axis_types)))
+
+    def _key(self) -> Any:
+        return self.axis_sizes, self.axis_names, self.axis_types
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractMesh) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __reduce__(self) -> Any:
+        return AbstractMesh, self._key()
+
+    def __repr__(self) -> str:
+        return f"AbstractMesh({self._short()})"
+
+
+# ---- the mesh of a context
+NO_MESH = Mesh(np.empty((), object), ())
+_context: contextvars.ContextVar[Mesh] = contextvars.ContextVar("calque_mesh", default=NO_MESH)
+_abstract: contextvars.ContextVar[AbstractMesh | None] = contextvars.ContextVar(
+    "calque_abstract_mesh", default=None)
+
+
+def _set(mesh: Mesh) -> None:
+    _context.set(mesh)
+    config.depend(None if mesh.empty else mesh)
+
+
+def get_mesh() -> Mesh:
+    """The mesh of the context (`set_mesh`, `with mesh:`).
+
+    Returns:
+      A Mesh, without axes where none is set.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.get_mesh()
+      Mesh(axis_sizes=(), axis_names=())
+    """
+    return _context.get()
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The mesh of the context without its devices; inside shard_map, mapped axes are Manual.
+
+    Returns:
+      An AbstractMesh, without axes where none is set.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.get_abstract_mesh()
+      AbstractMesh((), axis_types=())
+    """
+    found = _abstract.get()
+    return _context.get().abstract_mesh if found is None else found
+
+
+class set_mesh:  # noqa: N801  (a function that is also a context manager, as in JAX)
+    """Make a mesh that of the context: as a call for good, in a `with` statement for its block.
+
+    Args:
+      mesh: a Mesh; None: none.
+
+    Raises:
+      ValueError: mesh is no Mesh.
+
+    Example:
+      >>> import calque
+      >>> with calque.set_mesh(calque.make_mesh((1,), ("x",))):
+      ...     calque.sharding.get_mesh().axis_names
+      ('x',)
+    """
+
+    def __init__(self, mesh: Mesh | None) -> None:
+        if mesh is not None and not isinstance(mesh, Mesh):
+            raise ValueError(explain(
+                f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}",
+                fix="make one with calque.make_mesh."))
+        self._before = _context.get()
+        _set(NO_MESH if mesh is None else mesh)
+
+    def __enter__(self) -> Mesh:
+        return _context.get()
+
+    def __exit__(self, *_: Any) -> None:
+        _set(self._before)
+
+
+class use_abstract_mesh:  # noqa: N801
+    """In a `with` statement: the abstract mesh of the block.
+
+    Args:
+      mesh: an AbstractMesh.
+
+    Raises:
+      ValueError: mesh is none.
+
+    Example:
+      >>> from calque.sharding import AbstractMesh, get_abstract_mesh, use_abstract_mesh
+      >>> with use_abstract_mesh(AbstractMesh((2,), ("x",))):
+      ...     get_abstract_mesh()
+      AbstractMesh('x': 2, axis_types=(Auto,))
+    """
+
+    def __init__(self, mesh: AbstractMesh) -> None:
+        if not isinstance(mesh, AbstractMesh):
+            raise ValueError(explain(
+                f"Expected mesh of type `jax.sharding.AbstractMesh`. Got {type(mesh)}",
+                fix="pass mesh.abstract_mesh."))
+        self._mesh, self._tokens = mesh, []  # type: ignore[var-annotated]
+
+    def __enter__(self) -> AbstractMesh:
+        self._tokens.append(_abstract.set(self._mesh))
+        return self._mesh
+
+    def __exit__(self, *_: Any) -> None:
+        _abstract.reset(self._tokens.pop())
+
+
+__all__ = ["NO_MESH", "AbstractMesh", "AxisType", "Mesh", "get_abstract_mesh", "get_mesh",
+           "set_mesh", "use_abstract_mesh"]

@@ -1,0 +1,389 @@
+"""Shardings: which device has which part of an array.
+
+In one process logical devices share memory, so a sharded array is one buffer and a label, and
+these classes are the labels.  They are hashable and remember their hash: an aval that has one is
+interned.
+Start reading at `NamedSharding`.  Imports core.mesh and core.errors.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from calque.core.errors import explain
+from calque.core.mesh import AbstractMesh, AxisType, Mesh
+
+Index = tuple[slice, ...]
+
+
+class DuplicateSpecError(Exception):
+    """A PartitionSpec names a mesh axis twice."""
+
+
+class IndivisibleError(ValueError):
+    """A size is no multiple of the number of parts that a sharding makes of it."""
+
+
+class ShardingTypeError(Exception):
+    """The sharding of a result over Explicit axes is ambiguous."""
+
+
+class _Unconstrained:
+    """An entry of a PartitionSpec that leaves a dimension to the compiler."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
+class PartitionSpec:
+    """For each dimension of an array the mesh axes that split it.
+
+    Args:
+      *partitions: a name, a tuple of names (the first splits into the largest parts), None or
+        UNCONSTRAINED for each dimension; those left out are not split.
+
+    Example:
+      >>> from calque.sharding import PartitionSpec as P
+      >>> P("x", None), P(("x", "y")), len(P("x", None))
+      (P('x', None), P(('x', 'y'),), 2)
+    """
+
+    UNCONSTRAINED = UNCONSTRAINED
+    __slots__ = ("partitions",)
+    partitions: tuple[Any, ...]
+
+    def __init__(self, *partitions: Any) -> None:
+        self.partitions = tuple(_entry(p) for p in partitions)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.partitions[i]
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*self, *other)
+
+    def __radd__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*other, *self)
+
+    def count(self, value: Any) -> int:
+        """How many entries equal a value."""
+        return self.partitions.count(_entry(value))
+
+    def index(self, value: Any) -> int:
+        """The first dimension whose entry equals a value; ValueError where none does."""
+        return self.partitions.index(_entry(value))
+
+    def axes(self) -> tuple[tuple[Any, ...], ...]:
+        """The names of each dimension as a tuple; UNCONSTRAINED has none."""
+        return tuple(() if p is None or p is UNCONSTRAINED else
+                     p if isinstance(p, tuple) else (p,) for p in self.partitions)
+
+    def names(self) -> tuple[Any, ...]:
+        """All mesh axes that are mentioned."""
+        return tuple(n for axes in self.axes() for n in axes)
+
+    def of_rank(self, ndim: int) -> PartitionSpec:
+        """With None for the dimensions that were left out."""
+        return PartitionSpec(*self.partitions, *[None] * (ndim - len(self.partitions)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionSpec) and self.partitions == other.partitions
+
+    def __hash__(self) -> int:
+        return hash(self.partitions)
+
+    def __reduce__(self) -> Any:
+        return PartitionSpec, self.partitions
+
+    def __repr__(self) -> str:
+        return f"P{self.partitions!r}"
+
+
+def _entry(p: Any) -> Any:
+    if isinstance(p, (tuple, list)):
+        return p[0] if len(p) == 1 else tuple(p) or None
+    return p
+
+
+class Sharding:
+    """How an array is spread over devices.
+
+    Example:
+      >>> import calque
+      >>> isinstance(calque.numpy.ones(2).sharding, calque.sharding.Sharding)
+      True
+    """
+
+    __slots__ = ()
+    memory_kind: str = "device"
+
+    @property
+    def device_set(self) -> set[Any]:
+        """The devices."""
+        return set(self._assignment)
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices there are."""
+        return len(self._assignment)
+
+    @property
+    def _assignment(self) -> tuple[Any, ...]:
+        """The devices in order."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    @property
+    def addressable_devices(self) -> set[Any]:
+        """The devices of this process."""
+        return self.device_set
+
+    @property
+    def has_addressable_devices(self) -> bool:
+        """Whether this process has some of the devices."""
+        return True
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process has all of the devices."""
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device has the whole array."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, Index]:
+        """The part of an array that each device has."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, Index]:
+        """The same of the devices of this process."""
+        return self.devices_indices_map(global_shape)
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of each device's part; IndivisibleError where parts would be unequal."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether both give each device the same part of an array of `ndim` dimensions."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    def with_memory_kind(self, kind: str) -> Sharding:
+        """The same: there is one kind of memory, "device"."""
+        if kind != "device":
+            raise ValueError(explain(f"Could not find memory addressable by device in kind {kind}.",
+                                     fix="leave memory_kind out."))
+        return self
+
+
+class SingleDeviceSharding(Sharding):
+    """All of an array on one device.
+
+    Args:
+      device: a Device.
+      memory_kind: None or "device".
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.SingleDeviceSharding(calque.devices()[0])
+      SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+    """
+
+    __slots__ = ("_device",)
+
+    def __init__(self, device: Any, *, memory_kind: str | None = None) -> None:
+        self._device = device
+
+    @property
+    def _assignment(self) -> tuple[Any, ...]:
+        return (self._device,)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """True: there is one device."""
+        return True
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, Index]:
+        """The whole array, for the one device."""
+        return {self._device: (slice(None),) * len(global_shape)}
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The whole shape."""
+        return tuple(global_shape)
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether the other one puts everything on the same device."""
+        return other._assignment == (self._device,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SingleDeviceSharding) and self._device is other._device
+
+    def __hash__(self) -> int:
+        return hash((SingleDeviceSharding, self._device))
+
+    def __reduce__(self) -> Any:
+        return SingleDeviceSharding, (self._device,)
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+
+
+class NamedSharding(Sharding):
+    """A mesh and a PartitionSpec: which mesh axes split which dimensions.
+
+    Args:
+      mesh: a Mesh (an AbstractMesh where no device is asked for).
+      spec: a PartitionSpec.
+      memory_kind: None or "device".
+
+    Raises:
+      ValueError: the spec names an axis that the mesh has not.
+      DuplicateSpecError: it names one twice.
+      TypeError: spec is no PartitionSpec.
+
+    Example:
+      >>> import calque
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> NamedSharding(Mesh(calque.devices(), ("x",)), P("x")).shard_shape((8, 2))
+      (8, 2)
+    """
+
+    __slots__ = ("mesh", "spec", "_hash")
+
+    def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *,
+                 memory_kind: str | None = None, _logical_device_ids: Any = None) -> None:
+        if not isinstance(spec, PartitionSpec):
+            raise TypeError(explain(
+                f"Unexpected type {type(spec)} for NamedSharding.spec: {spec!r}.",
+                fix="pass a PartitionSpec: P('x', None)."))
+        _check_spec(mesh, spec)
+        self.mesh, self.spec = mesh, spec
+        self._hash = hash((mesh, spec))
+
+    @property
+    def _assignment(self) -> tuple[Any, ...]:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ValueError(explain("An AbstractMesh has no devices.",
+                                     fix="make the sharding of a Mesh."))
+        return tuple(self.mesh.devices.flat)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device has the whole array."""
+        sizes = self.mesh.shape
+        return all(sizes[n] == 1 for n in self.spec.names())
+
+    @property
+    def replicated_axes(self) -> frozenset[Any]:
+        """The mesh axes along which devices have the same part."""
+        return frozenset(self.mesh.axis_names) - set(self.spec.names())
+
+    def parts(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts each dimension is split."""
+        if len(self.spec) > ndim:
+            raise ValueError(explain(
+                f"Sharding {self!r} is only valid for values of rank at least {len(self.spec)}, "
+                f"but was applied to a value of rank {ndim}.", fix="shorten the spec."))
+        sizes = self.mesh.shape
+        return tuple(math.prod(sizes[n] for n in axes) for axes in self.spec.of_rank(ndim).axes())
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of each device's part; IndivisibleError where parts would be unequal."""
+        parts = self.parts(len(global_shape))
+        for i, (size, count) in enumerate(zip(global_shape, parts)):
+            if size % count:
+                raise IndivisibleError(explain(
+                    f"Sharding {self!r} implies that array axis {i} is partitioned {count} times, "
+                    f"but the dimension size is {size} (full shape: {tuple(global_shape)}, "
+                    f"per-dimension tiling factors: {list(parts)} should evenly divide the shape)",
+                    fix="pad the array, or split another dimension."))
+        return tuple(s // c for s, c in zip(global_shape, parts))
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, Index]:
+        """The part of an array that each device has."""
+        shard = self.shard_shape(global_shape)
+        axes, sizes = self.spec.of_rank(len(global_shape)).axes(), self.mesh.shape
+        found = {}
+        for device, at in zip(self._assignment, itertools.product(
+                *[range(s) for s in self.mesh.axis_sizes])):
+            position, index = dict(zip(self.mesh.axis_names, at)), []
+            for size, mine, names in zip(global_shape, shard, axes):
+                if mine == size and math.prod(sizes[n] for n in names) == 1:
+                    index.append(slice(None))
+                    continue
+                k = 0
+                for n in names:
+                    k = k * sizes[n] + position[n]
+                index.append(slice(k * mine, (k + 1) * mine))
+            found[device] = tuple(index)
+        return found
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether both give each device the same part of an array of `ndim` dimensions."""
+        if self == other:
+            return True
+        if self._assignment != other._assignment:
+            return False
+        if not isinstance(other, NamedSharding):
+            return self.is_fully_replicated
+        shape = tuple(math.lcm(a, b) for a, b in zip(self.parts(ndim), other.parts(ndim)))
+        return self.devices_indices_map(shape) == other.devices_indices_map(shape)
+
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """ValueError where the spec is longer than the shape."""
+        self.parts(len(aval_shape))
+
+    def update(self, **changes: Any) -> NamedSharding:
+        """A copy with mesh or spec replaced."""
+        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec))
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the mesh has axes that are part of arrays' types."""
+        return any(t is AxisType.Explicit for t in self.mesh.axis_types)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, NamedSharding) and self._hash == other._hash
+            and self.spec == other.spec and self.mesh == other.mesh)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return NamedSharding, (self.mesh, self.spec)
+
+    def __repr__(self) -> str:
+        return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind=device)"
+
+
+def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+    seen: set[Any] = set()
+    for n in spec.names():
+        if n not in mesh.axis_names:
+            raise ValueError(explain(
+                f"Resource axis: {n} of {spec} is not found in mesh: {mesh.axis_names}.",
+                fix="use the names of the mesh."))
+        if n in seen:
+            raise DuplicateSpecError(explain(
+                "A single NamedSharding spec specification can map every mesh axis to at most one "
+                f"positional dimension, but {spec} has duplicate entries for `{n}`",
+                fix="name each axis once."))
+        seen.add(n)
+
+
+__all__ = ["DuplicateSpecError", "IndivisibleError", "NamedSharding", "PartitionSpec", "Sharding",
+           "ShardingTypeError", "SingleDeviceSharding", "UNCONSTRAINED"]

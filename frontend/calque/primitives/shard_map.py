@@ -1,0 +1,326 @@
+"""shard_map: a Program of one device's part of each array, mapped over axes of a mesh.
+
+A spec says which mesh axes split which dimensions.  The mapped axes are batch axes in the end
+(`expanded`, which lowering asks for): the operands' split dimensions are taken apart, the body runs
+under nested vmaps with the axes' names, and the results' dimensions are joined again.  With
+`check_vma` the body's values carry the axes over which they vary (core/avals), and cotangents of
+what varies less than its uses are summed where `pvary` stands; without, a cotangent is summed over
+the axes that an operand's spec does not mention.  Start reading at `_abstract`, then `expanded`.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.mesh import AbstractMesh, AxisType, Mesh, _abstract
+from calque.core.primitive import Primitive, is_linear
+from calque.core.program import Equation, Literal, Program, Var
+from calque.core.sharding import PartitionSpec
+from calque.core.trace import axes_mapped
+from calque.core.zeros import Zero, is_zero
+from calque.primitives import collectives as co
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+from calque.primitives.call import unmask
+from calque.primitives.device_sums import merged
+from calque.transforms.jvp import jvp_program
+from calque.transforms.linearize import linearize_program
+from calque.transforms.stage import closed, replay, stage
+from calque.transforms.transpose import transpose_program
+from calque.transforms.vmap import batch_program, broadcast_axis, to_front, vmap_flat
+
+P = PartitionSpec
+Specs = tuple[PartitionSpec, ...]
+
+shard_map_p = Primitive("shard_map", multiple_results=True, higher_order=True,
+                        effects=lambda params: any(e.primitive.has_effects(e.params)
+                                                   for e in params["jaxpr"].equations))
+
+
+def bind(program: Program, args: Sequence[Any], *, mesh: Mesh | AbstractMesh, in_specs: Specs,
+         out_specs: Specs, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
+    program, consts = closed(program)
+    return shard_map_p.bind(  # type: ignore[no-any-return]
+        *consts, *args, jaxpr=program, mesh=mesh, in_specs=(*[P() for _ in consts], *in_specs),
+        out_specs=tuple(out_specs), check_vma=check_vma, newly_manual_axes=newly_manual_axes)
+
+
+def order(mesh: Mesh | AbstractMesh, manual: frozenset[Any]) -> tuple[Any, ...]:
+    """The mapped axes in the mesh's order."""
+    return tuple(n for n in mesh.axis_names if n in manual)
+
+
+@contextlib.contextmanager
+def inside(mesh: Mesh | AbstractMesh, manual: frozenset[Any], check_vma: bool) -> Iterator[None]:
+    """The names, and the mesh, that a body sees."""
+    sizes = mesh.shape
+    kinds = {n: AxisType.Manual for n in manual}
+    token = _abstract.set(mesh.abstract_mesh.update_axis_types(kinds))
+    try:
+        with axes_mapped([(n, sizes[n]) for n in order(mesh, manual)], check_vma):
+            yield
+    finally:
+        _abstract.reset(token)
+
+
+def _parts(mesh: Any, spec: PartitionSpec, ndim: int) -> list[int]:
+    sizes = mesh.shape
+    return [math.prod(sizes[n] for n in axes) for axes in spec.of_rank(ndim).axes()]
+
+
+def local(aval: ShapedArray, mesh: Any, spec: PartitionSpec, check_vma: bool) -> ShapedArray:
+    """The type of one device's part."""
+    shape = tuple(d // p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
+    made = aval.of_shape(shape)
+    return made.marked(None, made.vma | set(spec.names())) if check_vma else made
+
+
+def whole(aval: ShapedArray, mesh: Any, spec: PartitionSpec, manual: frozenset[Any]) -> ShapedArray:
+    """The type of an array of such parts."""
+    shape = tuple(d * p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
+    return aval.of_shape(shape).marked(None, aval.vma - manual)
+
+
+def _abstract_rule(*avals: ShapedArray, jaxpr: Program, mesh: Any, in_specs: Specs,
+                   out_specs: Specs, check_vma: bool, newly_manual_axes: frozenset[Any]
+                   ) -> list[ShapedArray]:
+    have = [(local(a, mesh, s, False).shape, a.dtype) for a, s in zip(avals, in_specs)]
+    assert have == [(a.shape, a.dtype) for a in jaxpr.in_avals], (have, jaxpr.in_avals)
+    return [whole(a, mesh, s, newly_manual_axes) for a, s in zip(jaxpr.out_avals, out_specs)]
+
+
+# ---- derivatives
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, in_specs: Specs,
+         out_specs: Specs, mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> Any:
+    nonzero = [not is_zero(t) for t in tangents]
+    with inside(mesh, newly_manual_axes, check_vma):
+        program, mask = jvp_program(jaxpr, nonzero)
+    values = bind(
+        program, [*primals, *[t for t in tangents if not is_zero(t)]], mesh=mesh,
+        in_specs=(*in_specs, *[s for s, n in zip(in_specs, nonzero) if n]),
+        out_specs=(*out_specs, *[s for s, m in zip(out_specs, mask) if m]),
+        check_vma=check_vma, newly_manual_axes=newly_manual_axes)
+    n = len(jaxpr.outputs)
+    return values[:n], unmask(values[n:], mask, [aval_of(v) for v in values[:n]])
+
+
+def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program, in_specs: Specs,
+               out_specs: Specs, mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]
+               ) -> tuple[list[Any], Callable[..., list[Any]]]:
+    """Residuals leave the map joined along a new leading dimension; those that are operands stay
+    operands, and those that are the same everywhere are kept once."""
+    common = {"mesh": mesh, "check_vma": check_vma, "newly_manual_axes": newly_manual_axes}
+    n = len(jaxpr.outputs)
+    with inside(mesh, newly_manual_axes, check_vma):
+        forward, tangent, mask, sources = linearize_program(jaxpr, nonzero)
+        made = [i for i, s in enumerate(sources) if s < 0]
+        names = [order(mesh, newly_manual_axes & forward.out_avals[n + i].vma if check_vma
+                       else newly_manual_axes) for i in made]
+        first = forward.derived(("residuals out", tuple(names)), lambda: stage(
+            lambda *xs: _with_axis(replay(forward, *xs), n, made, names), forward.in_avals,
+            forward.name))
+    specs = [P(axes) if axes else P() for axes in names]
+    outs = bind(first, primals, in_specs=in_specs, out_specs=(*out_specs, *specs), **common)
+    kept = dict(zip(made, outs[n:]))
+    residuals = [kept[i] if s < 0 else primals[s] for i, s in enumerate(sources)]
+    residual_specs = [specs[made.index(i)] if s < 0 else in_specs[s]
+                      for i, s in enumerate(sources)]
+    split = [s < 0 and bool(names[made.index(i)]) for i, s in enumerate(sources)]
+
+    def second(*xs: Any) -> list[Any]:
+        given = [sh.reshape(x, aval_of(x).shape[1:]) if cut else x for x, cut in zip(xs, split)]
+        return replay(tangent, *given, *xs[len(split):])
+
+    def apply(*tangents: Any) -> list[Any]:
+        avals = [a.of_shape((1, *a.shape)) if cut else a
+                 for a, cut in zip(tangent.in_avals, split)]
+        with inside(mesh, newly_manual_axes, check_vma):
+            program = tangent.derived(("residuals in", tuple(split)), lambda: stage(
+                second, [*avals, *tangent.in_avals[len(split):]], tangent.name))
+        result = bind(
+            program, [*residuals, *tangents],
+            in_specs=(*residual_specs, *[s for s, z in zip(in_specs, nonzero) if z]),
+            out_specs=tuple(s for s, m in zip(out_specs, mask) if m), **common)
+        return unmask(result, mask, [aval_of(o) for o in outs[:n]])
+
+    return outs[:n], apply
+
+
+def _with_axis(outs: list[Any], n: int, made: list[int], names: Sequence[tuple[Any, ...]]
+               ) -> list[Any]:
+    return [*outs[:n], *[broadcast_axis(outs[n + i], 1, 0) if axes else outs[n + i]
+                         for i, axes in zip(made, names)]]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, out_specs: Specs,
+               mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
+    linear = [is_linear(a) for a in args]
+    given = [not is_zero(c) for c in cts]
+    sizes = mesh.shape
+
+    def rest(spec: PartitionSpec) -> tuple[Any, ...]:
+        return order(mesh, newly_manual_axes - set(spec.names()))
+
+    with inside(mesh, newly_manual_axes, check_vma):
+        program, mask = transpose_program(jaxpr, linear, given)
+        known = len(args) - sum(linear)
+        out_of = [s for s, n in zip(in_specs, linear) if n]
+        wanted = [s for s, m in zip(out_of, mask) if m]
+        ct_specs = [s for s, g in zip(out_specs, given) if g]
+        if not check_vma:  # a result is one of its copies, an operand all of them
+            shares = [math.prod(sizes[n] for n in rest(s)) for s in ct_specs]
+            summed = [rest(s) for s in wanted]
+
+            def run(*xs: Any) -> list[Any]:
+                parts = [x if k == 1 else ew.mul(x, ew.const(x, 1 / k))
+                         for x, k in zip(xs[known:], shares)]
+                outs = replay(program, *xs[:known], *parts)
+                return [co.psum_p.bind(o, axes=axes) if axes else o
+                        for o, axes in zip(outs, summed)]
+
+            inner = program
+            program = inner.derived(("shared", tuple(shares), tuple(summed)), lambda: stage(
+                run, inner.in_avals, inner.name))
+    values = iter(bind(
+        program, [*[a for a in args if not is_linear(a)], *[c for c in cts if not is_zero(c)]],
+        mesh=mesh, in_specs=(*[s for s, n in zip(in_specs, linear) if not n], *ct_specs),
+        out_specs=tuple(wanted), check_vma=check_vma, newly_manual_axes=newly_manual_axes))
+    flow = iter(mask)
+    return [(next(values) if next(flow) else Zero(a.aval)) if n else None
+            for a, n in zip(args, linear)]
+
+
+def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
+           in_specs: Specs, out_specs: Specs, **params: Any) -> Any:
+    with inside(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
+        program, mask = batch_program(jaxpr, size, dims)
+    moved = [s if d is None or d >= len(s) else P(*s[:d], None, *s[d:])
+             for s, d in zip(in_specs, dims)]
+    outs = bind(program, args, in_specs=tuple(moved), out_specs=tuple(
+        P(None, *s) if m else s for s, m in zip(out_specs, mask)), **params)
+    return outs, [0 if m else None for m in mask]
+
+
+shard_map_p.abstract, shard_map_p.jvp, shard_map_p.linearize = _abstract_rule, _jvp, _linearize
+shard_map_p.transpose, shard_map_p.batch = _transpose, _batch
+
+
+# ---- what it is without the mesh
+def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
+             newly_manual_axes: frozenset[Any], **_: Any) -> Program:
+    """The Program of whole arrays: the mapped axes are batch axes."""
+    names, sizes = order(mesh, newly_manual_axes), mesh.shape
+
+    def make() -> Program:
+        body = unmarked(jaxpr)
+
+        def run(*xs: Any) -> list[Any]:
+            pairs = [_taken_apart(x, spec, sizes) for x, spec in zip(xs, in_specs)]
+            outs = _nested(body, names, sizes, [x for x, _ in pairs], [at for _, at in pairs],
+                           out_specs)
+            return [_joined(o, spec, names) for o, spec in zip(outs, out_specs)]
+
+        avals = [whole(a.plain, mesh, s, newly_manual_axes).plain
+                 for a, s in zip(jaxpr.in_avals, in_specs)]
+        return merged(stage(run, avals, jaxpr.name))
+
+    return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)  # type: ignore[no-any-return]
+
+
+shard_map_p.program = lambda *avals, **params: expanded(**params)
+
+
+def _taken_apart(x: Any, spec: PartitionSpec, sizes: dict[Any, int]
+                 ) -> tuple[Any, dict[Any, int]]:
+    """x with a dimension for each mesh axis that splits it, and where these are."""
+    shape: list[int] = []
+    where: dict[Any, int] = {}
+    before = aval_of(x).shape
+    for d, axes in zip(before, spec.of_rank(len(before)).axes()):
+        for n in axes:
+            where[n] = len(shape)
+            shape.append(sizes[n])
+        shape.append(d // math.prod(sizes[n] for n in axes))
+    return (sh.reshape(x, tuple(shape)) if where else x), where
+
+
+def _nested(body: Program, names: Sequence[Any], sizes: dict[Any, int], values: Sequence[Any],
+            where: Sequence[dict[Any, int]], out_specs: Specs) -> list[Any]:
+    """The body's results, with a leading dimension for each axis that their specs mention."""
+    if not names:
+        return replay(body, *values)
+    name, size = names[0], sizes[names[0]]
+    axes = [at.get(name) for at in where]
+    inner = [{n: k - (d is not None and k > d) for n, k in at.items() if n != name}
+             for at, d in zip(where, axes)]
+    outs, dims = vmap_flat(
+        lambda *xs: _nested(body, names[1:], sizes, xs, inner, out_specs), size, values, axes, name,
+        devices=True)
+    made = []
+    for o, d, spec in zip(outs, dims, out_specs):
+        if name in spec.names():
+            made.append(to_front(o, d, size))
+        else:  # the first device's: they are equal, or the user said that they are
+            made.append(o if d is None else _first(o, d))
+    return made
+
+
+def _first(x: Any, axis: int) -> Any:
+    shape = aval_of(x).shape
+    limits = tuple(1 if i == axis else d for i, d in enumerate(shape))
+    part = sh.slice_(x, (0,) * len(shape), limits)
+    return sh.reshape(part, (*shape[:axis], *shape[axis + 1:]))
+
+
+def _joined(x: Any, spec: PartitionSpec, names: Sequence[Any]) -> Any:
+    """Mapped dimensions moved before those that they split, and joined with them."""
+    mentioned = [n for n in names if n in spec.names()]
+    if not mentioned:
+        return x
+    shape, count = aval_of(x).shape, len(mentioned)
+    permutation: list[int] = []
+    joined: list[int] = []
+    for d, axes in enumerate(spec.of_rank(len(shape) - count).axes()):
+        at = [*[mentioned.index(n) for n in axes], count + d]
+        permutation += at
+        joined.append(math.prod(shape[i] for i in at))
+    if permutation != list(range(len(shape))):
+        x = sh.transpose(x, permutation)
+    return sh.reshape(x, tuple(joined))
+
+
+def unmarked(p: Program) -> Program:
+    """A body without the axes over which values vary, inner programs included."""
+    return p.derived("unmarked", lambda: _unmarked(p))  # type: ignore[no-any-return]
+
+
+def _unmarked(p: Program) -> Program:
+    env: dict[Var, Any] = {}
+
+    def plain(v: Var) -> Var:
+        env[v] = v if v.aval is v.aval.plain else Var(v.aval.plain)
+        return env[v]  # type: ignore[no-any-return]
+
+    def read(a: Any) -> Any:
+        return a if isinstance(a, Literal) else env[a]
+
+    inputs = [plain(v) for v in p.inputs]
+    consts = [plain(v) for v in p.const_vars]
+    equations: list[Equation] = []
+    for e in p.equations:
+        if e.primitive is co.pvary_p:
+            env[e.outputs[0]] = read(e.inputs[0])
+            continue
+        params = {k: unmarked(v) if isinstance(v, Program) else
+                  tuple(unmarked(q) for q in v) if isinstance(v, tuple) and v
+                  and all(isinstance(q, Program) for q in v) else v
+                  for k, v in e.params.items()}
+        if e.primitive is shard_map_p:
+            params["check_vma"] = False
+        ins = tuple(read(a) for a in e.inputs)
+        equations.append(e.replace(inputs=ins, outputs=tuple(plain(v) for v in e.outputs),
+                                   params=params))
+    return Program(inputs, equations, [read(o) for o in p.outputs], consts, p.consts, p.name)

@@ -1,0 +1,25 @@
+"""Shardings: meshes, PartitionSpecs and who has which part of an array (jax.sharding)."""
+from calque.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_abstract_mesh,
+)
+from calque.core.sharding import (
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
+from calque.mesh_tools import reshard
+
+__all__ = ["AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
+           "SingleDeviceSharding", "get_abstract_mesh", "get_mesh", "reshard",
+           "set_mesh", "use_abstract_mesh"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,461 @@
+"""Placing arrays: device_put, arrays made of pieces, and the pieces of an array.
+
+A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over
+a mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start reading at
+`device_put` and `Shard`.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.array import Array, current_device, from_numpy
+from calque.core import dtypes, errors
+from calque.core.avals import aval_of, is_arraylike
+from calque.core.mesh import Mesh, get_mesh
+from calque.core.sharding import (
+    IndivisibleError,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
+from calque.core.trace import Tracer
+from calque.devices import devices
+from calque.primitives.placement import constrain
+from calque.runtime import Buffer, Device
+
+__all__ = ["Shard", "device_put", "device_put_replicated", "device_put_sharded",
+           "make_array_from_callback", "make_array_from_process_local_data",
+           "make_array_from_single_device_arrays"]
+
+
+class Shard:
+    """One device's part of an array.
+
+    Attributes:
+      device: the Device.
+      index: the slices of the array that it has.
+      replica_id: which of the equal parts it is.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arange(2.0).addressable_shards
+      [Shard(device=CpuDevice(id=0), index=(slice(None, None, None),), replica_id=0, data=[0. 1.])]
+    """
+
+    __slots__ = ("device", "index", "replica_id", "_whole")
+
+    def __init__(self, device: Device, index: tuple[slice, ...], replica_id: int, whole: Array
+                 ) -> None:
+        self.device, self.index, self.replica_id = device, index, replica_id
+        self._whole = whole
+
+    @property
+    def data(self) -> Array:
+        """The part as an Array on the device.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.arange(2.0).addressable_shards[0].data
+          Array([0., 1.], dtype=float32)
+        """
+        x = self._whole
+        whole = all(s == slice(None) for s in self.index)
+        if whole and x.aval.sharding is None:
+            return x
+        part = x._buffer.with_shape(x._buffer.shape) if whole else Buffer.from_numpy(
+            np.ascontiguousarray(x._numpy()[self.index]), x._buffer.device)
+        shape = part.shape[:x.ndim]
+        return Array(part, x.aval.plain.update(shape=shape).marked(
+            SingleDeviceSharding(self.device)))
+
+    def __repr__(self) -> str:
+        return (f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+                f"data={self.data})")
+
+
+def shards_of(x: Array) -> list[Shard]:
+    """The parts of an array in the order of the mesh's devices."""
+    sharding = x.sharding
+    seen: dict[Any, int] = {}
+    found = []
+    for device, index in sharding.devices_indices_map(x.shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        found.append(Shard(device, index, seen.get(key, 0), x))
+        seen[key] = seen.get(key, 0) + 1
+    return found
+
+
+def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
+    """ValueError where an array of this shape cannot be spread so."""
+    if not isinstance(sharding, NamedSharding):
+        return
+    if len(sharding.spec) > len(shape):
+        raise ValueError(errors.explain(
+            f"One of {what} args is incompatible with its sharding annotation {sharding!r}: "
+            f"Sharding {sharding!r} is only valid for values of rank at least "
+            f"{len(sharding.spec)}, but was applied to a value of rank {len(shape)}.",
+            fix="shorten the spec."))
+    try:
+        sharding.shard_shape(tuple(shape))
+    except IndivisibleError as error:
+        raise type(error)(errors.explain(
+            f"One of {what} args does not fit: {str(error).split('  Fix:')[0].strip()} - the mesh "
+            "axes' size does not evenly divide it.",
+            fix="pad the array, or split another dimension.")) from None
+
+
+def check_devices(sharding: Sharding) -> None:
+    """ValueError for shardings over several GPUs, which one process does not run."""
+    found = {d.platform for d in sharding._assignment}
+    if len(sharding._assignment) > 1 and found != {"cpu"}:
+        raise ValueError(errors.explain(
+            f"{sharding!r} spreads arrays over {len(sharding._assignment)} devices of "
+            f"{', '.join(sorted(found))}: a process runs programs on one GPU.",
+            fix="start one process for each GPU, or use CPU devices."))
+
+
+def labelled(x: Array, sharding: Sharding | None) -> Array:
+    """The same memory with another label."""
+    return Array(x._buffer.with_shape(x._buffer.shape), x.aval.plain.marked(sharding))
+
+
+def _moved(x: Any, device: Device) -> Array:
+    """An array in a device's memory; that of CPU devices is shared."""
+    host = device.platform == "cpu"
+    if type(x) is Array:
+        if x._buffer.device is device or (host and x._buffer.device.is_host):
+            return x
+        words = x._numpy()
+        if dtypes.is_key(x.dtype):
+            return Array(Buffer.from_numpy(words, device), x.aval.plain)
+        return from_numpy(words, x.weak_type, device)
+    memory = current_device() if host and current_device().is_host else device
+    if isinstance(x, np.ndarray):
+        return from_numpy(x, device=memory, alias=True)
+    if not is_arraylike(x):
+        raise TypeError(errors.explain(
+            f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
+            fix="pass arrays, numbers and trees of them."))
+    return from_numpy(np.asarray(x, aval_of(x).dtype), aval_of(x).weak_type, memory)
+
+
+def _put(x: Any, where: Any) -> Any:
+    if isinstance(x, Tracer):
+        if where is None:
+            return x
+        return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
+    if where is None:
+        return x if type(x) is Array else _moved(x, current_device())
+    check_divides("device_put", aval_of(x).shape if is_arraylike(x) else (), where)
+    made = _moved(x, where._assignment[0])
+    if made is not x:  # nobody else has it: its memory may be donated
+        return Array(made._buffer, made.aval.plain.marked(where))
+    return made if x.aval.sharding == where else labelled(made, where)
+
+
+def _place(given: Any) -> Any:
+    """A Sharding (None: nowhere in particular) from what device_put accepts."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        with contextlib.suppress(RuntimeError):
+            given = devices(given)[0]
+    if isinstance(given, Device):
+        return SingleDeviceSharding(given)
+    if isinstance(given, PartitionSpec):
+        if get_mesh().empty:
+            raise ValueError(errors.explain(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put",
+                fix="pass NamedSharding(mesh, spec), or call inside `with calque.set_mesh(mesh)`."))
+        given = NamedSharding(get_mesh(), given)
+    if not isinstance(given, Sharding):
+        raise ValueError(errors.explain(
+            f"`jax.device_put` only accepts `None`, a Sharding, a Device, a PartitionSpec or a "
+            f"tree of these values. Received invalid value: {given!r}",
+            fix="use one of calque.devices(), or NamedSharding(mesh, spec)."))
+    check_devices(given)
+    return given
+
+
+def is_place(x: Any) -> bool:
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str))
+
+
+def flat_places(what: str, given: Any, tree_of: Any) -> list[Any]:
+    """What is given for each leaf, from a tree prefix."""
+    found: list[Any] = []
+
+    def expand(prefix: Any, part: Any) -> None:
+        if is_place(prefix):
+            found.extend([prefix] * len(tree_util.tree_leaves(part)))
+            return
+        nodes, prefix_tree = tree_util.flatten(prefix, is_leaf=is_place)
+        if tree_util.treedef_is_leaf(prefix_tree):
+            found.extend([prefix] * len(tree_util.tree_leaves(part)))
+            return
+        try:
+            parts = prefix_tree.flatten_up_to(part)
+        except (ValueError, TypeError) as error:
+            raise ValueError(errors.explain(
+                f"{what} specification must be a tree prefix of the corresponding value; pytree "
+                f"structure error: {error}",
+                fix="give one place for the whole value, or one for each part in its structure.")
+            ) from error
+        for n, p in zip(nodes, parts):
+            expand(n, p)
+
+    expand(given, tree_of)
+    return found
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+               may_alias: bool | None = None) -> Any:
+    """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared.
+
+    Args:
+      x: tree of arrays and numbers.
+      device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
+        name, or a tree prefix of x of these; None: the default device, which commits to nothing.
+      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
+
+    Returns:
+      The tree, with Arrays as leaves.
+
+    Raises:
+      TypeError: a leaf is no array or number.
+      ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
+        has dimensions, or its axes do not divide a dimension.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put(np.ones(2, np.float32))
+      Array([1., 1.], dtype=float32)
+    """
+    if is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1]):
+        where = _place(device)
+        return tree_util.tree_map(lambda v: _put(v, where), x)
+    leaves, tree = tree_util.flatten(x)
+    places = [_place(p) for p in flat_places("device_put device", device, x)]
+    return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+
+
+# ---- arrays made of pieces
+def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[Any, Any]) -> Array:
+    """An array of the pieces of its parts."""
+    check_divides("make_array", shape, sharding)
+    whole = np.empty(tuple(shape), dtype)
+    for device, index in sharding.devices_indices_map(tuple(shape)).items():
+        whole[index] = pieces[device]
+    return labelled(from_numpy(whole), sharding)
+
+
+def _global_shape(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
+                             data_callback: Callable[[Any], Any], dtype: Any = None) -> Array:
+    """An array whose parts a function gives.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is spread.
+      data_callback: called with the index of a part (a tuple of slices), returns an array like it;
+        once for equal parts.
+      dtype: of the array; None: that of the first part.
+
+    Returns:
+      An Array.
+
+    Raises:
+      ValueError: a part has the wrong shape, or the sharding does not divide the shape.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
+      >>> calque.make_array_from_callback((4,), where, lambda index: np.arange(4.0)[index])
+      Array([0., 1., 2., 3.], dtype=float32)
+    """
+    shape = _global_shape(shape)
+    check_divides("make_array_from_callback", shape, sharding)
+    want = sharding.shard_shape(shape)
+    known: dict[Any, Any] = {}
+    pieces = {}
+    for device, index in sharding.devices_indices_map(shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        if key not in known:
+            piece = known[key] = np.asarray(data_callback(index))
+            if piece.shape != want:
+                raise ValueError(errors.explain(
+                    f"make_array_from_callback: the callback returned data of shape {piece.shape} "
+                    f"for index {index}; it should be of shape {want}.",
+                    fix="return the part that the index names: data[index]."))
+        pieces[device] = known[key]
+    first = next(iter(pieces.values()))
+    return _pieced(shape, sharding, dtype or first.dtype, pieces)
+
+
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding,
+                                         arrays: Sequence[Array], *, dtype: Any = None) -> Array:
+    """An array of parts that lie on their devices.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is spread.
+      arrays: one Array for each device, committed to it.
+      dtype: of the array; None: that of the parts.
+
+    Returns:
+      An Array.
+
+    Raises:
+      ValueError: there are too few or too many arrays, one has the wrong shape or lies on another
+        device.
+      TypeError: arrays is no sequence of Arrays.
+
+    Example:
+      >>> import calque
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> device = calque.devices()[0]
+      >>> where = NamedSharding(Mesh([device], ("x",)), P("x"))
+      >>> calque.make_array_from_single_device_arrays(
+      ...     (2,), where, [calque.device_put(calque.numpy.ones(2), device)])
+      Array([1., 1.], dtype=float32)
+    """
+    shape = _global_shape(shape)
+    if not isinstance(arrays, (list, tuple)) or not all(type(a) is Array for a in arrays):
+        raise TypeError(errors.explain(
+            "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
+            f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
+    check_divides("make_array_from_single_device_arrays", shape, sharding)
+    want, count = sharding.shard_shape(shape), sharding.num_devices
+    if len(arrays) != count:
+        raise ValueError(errors.explain(
+            f"make_array_from_single_device_arrays: expected {count} single-device arrays, one for "
+            f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
+    pieces = {}
+    for a in arrays:
+        (device,) = a.devices() if len(a.devices()) == 1 else (None,)
+        if a.shape != want or device not in sharding.device_set:
+            raise ValueError(errors.explain(
+                f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "
+                f"{sorted(a.devices(), key=str)}; parts of shape {want} on the devices of "
+                f"{sharding!r} are expected.",
+                fix="put each part on its device with calque.device_put."))
+        pieces[device] = a._numpy()
+    if len(pieces) != count:
+        raise ValueError(errors.explain(
+            "make_array_from_single_device_arrays: several arrays lie on one device.",
+            fix="put each part on its own device with calque.device_put."))
+    return _pieced(shape, sharding, dtype or arrays[0].dtype, pieces)
+
+
+def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
+                                       global_shape: Sequence[int] | None = None) -> Array:
+    """An array of what this process has of it: all, where there is one process.
+
+    Args:
+      sharding: how it is spread.
+      local_data: tree of NumPy arrays.
+      global_shape: of the whole array; None: as the data.
+
+    Returns:
+      An Array, or a tree of them.
+
+    Raises:
+      ValueError: global_shape is not the data's, or the sharding does not divide it.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
+      >>> calque.make_array_from_process_local_data(where, np.ones(2, np.float32))
+      Array([1., 1.], dtype=float32)
+    """
+    def one(data: Any) -> Array:
+        data = np.asarray(data)
+        if global_shape is not None and _global_shape(global_shape) != data.shape:
+            raise ValueError(errors.explain(
+                f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
+                f"that of the data, {data.shape}, and there is one process.",
+                fix="leave global_shape out."))
+        return device_put(data, sharding)  # type: ignore[no-any-return]
+
+    return tree_util.tree_map(one, local_data)  # type: ignore[no-any-return]
+
+
+def _over(devices_: Sequence[Device]) -> NamedSharding:
+    name = "_device_put_sharded"
+    return NamedSharding(Mesh(np.array(devices_, object), (name,)), PartitionSpec(name))
+
+
+def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
+    """Trees of arrays, one for each device, as one tree of arrays with a leading axis of devices.
+
+    Args:
+      shards: a tree for each device.
+      devices: the Devices.
+
+    Returns:
+      A tree of Arrays of shape (number of devices, ...).
+
+    Raises:
+      ValueError: there are more or fewer trees than devices, or shapes differ.
+      TypeError: shards is no sequence.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put_sharded([np.ones(2, np.float32)], calque.devices()[:1])
+      Array([[1., 1.]], dtype=float32)
+    """
+    if not isinstance(shards, Sequence):
+        raise TypeError(errors.explain(
+            f"device_put_sharded `shards` input must be a sequence; got {type(shards)}.",
+            fix="pass a list with one tree for each device."))
+    if len(shards) != len(devices):
+        raise ValueError(errors.explain(
+            f"len(shards) = {len(shards)} must equal len(devices) = {len(devices)}.",
+            fix="pass one tree for each device."))
+    where = _over(devices)
+
+    def stacked(*parts: Any) -> Array:
+        values = [np.asarray(p, aval_of(p).dtype) for p in parts]
+        if len({v.shape for v in values}) > 1:
+            raise ValueError(errors.explain(
+                "the shards passed to device_put_sharded must have consistent shapes, got "
+                f"{[v.shape for v in values]}.", fix="pad them to one shape."))
+        return labelled(from_numpy(np.stack(values)), where)
+
+    return tree_util.tree_map(stacked, *shards)
+
+
+def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
+    """A tree of arrays repeated along a leading axis of devices.
+
+    Args:
+      x: tree of arrays.
+      devices: the Devices.
+
+    Returns:
+      A tree of Arrays of shape (number of devices, ...).
+
+    Raises:
+      ValueError: there are no devices.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put_replicated(np.ones(2, np.float32), calque.devices()[:1])
+      Array([[1., 1.]], dtype=float32)
+    """
+    if not isinstance(devices, Sequence) or not devices:
+        raise ValueError(errors.explain(
+            "`devices` argument to `device_put_replicated must be a non-empty sequence.",
+            fix="pass calque.devices()."))
+    return device_put_sharded([x] * len(devices), devices)

@@ -1,0 +1,116 @@
+"""Sharding in types: over Explicit axes a result has a sharding of its own, by the factors that
+propagation uses (primitives/factors), or it is an error to ask for it.
+
+What a user writes is checked; what transformations replay is not, since they may contract what the
+user never contracted.  Start reading at `typed`.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.mesh import AxisType
+from calque.core.primitive import Primitive
+from calque.core.sharding import NamedSharding, ShardingTypeError
+from calque.core.source import here, replaying
+from calque.transforms.propagate import of_equation
+
+_ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
+RESHARD = "spread the operand in another way first (calque.sharding.reshard)."
+
+
+def is_explicit(a: ShapedArray) -> bool:
+    """Whether an aval's sharding is part of its type."""
+    return isinstance(a.sharding, NamedSharding) and a.sharding.explicit
+
+
+def of_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """Avals without shardings that are labels only."""
+    return [a if a.sharding is None or is_explicit(a) else a.marked(None, a.vma) for a in avals]
+
+
+def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
+          params: dict[str, Any]) -> list[ShapedArray]:
+    """Results with their shardings; ShardingTypeError where these are ambiguous."""
+    plain = [a.marked(None, a.vma) for a in outs]
+    if prim.name == "shard_map":
+        mesh, specs = params["mesh"], params["out_specs"]
+        if AxisType.Explicit not in mesh.axis_types:
+            return plain
+        return [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
+    if prim.name == "sharding_constraint":
+        s = params["sharding"]
+        return [a.marked(s, a.vma) if isinstance(s, NamedSharding) and s.explicit else a
+                for a in plain]
+    if prim.higher_order:  # as their inner programs say
+        return of_types(outs)
+    first = next((a for a in ins if is_explicit(a)), None)
+    if first is None:
+        return plain
+    mesh = first.sharding.mesh
+    known = [a.sharding if is_explicit(a) else None for a in ins]
+    specs = of_equation(prim, ins, plain, params, known, mesh)
+    made = [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
+    if replaying.get() is None and prim.factors is not None:
+        _check(prim, ins, made, params)
+    return made
+
+
+def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
+    if not is_explicit(a):
+        return ((),) * a.ndim
+    return a.sharding.spec.of_rank(a.ndim).axes()  # type: ignore[no-any-return]
+
+
+def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
+           params: dict[str, Any]) -> None:
+    assert prim.factors is not None
+    operands, results, _ = prim.factors(ins, outs, params)
+    there: dict[int, set[Any]] = {}
+    for a, dims in zip(outs, results):
+        for axes, factors in zip(_axes(a), dims):
+            for f in factors:
+                there.setdefault(f, set()).update(axes)
+    summed: dict[int, int] = {}
+    for a, dims in zip(ins, operands):
+        for d, (axes, factors) in enumerate(zip(_axes(a), dims)):
+            if not axes:
+                continue
+            if prim.name in _ALONG and d == params.get("dimension", params.get("axis")):
+                raise _error(prim, f"{prim.name}: the operand {a.short()} must not be split along "
+                             f"dimension {d}, which the operation runs along.", RESHARD)
+            if not factors:
+                raise _ambiguous(prim, ins)
+            kept = set().union(*[there.get(f, set()) for f in factors])
+            if all(f in there for f in factors):
+                if not set(axes) <= kept:
+                    raise _illegal(prim, ins, outs) if prim.name != "reshape" else _ambiguous(
+                        prim, ins)
+            elif prim.name == "dot_general":
+                summed[factors[0]] = summed.get(factors[0], 0) + 1
+    if any(n > 1 for n in summed.values()):
+        raise _error(
+            prim, "Contracting dimensions are sharded and it is ambiguous how the output should be "
+            f"sharded: {prim.name} of {', '.join(a.short() for a in ins)}.", RESHARD)
+
+
+def _error(prim: Primitive, what: str, fix: str) -> ShardingTypeError:
+    return ShardingTypeError(explain(what, where=str(here()), fix=fix))
+
+
+def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]
+             ) -> ShardingTypeError:
+    return _error(prim, f"{prim.name} operation with inputs: "
+                  f"{', '.join(a.short() for a in ins)} produces an illegally sharded result of "
+                  f"shape {outs[0].shape}: their specs contradict each other.", RESHARD)
+
+
+def _ambiguous(prim: Primitive, ins: Sequence[ShapedArray]) -> ShardingTypeError:
+    return _error(prim, f"{prim.name} of {', '.join(a.short() for a in ins)}: the output sharding "
+                  "could not be resolved unambiguously (or would require collectives on inputs).",
+                  RESHARD)
+
+
+__all__ = ["is_explicit", "of_types", "typed"]

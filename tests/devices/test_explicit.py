@@ -1,0 +1,62 @@
+"""Sharding in types, over Explicit axes: what typeof says, what is ambiguous.
+
+Types and errors are those of JAX 0.10.2 on the same calls."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.core.sharding import ShardingTypeError
+from calque.sharding import NamedSharding, reshard
+from calque.sharding import PartitionSpec as P
+
+MESH = calque.make_mesh((4,), ("x",))
+GRID = np.arange(64, dtype=np.float32).reshape(8, 8)
+V = calque.device_put(np.arange(8, dtype=np.float32), NamedSharding(MESH, P("x")))
+X = calque.device_put(GRID, NamedSharding(MESH, P("x")))
+
+TYPES: list[tuple[Any, str]] = [
+    (lambda: V + 1, "float32[8@x]"), (lambda: V.sum(), "float32[]"),
+    (lambda: X @ X, "float32[8@x,8]"), (lambda: X.T, "float32[8,8@x]"),
+    (lambda: X.reshape(64), "float32[64@x]"), (lambda: X.reshape(4, 2, 8), "float32[4@x,2,8]"),
+    (lambda: jnp.sort(X, 1), "float32[8@x,8]"),
+    (lambda: jnp.concatenate([X, X]), "float32[16@x,8]"),
+    (lambda: X[:, 0], "float32[8@x]"), (lambda: jnp.where(X > 0, X, 0), "float32[8@x,8]"),
+    (lambda: calque.vmap(jnp.sum)(X), "float32[8@x]"), (lambda: X.mean(0), "float32[8]"),
+    (lambda: calque.jit(lambda x: x @ x)(X), "float32[8@x,8]"),
+    (lambda: calque.grad(lambda x: (x @ x).sum())(X), "float32[8@x,8]"),
+    (lambda: calque.jit(calque.grad(lambda x: (x @ x).sum()))(X), "float32[8@x,8]"),
+    (lambda: reshard(X, NamedSharding(MESH, P(None, "x"))), "float32[8,8@x]"),
+    (lambda: calque.jit(lambda x: lax.scan(lambda c, a: (c + a, c * a), jnp.zeros(8), x)[1])(X.T),
+     "float32[8,8@x]")]
+
+
+def test_types() -> None:
+    assert [str(calque.typeof(f())) for f, _ in TYPES] == [t for _, t in TYPES]
+    text = str(calque.make_jaxpr(lambda x: jnp.sin(x) * 2)(X))
+    assert text == ("{ lambda ; a:f32[8@x,8]. let\n    b:f32[8@x,8] = sin a\n"
+                    "    c:f32[8@x,8] = mul b 2.0:f32[]\n  in (c,) }")
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: X.T @ X, "Contracting dimensions are sharded"),
+    (lambda: calque.jit(lambda x: x.T @ x)(X), "Contracting dimensions are sharded"),
+    (lambda: X + V, "illegally sharded result"), (lambda: X + X.T, "illegally sharded result"),
+    (lambda: X[0], "resolved unambiguously"), (lambda: X[jnp.array([0, 1])], "resolved"),
+    (lambda: jnp.sort(X, 0), "must not be split along dimension 0"),
+    (lambda: jnp.cumsum(X, 0), "must not be split along dimension 0")])
+def test_ambiguity_is_an_error(call: Any, words: str) -> None:
+    with pytest.raises(ShardingTypeError, match=f"{words}(.|\n)*Fix: .*reshard"):
+        call()
+
+
+def test_shard_map_takes_its_specs_from_types() -> None:
+    doubled = calque.shard_map(lambda v: 2 * v, mesh=MESH, out_specs=P("x"))(V)
+    np.testing.assert_array_equal(doubled, 2 * np.arange(8))
+    with pytest.raises(ValueError, match="does not match the specs of the input"):
+        calque.shard_map(lambda v: v, mesh=MESH, in_specs=P(), out_specs=P("x"))(V)
