@@ -16,8 +16,8 @@ REASONS = {
                           "120 to 190",
     "lenet_step": "not found: of 64 images (here 65) the step takes half as long in the same "
                   "process; no page faults; with more work space it was faster, too",
-    "fft_2d_512": "a real array is written as a complex one first (0.25 of 3.3 ms of CPU), and rows "
-                  "take 1.5 where jax's library takes 0.75, of 512 columns as of 528",
+    "fft_2d_512": "a real array is written as a complex one first (0.25 of 3.3 ms of CPU), and "
+                  "rows take 1.5 where jax's library takes 0.75, of 512 columns as of 528",
     "hessian_of_logistic_regression": "1,001 rows (the suite's second shape) take 177 us, 1,000 "
                                       "take 54; at AVX2 both 38: IREE's products of odd sizes for "
                                       "AVX-512",
