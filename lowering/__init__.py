@@ -14,7 +14,7 @@
   folding.py           keeps IREE from summing constants
   fourier.py           plans and tables of Fourier transforms
   scatter_loop.py      the loop of a scatter
-  compile.py           MLIR in, .vmfb out; cache.py: the disk cache
+  compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
   progress.py          says on a terminal that a compile takes long
 

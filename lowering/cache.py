@@ -21,6 +21,7 @@ from pathlib import Path
 
 from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
+from calque.lowering.folders import cache_directory
 from calque.lowering.targets import Target
 
 _MAGIC = b"CALQUE01"
@@ -82,18 +83,6 @@ def store(name: str, target: Target, program: bytes) -> None:
 
 def _named(name: str, target: Target) -> Path:
     return cache_directory() / _file_name(name.encode(), target, ())
-
-
-def cache_directory() -> Path:
-    """Where entries live: $CALQUE_CACHE_DIR, else ~/.cache/calque."""
-    named = os.environ.get("CALQUE_CACHE_DIR")
-    if named:
-        return Path(named).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "calque"
-    except RuntimeError:  # no home directory
-        return Path(tempfile.gettempdir()) / "calque-cache"
 
 
 def cache_info() -> CacheInfo:

@@ -16,10 +16,13 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.lowering import compiler_process, compiler_server
-from calque.lowering.targets import Target
+from calque.lowering.folders import cache_directory
+
+if TYPE_CHECKING:
+    from calque.lowering.targets import Target
 
 # Without the first, f64 programs are silently compiled as f32; without the third, sums are serial
 # and inexact.  async-external gives every function a wait and a signal fence (runtime/executable).
@@ -200,7 +203,6 @@ def _text(source: bytes) -> str:
 
 def _keep(source: bytes, flags: tuple[str, ...]) -> str:
     """Keep the program that failed, with the flags, for a report."""
-    from calque.lowering.cache import cache_directory
     name = f"failed-{os.getpid()}-{next(_counter)}.mlir"
     for folder in (cache_directory() / "failed", Path(tempfile.gettempdir()) / "calque-failed"):
         try:

@@ -23,6 +23,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.lowering import vulkan
+from calque.lowering.compile import run_compiler
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
@@ -233,7 +234,6 @@ def host_target() -> Target:
 
 def _ask_compiler() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """LLVM's answer to `host`, read from the target attribute of a trivial module (~60 ms)."""
-    from calque.lowering.compile import run_compiler
     text = run_compiler(
         b"func.func @f(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }",
         ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",

@@ -14,6 +14,8 @@ import functools
 import re
 from collections.abc import Sequence
 
+from calque.lowering.compile import run_compiler
+
 _TEXT = ('#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
          '{{iree_codegen.target_info = #iree_gpu.target<arch = "{arch}", features = '
          '"spirv:v{spirv},cap:Shader", wgp = <compute = {compute}, storage = {storage}, '
@@ -89,7 +91,6 @@ def attribute(words: Sequence[str], arch: str, *, subgroups: bool = True) -> str
 @functools.cache
 def profile(name: str) -> str:
     """The attribute that the compiler takes for a profile's name, with limits that drivers have."""
-    from calque.lowering.compile import run_compiler
     said = run_compiler(
         b"func.func @f(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }",
         ("--iree-hal-target-device=vulkan", f"--iree-vulkan-target={name}"),
