@@ -20,9 +20,10 @@ SOURCES = ROOT / "frontend"  # holds the package; lowering and runtime in it are
 ROOMS = {
     "trees": "tree_nodes tree_spec tree_util tree",
     "dispatch": "array host generic pack eager plans devices signatures tracing jit stages costs "
-                "staging",
+                "staging labels shards constraints placed mismatch",
     "api": "api batching jacobians ad_checkpoint custom_derivatives custom_batching control loops "
-           "callbacks debug test_util typing dtypes errors mismatch",
+           "callbacks debug test_util typing dtypes errors sharding_view",
+    "parallel": "mapping pmap mesh_tools sharding",
     "aot": "aot specs",
     "rest": "ops flatten_util nn random scipy",
 }
@@ -44,7 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "rest": _BELOW | {"api", "lax", "numpy"},
     "aot": {"core", "trees", "dispatch", "lowering", "runtime"},
     "export": _BELOW | {"api", "lax", "lowering"},
-    "experimental": {"api"},
+    "parallel": _BELOW | {"api", "runtime"},
+    "experimental": {"core", "dispatch", "api", "parallel"},
 }
 
 

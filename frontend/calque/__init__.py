@@ -13,6 +13,9 @@
                compile), staging.py (make_jaxpr, eval_shape), costs.py (cost_analysis)
   eager.py     running now: the ladder, executables, lazy recording; plans.py (recorded functions),
                host/ (NumPy rules), generic.py (any shape), pack.py (compiled ahead)
+  sharding.py  meshes and specs of devices: labels.py (an array's), shards.py (its pieces),
+               constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
+               mesh_tools.py, sharding_view.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   debug.py, test_util.py                               for users' programs and tests
   cli/         the command                             lowering/, runtime/  links: see there
@@ -129,6 +132,7 @@ from calque.jacobians import (  # noqa: E402
 from calque.jit import clear_caches as clear_caches  # noqa: E402
 from calque.jit import jit as jit  # noqa: E402
 from calque.mapping import shard_map as shard_map  # noqa: E402
+from calque import placed as _placed  # noqa: E402,F401  (jit with shardings)
 from calque.pmap import pmap as pmap  # noqa: E402
 from calque.mesh_tools import make_mesh as make_mesh  # noqa: E402
 from calque.mesh_tools import reshard as reshard  # noqa: E402

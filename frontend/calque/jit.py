@@ -407,10 +407,12 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
     if tree_util.tree_leaves((in_shardings, out_shardings, device)):
-        from calque.placed import PlacedFunction  # (it stands on this module)
-        return PlacedFunction(fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
-                              out_shardings, device)
+        return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
+                         out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
+
+
+placed: list[Any] = []  # the class of functions with shardings: calque.placed puts it here
 
 
 def as_ints(value: Any) -> tuple[int, ...] | None:

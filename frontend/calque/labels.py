@@ -44,7 +44,7 @@ def places(prim: Primitive, params: dict[str, Any]) -> bool:
 
 
 def program_places(p: Program) -> bool:
-    return p.derived("places", lambda: any(  # type: ignore[no-any-return]
+    return p.derived("places", lambda: any(
         places(e.primitive, e.params) for e in p.equations))
 
 

@@ -12,8 +12,9 @@ from calque import tree_util
 from calque.constraints import as_sharding, check_rank, prefix_leaves
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.memo import Memo
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from calque.jit import JitFunction, _Entry
+from calque.jit import JitFunction, _Entry, placed
 from calque.primitives.placement import constrain
 
 
@@ -29,7 +30,7 @@ class PlacedFunction(JitFunction):
         _check_leaves("in_shardings", in_shardings)
         _check_leaves("out_shardings", out_shardings)
         self._in, self._out, self._device = in_shardings, out_shardings, device
-        self._cache = {}  # not that of the same function without shardings
+        self._cache = Memo()  # not that of the same function without shardings
 
     def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
                avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
@@ -39,7 +40,7 @@ class PlacedFunction(JitFunction):
             avals = [a if s is None or a.sharding is not None else a.marked(s, a.vma)
                      for a, s in zip(avals, wanted)]
 
-        def placed(*args: Any, **kwargs: Any) -> Any:
+        def constrained(*args: Any, **kwargs: Any) -> Any:
             leaves, own = tree_util.flatten((args, kwargs))
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
                                           for x, s in zip(leaves, wanted)])
@@ -50,7 +51,7 @@ class PlacedFunction(JitFunction):
             flat = prefix_leaves("jit out_shardings", self._out, out)
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
-        entry = super()._trace(key, placed, tree, avals, donated)
+        entry = super()._trace(key, constrained, tree, avals, donated)
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
@@ -112,3 +113,6 @@ def _check_leaves(what: str, given: Any) -> None:
 
 
 __all__ = ["PlacedFunction"]
+
+
+placed.append(PlacedFunction)

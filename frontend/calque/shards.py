@@ -386,9 +386,9 @@ def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
                 f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
                 f"that of the data, {data.shape}, and there is one process.",
                 fix="leave global_shape out."))
-        return device_put(data, sharding)  # type: ignore[no-any-return]
+        return device_put(data, sharding)
 
-    return tree_util.tree_map(one, local_data)  # type: ignore[no-any-return]
+    return tree_util.tree_map(one, local_data)
 
 
 def _over(devices_: Sequence[Device]) -> NamedSharding:

@@ -90,6 +90,13 @@ def test_sharding_types() -> None:
     assert hash(s) == hash(NamedSharding(mesh_of(x=4, y=2), P("x")))
     assert s.is_equivalent_to(NamedSharding(mesh, P("x", None)), 2)
     assert not s.is_equivalent_to(NamedSharding(mesh, P("y")), 1)
+    assert s.addressable_devices_indices_map((8,)) == s.devices_indices_map((8,))
+    assert s.with_memory_kind("device") == s
+    with pytest.raises(ValueError, match="Could not find memory addressable"):
+        s.with_memory_kind("pinned_host")
+    s.check_compatible_aval((8, 2))
+    with pytest.raises(ValueError, match="rank"):
+        s.check_compatible_aval(())
     assert NamedSharding(mesh, P(("y", "x"))).devices_indices_map((8,))[calque.devices()[1]] == (
         slice(4, 5),)
     for made in (s, mesh, P("x", ("a", "b")), mesh.abstract_mesh, jnp.ones(2).sharding):

@@ -1,4 +1,4 @@
-"""Names that JAX keeps under jax.experimental."""
+"""Names that JAX keeps under jax.experimental: mesh_utils.py, pjit.py, shard_map.py."""
 from calque.callbacks import io_callback as io_callback
 from calque.experimental import mesh_utils as mesh_utils
 from calque.experimental import pjit as pjit

@@ -87,7 +87,8 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
             raise ValueError(explain(
                 f"ragged_all_to_all {what} must be integers of shape ({size},), got {a}.",
                 fix="give one number for each position of the axis."))
-    return grouped.ragged(rows, out, *numbers[:3], names, size)
+    starts, sizes, targets = numbers[:3]
+    return grouped.ragged(rows, out, starts, sizes, targets, names, size)
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:

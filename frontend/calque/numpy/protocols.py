@@ -121,7 +121,7 @@ def _platform(self: Array) -> str:
       >>> jnp.zeros(2).platform()
       'cpu'
     """
-    return next(iter(self.devices())).platform  # type: ignore[no-any-return]
+    return next(iter(self.devices())).platform
 
 
 def _pointer(self: Array) -> int:

@@ -43,7 +43,7 @@ shard_map_p = Primitive("shard_map", multiple_results=True, higher_order=True,
 def bind(program: Program, args: Sequence[Any], *, mesh: Mesh | AbstractMesh, in_specs: Specs,
          out_specs: Specs, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
     program, consts = closed(program)
-    return shard_map_p.bind(  # type: ignore[no-any-return]
+    return shard_map_p.bind(
         *consts, *args, jaxpr=program, mesh=mesh, in_specs=(*[P() for _ in consts], *in_specs),
         out_specs=tuple(out_specs), check_vma=check_vma, newly_manual_axes=newly_manual_axes)
 
@@ -227,7 +227,7 @@ def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
                  for a, s in zip(jaxpr.in_avals, in_specs)]
         return merged(stage(run, avals, jaxpr.name))
 
-    return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)  # type: ignore[no-any-return]
+    return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)
 
 
 shard_map_p.program = lambda *avals, **params: expanded(**params)
@@ -294,7 +294,7 @@ def _joined(x: Any, spec: PartitionSpec, names: Sequence[Any]) -> Any:
 
 def unmarked(p: Program) -> Program:
     """A body without the axes over which values vary, inner programs included."""
-    return p.derived("unmarked", lambda: _unmarked(p))  # type: ignore[no-any-return]
+    return p.derived("unmarked", lambda: _unmarked(p))
 
 
 def _unmarked(p: Program) -> Program:
@@ -302,7 +302,7 @@ def _unmarked(p: Program) -> Program:
 
     def plain(v: Var) -> Var:
         env[v] = v if v.aval is v.aval.plain else Var(v.aval.plain)
-        return env[v]  # type: ignore[no-any-return]
+        return env[v]
 
     def read(a: Any) -> Any:
         return a if isinstance(a, Literal) else env[a]

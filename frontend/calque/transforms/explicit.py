@@ -61,7 +61,7 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
 def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
     if not is_explicit(a):
         return ((),) * a.ndim
-    return a.sharding.spec.of_rank(a.ndim).axes()  # type: ignore[no-any-return]
+    return a.sharding.spec.of_rank(a.ndim).axes()
 
 
 def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],

@@ -108,7 +108,7 @@ class StageTrace(Trace):
         vma = frozenset().union(*wanted)
         if not vma:
             return atoms, vma
-        level = []
+        level: list[Atom] = []
         for a, w in zip(atoms, wanted):
             if w - a.aval.vma:
                 axes = tuple(sorted(w - a.aval.vma, key=str))
