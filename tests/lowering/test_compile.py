@@ -156,7 +156,7 @@ def test_ctrl_c_comes_through_a_compile_and_leaves_nothing_behind(tmp_path):
     """The process ends although the compiler would be at work for half a minute longer."""
     done = python(LONG + """
 def interrupt():
-    while not any(s.waiting for s in compiler_process._servers.values()):
+    while not any(s.waiting for s in [*compiler_process._servers.values()]):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
@@ -172,7 +172,7 @@ print(len(c.compile_module(small, target)) > 1000)
 def test_a_process_that_ends_takes_its_compiles_along(tmp_path):
     done = python(LONG + """
 threading.Thread(target=c.compile_module, args=(source, target), daemon=True).start()
-while not any(s.waiting for s in compiler_process._servers.values()):
+while not any(s.waiting for s in [*compiler_process._servers.values()]):
     time.sleep(0.01)
 print(compiler_process._servers["cpu"].process.pid)
 sys.exit(7)
@@ -186,7 +186,7 @@ def test_ctrl_c_leaves_what_other_threads_wait_for(tmp_path):
 made = []
 other = threading.Thread(target=lambda: made.append(c.compile_module(small, target)))
 def interrupt():
-    while not any(len(s.waiting) == 2 for s in compiler_process._servers.values()):
+    while not any(len(s.waiting) == 2 for s in [*compiler_process._servers.values()]):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
