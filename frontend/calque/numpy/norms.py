@@ -30,7 +30,7 @@ def _square(x: Any) -> Any:
     """|x|^2, real."""
     if util.dtype_of(x).kind == "c":
         return ew.add(ew.square(ew.real(x)), ew.square(ew.imag(x)))
-    return ew.mul(x, x)  # (whose cotangent is weak where x is)
+    return ew.mul(x, x)
 
 
 @util.planned

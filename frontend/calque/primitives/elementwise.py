@@ -83,13 +83,9 @@ def const(like: Any, value: complex) -> Any:
         if a.dtype.kind == "c":
             return complex(value)
         return float(value.real) if dtypes.is_float(a.dtype) else int(value.real)
-    return strong(like, value)
-
-
-def strong(like: Any, value: complex) -> Any:
-    """A scalar of like's dtype: derivatives that are made with it are strong, as in JAX."""
-    dtype = aval_of(like).dtype
-    return np.asarray(value if dtype.kind == "c" else value.real).astype(dtype)[()]
+    if a.dtype.kind != "c":
+        value = value.real
+    return np.asarray(value).astype(a.dtype)[()]
 
 
 def unbroadcast(ct: Any, aval: ShapedArray) -> Any:
@@ -273,9 +269,7 @@ integer_pow_p.batch = lambda size, a, d, *, y: (integer_pow_p.bind(a[0], y=y), d
 def _integer_pow_partial(t: Any, x: Any, o: Any, *, y: int) -> Any:
     if y == 0:
         return Zero(aval_of(t))
-    if y == 1:
-        return t
-    return mul(t, mul(strong(x, y), integer_pow(x, y - 1)))
+    return mul(t, mul(const(x, y), integer_pow(x, y - 1)))
 
 
 integer_pow_p.jvp = _jvp_from_partials(integer_pow_p, [_integer_pow_partial])
@@ -325,16 +319,16 @@ pow_p.jvp = _jvp_from_partials(pow_p, [_pow_base_partial, _pow_exponent_partial]
 # ---- functions of one real or complex variable
 _half = 0.5
 exp_p = _function("exp", INEXACT, (lambda t, x, o: mul(t, o),))
-exp2_p = _function("exp2", INEXACT, (lambda t, x, o: mul(t, mul(strong(o, math.log(2.0)), o)),))
+exp2_p = _function("exp2", INEXACT, (lambda t, x, o: mul(t, mul(const(o, math.log(2.0)), o)),))
 expm1_p = _function("expm1", INEXACT, (lambda t, x, o: mul(t, add(o, const(o, 1))),))
 log_p = _function("log", INEXACT, (lambda t, x, o: div(t, x),))
 log1p_p = _function("log1p", INEXACT, (lambda t, x, o: div(t, add(x, const(x, 1))),))
-sqrt_p = _function("sqrt", INEXACT, (lambda t, x, o: mul(t, div(strong(o, _half), o)),))
+sqrt_p = _function("sqrt", INEXACT, (lambda t, x, o: mul(t, div(const(o, _half), o)),))
 rsqrt_p = _function("rsqrt", INEXACT, (
-    lambda t, x, o: mul(t, mul(strong(o, -_half), div(o, x))),))
+    lambda t, x, o: mul(t, mul(const(o, -_half), div(o, x))),))
 cbrt_p = _function("cbrt", FLOAT, (
-    lambda t, x, o: mul(t, mul(strong(o, 1 / 3), integer_pow(o, -2))),))
-square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(strong(x, 2), x)),),
+    lambda t, x, o: mul(t, mul(const(o, 1 / 3), integer_pow(o, -2))),))
+square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(const(x, 2), x)),),
                         memory="fresh")
 sin_p = _function("sin", INEXACT, (lambda t, x, o: mul(t, cos(x)),))
 cos_p = _function("cos", INEXACT, (lambda t, x, o: neg(mul(t, sin(x))),))
