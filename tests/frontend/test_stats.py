@@ -141,6 +141,8 @@ def test_ranks() -> None:
         for got, want in zip(stats.mode(x, axis, keepdims=True), ss.mode(x, axis, keepdims=True)):
             np.testing.assert_array_equal(got, want)
         np.testing.assert_allclose(stats.sem(x, axis), ss.sem(x, axis), rtol=1e-6)
+    assert stats.rankdata(np.zeros((0, 2, 3)), axis=1).shape == (0, 2, 3)
+    assert not stats.bernoulli.ppf(np.float32(0.5), np.float32(0.3)).weak_type
     gap = np.array([1, 2, np.nan, 4], np.float32)
     assert np.isnan(stats.rankdata(gap)).all()
     np.testing.assert_allclose(stats.sem(gap, nan_policy="omit"),

@@ -24,7 +24,8 @@ def _bernoulli_cdf(k: Any, p: Any) -> Any:
 
 def _bernoulli_ppf(q: Any, p: Any) -> Any:
     possible = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
-    return where(possible, where(q <= 1 - p, 0.0, 1.0), np.nan)
+    value = where(possible, where(q <= 1 - p, 0.0, 1.0), np.nan)
+    return util.cast(value, util.dtype_of(q))
 
 
 def _log_choose(n: Any, k: Any) -> Any:

@@ -100,7 +100,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None,
                                  fix="use average, min, max, dense or ordinal."))
     rows, back = _along_last("rankdata", a, axis)
     if not rows.size:
-        return astype(rows, util.to_inexact(rows.dtype))
+        return moveaxis(astype(rows, util.to_inexact(rows.dtype)), -1, back)
     order = argsort(rows)
     begins, first, last = _runs(take_along_axis(rows, order, -1))
     kind = util.to_inexact(rows.dtype)
