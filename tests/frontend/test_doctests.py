@@ -32,6 +32,9 @@ MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
            "scipy": calque.scipy, "scipy.linalg": calque.scipy.linalg,
            "scipy.signal": calque.scipy.signal,
            "scipy.special": calque.scipy.special,
+           "scipy.stats": calque.scipy.stats,
+           **{f"scipy.stats.{n}": getattr(calque.scipy.stats, n) for n in calque.scipy.stats.__all__
+              if isinstance(getattr(calque.scipy.stats, n), types.ModuleType)},
            "test_util": calque.test_util, "tree": tree, "tree_util": tree_util}
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}

@@ -1,0 +1,172 @@
+"""The continuous distributions: a row each of functions of the standard variable z.
+
+Where a tail would lose its digits in 1 - cdf, the row gives both.  Start reading at `norm`.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque.custom_derivatives import custom_jvp
+from calque.numpy.arithmetic import absolute
+from calque.numpy.logic import where
+from calque.primitives import elementwise as ew
+from calque.scipy.special import (
+    betainc,
+    betaln,
+    expit,
+    gammainc,
+    gammaincc,
+    gammaln,
+    i0e,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    xlog1py,
+    xlogy,
+)
+from calque.scipy.stats.table import distribution
+
+_log, _log1p, _exp, _expm1 = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p, ew.expm1_p))
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_ALL = "cdf logcdf logpdf logsf pdf sf"
+
+
+def _positive(*shapes: Any) -> tuple[float, None]:
+    return 0.0, None
+
+
+def _log_normal(z: Any, *_: Any) -> Any:
+    return -(z * z) / 2 - _HALF_LOG_2PI
+
+
+norm = distribution("norm", "normal distribution of mean loc and deviation scale", "",
+                    _ALL + " isf ppf", {
+    "logpdf": _log_normal, "cdf": ndtr, "sf": lambda z: ndtr(-z), "logcdf": log_ndtr,
+    "logsf": lambda z: log_ndtr(-z), "ppf": ndtri, "isf": lambda q: -ndtri(q)})
+
+cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
+    "logpdf": lambda z: -math.log(math.pi) - _log1p(z * z),
+    "cdf": lambda z: ew.atan2_p.bind(*_with_one(-z)) / math.pi,
+    "sf": lambda z: ew.atan2_p.bind(*_with_one(z)) / math.pi,
+    "ppf": lambda q: ew.tan_p.bind(math.pi * (q - 0.5)),
+    "isf": lambda q: ew.tan_p.bind(math.pi * (0.5 - q))})
+
+
+def _with_one(z: Any) -> tuple[Any, Any]:
+    return where(ew.eq_p.bind(z, z), 1, z), z
+
+
+expon = distribution("expon", "exponential distribution, e**-z for z >= 0", "", _ALL + " ppf", {
+    "logpdf": lambda z: -z, "cdf": lambda z: -_expm1(-z), "sf": lambda z: _exp(-z),
+    "logsf": lambda z: -z, "ppf": lambda q: -_log1p(-q)}, _positive)
+
+laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf logpdf pdf", {
+    "logpdf": lambda z: -absolute(z) - math.log(2),
+    "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
+
+logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
+    "logpdf": lambda z: -absolute(z) - 2 * _log1p(_exp(-absolute(z))),
+    "cdf": expit, "sf": lambda z: expit(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
+
+gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
+    "logpdf": lambda z: -z - _exp(-z), "logcdf": lambda z: -_exp(-z),
+    "cdf": lambda z: _exp(-_exp(-z)), "sf": lambda z: -_expm1(-_exp(-z)),
+    "ppf": lambda q: -_log(-_log(q))}, q="p")
+
+gumbel_l = distribution("gumbel_l", "Gumbel distribution of least values", "", _ALL + " ppf", {
+    "logpdf": lambda z: z - _exp(z), "logsf": lambda z: -_exp(z),
+    "cdf": lambda z: -_expm1(-_exp(z)), "sf": lambda z: _exp(-_exp(z)),
+    "ppf": lambda q: _log(-_log1p(-q))}, q="p")
+
+uniform = distribution("uniform", "uniform distribution from loc to loc + scale", "",
+                       "cdf logpdf pdf ppf", {
+    "logpdf": lambda z: 0 * z, "cdf": lambda z: z, "ppf": lambda q: q}, lambda: (0.0, 1.0))
+
+pareto = distribution("pareto", "Pareto distribution, b z**-(b + 1) for z >= 1", "b",
+                      _ALL + " ppf", {
+    "logpdf": lambda z, b: _log(b) - (b + 1) * _log(z), "logsf": lambda z, b: -b * _log(z),
+    "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -_expm1(-b * _log(z)),
+    "ppf": lambda q, b: _exp(-_log1p(-q) / b)}, lambda b: (1.0, None), (2.0,))
+
+gamma = distribution("gamma", "gamma distribution of shape a", "a", _ALL, {
+    "logpdf": lambda z, a: xlogy(a - 1, z) - z - gammaln(a),
+    "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z)},
+    _positive, (2.0,), valid=lambda a: a > 0)
+
+chi2 = distribution("chi2", "chi-squared distribution of df degrees of freedom", "df", _ALL, {
+    "logpdf": lambda z, df: (xlogy(df / 2 - 1, z) - z / 2 - df * (math.log(2) / 2)
+                             - gammaln(df / 2)),
+    "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2)},
+    _positive, (3.0,), valid=lambda df: df > 0)
+
+beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a b", _ALL, {
+    "logpdf": lambda z, a, b: xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b),
+    "cdf": lambda z, a, b: betainc(a, b, z), "sf": lambda z, a, b: betainc(b, a, 1 - z)},
+    lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
+
+t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
+    "logpdf": lambda z, df: (gammaln((df + 1) / 2) - gammaln(df / 2) - _log(math.pi * df) / 2
+                             - (df + 1) / 2 * _log1p(z * z / df))}, example=(3.0,))
+
+
+def _power(x: Any, beta: Any) -> Any:
+    return absolute(x) ** beta
+
+
+gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**beta", "beta",
+                       "cdf logpdf pdf", {
+    "logpdf": lambda x, beta: _log(beta / 2) - gammaln(1 / beta) - _power(x, beta),
+    "cdf": lambda x, beta: where(x < 0, gammaincc(1 / beta, _power(x, beta)) / 2,
+                                 0.5 + gammainc(1 / beta, _power(x, beta)) / 2)},
+    example=(1.5,), scaled=False)
+
+vonmises = distribution("vonmises", "von Mises distribution of an angle x in radians", "kappa",
+                        "logpdf pdf", {
+    "logpdf": lambda x, kappa: kappa * (ew.cos_p.bind(x) - 1) - _log(2 * math.pi * i0e(kappa))},
+    example=(2.0,), scaled=False, valid=lambda kappa: kappa > 0)
+
+wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle x of 0 to 2 pi",
+                          "c", "logpdf pdf", {
+    "logpdf": lambda x, c: _log(1 - c * c) - math.log(2 * math.pi) - _log(
+        1 + c * c - 2 * c * ew.cos_p.bind(x))},
+    lambda c: (0.0, 2 * math.pi), (0.5,), scaled=False, valid=lambda c: (c > 0) & (c < 1))
+
+
+# ---- the truncated normal distribution: masses between bounds, without cancellation
+@custom_jvp
+def _log_difference(high: Any, low: Any) -> Any:
+    """log(e**high - e**low)."""
+    none = low == -np.inf
+    return high + where(none, 0, _log1p(-_exp(where(none, -1, low - high))))
+
+
+_log_difference.defjvps(lambda t, out, high, low: t * _exp(high - out),
+                        lambda t, out, high, low: -t * _exp(low - out))
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """log(ndtr(b) - ndtr(a)): by the tail both are in, by the complement of two tails else."""
+    right = a > 0
+    low, high = where(right, -b, a), where(right, -a, b)
+    across = high > 0
+    tail = _log_difference(log_ndtr(where(across, 0, high)), log_ndtr(where(across, -1, low)))
+    outer = ndtr(where(across, low, -1)) + ndtr(where(across, -high, -1))
+    return where(across, _log1p(-outer), tail)
+
+
+def _log_part(z: Any, a: Any, b: Any) -> Any:
+    inside = (z > a) & (z < b)
+    return where(inside, _log_mass(a, where(inside, z, b)) - _log_mass(a, b), 0 * z)
+
+
+truncnorm = distribution("truncnorm", "normal distribution between loc + scale a and loc + scale b",
+                         "a b", _ALL, {
+    "logpdf": lambda z, a, b: _log_normal(z) - _log_mass(a, b),
+    "logcdf": _log_part, "cdf": lambda z, a, b: _exp(_log_part(z, a, b)),
+    "logsf": lambda z, a, b: _log_part(-z, -b, -a),
+    "sf": lambda z, a, b: _exp(_log_part(-z, -b, -a))},
+    lambda a, b: (a, b), (-1.0, 2.0), valid=lambda a, b: a < b)

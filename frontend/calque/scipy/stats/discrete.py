@@ -1,0 +1,88 @@
+"""The distributions on integers: a row each of log probabilities of k."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calque.numpy import reductions as rd
+from calque.numpy import util
+from calque.numpy.logic import where
+from calque.primitives import elementwise as ew
+from calque.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
+from calque.scipy.stats.table import counts
+
+_SERIES, _LIMIT = 70, 20.0  # of the entropy: 70 terms leave 1e-16 of a mean of 20
+
+
+def _bernoulli_cdf(k: Any, p: Any) -> Any:
+    possible = (p >= 0) & (p <= 1)
+    value = where(k < 0, 0, where(k < 1, 1 - p, 1))
+    return where(possible & ew.eq_p.bind(k, k), value, np.nan)
+
+
+def _bernoulli_ppf(q: Any, p: Any) -> Any:
+    possible = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
+    value = where(possible, where(q <= 1 - p, 0.0, 1.0), np.nan)
+    return util.cast(value, util.dtype_of(q))
+
+
+def _log_choose(n: Any, k: Any) -> Any:
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+
+
+def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
+    return _log_choose(n, k) + betaln(k + a, n - k + b) - betaln(a, b)
+
+
+def _poisson_cdf(k: Any, mu: Any, loc: Any) -> Any:
+    k = k - loc
+    below = k < 0
+    return where(below, 0, gammaincc(ew.floor_p.bind(where(below, 0, k)) + 1, mu))
+
+
+def _poisson_entropy(mu: Any, loc: Any) -> Any:
+    """mu (1 - log mu) + E log k!: a sum, or its series in 1 / mu for means above 20."""
+    mu = mu + 0 * loc
+    near, far = where(mu <= _LIMIT, mu, _LIMIT), where(mu > _LIMIT, mu, _LIMIT)
+    near = where(near >= 0, near, np.nan)
+    k = np.arange(_SERIES).astype(util.dtype_of(mu))
+    logs = np.asarray([math.lgamma(i + 1) for i in range(_SERIES)], k.dtype)
+    column = near[..., None]
+    chances = ew.exp_p.bind(xlogy(k, column) - logs - column)
+    direct = near - xlogy(near, near) + rd.sum(chances * logs, axis=-1)
+    series = (0.5 * ew.log_p.bind(2 * math.pi * math.e * far) - 1 / (12 * far)
+              - 1 / (24 * far ** 2) - 19 / (360 * far ** 3))
+    return where(mu > _LIMIT, series, direct)
+
+
+bernoulli = counts(
+    "bernoulli", "Bernoulli distribution, 1 with probability p", "p",
+    lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: (k >= 0) & (k <= 1), (0.3,),
+    cdf=(("k", "p"), {}, _bernoulli_cdf), ppf=(("q", "p"), {}, _bernoulli_ppf))
+
+binom = counts(
+    "binom", "binomial distribution, successes among n trials", "n p",
+    lambda k, n, p: _log_choose(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
+    lambda k, n, p: (k >= 0) & (k <= n), (3.0, 0.3))
+
+betabinom = counts(
+    "betabinom", "beta-binomial distribution, n trials of a chance drawn from beta(a, b)", "n a b",
+    lambda k, n, a, b: _betabinom(ew.floor_p.bind(k), n, a, b),
+    lambda k, n, a, b: (k >= 0) & (k <= n), (3.0, 2.0, 1.0))
+
+geom = counts(
+    "geom", "geometric distribution, trials up to the first success", "p",
+    lambda k, p: xlog1py(k - 1, -p) + ew.log_p.bind(p), lambda k, p: k > 0, (0.3,))
+
+nbinom = counts(
+    "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
+    lambda k, n, p: (gammaln(k + n) - gammaln(n) - gammaln(k + 1) + xlogy(n, p) + xlog1py(k, -p)),
+    lambda k, n, p: k >= 0, (3.0, 0.3))
+
+poisson = counts(
+    "poisson", "Poisson distribution of mean mu", "mu",
+    lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
+    lambda k, mu: (k >= 0) & (k == ew.floor_p.bind(k)), (2.0,),
+    cdf=(("k", "mu"), {"loc": 0}, _poisson_cdf), entropy=(("mu",), {"loc": 0}, _poisson_entropy))
