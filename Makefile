@@ -72,6 +72,8 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/run.py --write
 	$(BIN)/python benchmarks/suite.py --write
 	$(BIN)/python benchmarks/suite.py --level x86-64-v3 --write
+	$(BIN)/python benchmarks/first_call.py --write
+	$(BIN)/python benchmarks/chains.py --steps 10 100 300 --write
 
 # random programs for so long, half of the time each: over the public API (CALQUE_FUZZ_JAX names a Python
 # with JAX, its third oracle), and over primitives; logs are in build/ and are resumed
