@@ -186,8 +186,8 @@ def folders() -> list[str]:
 
 
 def _kind(flags: tuple[str, ...]) -> str:
-    """'cpu' for programs of this architecture's CPUs, 'all' for those of any target: MLIR goes
-    through the operations of every backend that is loaded, again and again."""
+    """'cpu' for programs of CPUs, 'all' for those of any target: MLIR goes through the operations
+    of every backend that is loaded, again and again."""
     return "cpu" if "--iree-hal-local-target-device-backends=llvm-cpu" in flags else "all"
 
 

@@ -37,6 +37,7 @@ from calque.tracing import (
 )
 from calque.transforms.stage import replay
 
+MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _current = current.get
 _local_key = config.local_key.get
@@ -67,13 +68,24 @@ class _Entry:
         """The executable, compiled at first use."""
         made = self.compiled
         if made is None or made.device is not device:
-            shift = len(self.program.const_vars)
-            made = compiled(self.program, device, tuple(d + shift for d in self.donated), reason)
-            self.consts = [on_device(c, device) for c in self.program.consts]
+            program = _with_numbers(self.program)
+            shift = len(program.const_vars)
+            made = compiled(program, device, tuple(d + shift for d in self.donated), reason)
+            self.consts = [on_device(c, device) for c in program.consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.direct else made
             self.careful = self._always
         return made
+
+
+def _with_numbers(p: Program) -> Program:
+    """A program that captured many numbers, with their values in it: as arguments each would cost
+    time at every call, and kernels read few."""
+    numbers = {v: c for v, c in zip(p.const_vars, p.consts)
+               if not v.aval.shape and v.aval.dtype.kind in "biufcV"}
+    if len(numbers) <= MOST_NUMBERS:
+        return p
+    return p.with_numbers({v: np.asarray(c) for v, c in numbers.items()})
 
 
 class JitFunction:

@@ -9,7 +9,8 @@ and what it would make many dispatches of.
   shell.py      an executable around a kernel, and its dispatch
   loop.py       scan and while as one dispatch; passes/loops says which loops
   registers.py  loops whose rows hold few numbers; passes/registers says which
-  rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which
+  rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which;
+                stretch.py: without sums, many operations on a few vectors
   sort.py       the order of keys         move.py   large arrays moved
   native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py
   dispatch.py   a dispatch of an executable that is written as text

@@ -4,7 +4,7 @@ Workgroups take rows; each row is swept over a few times: what a fold gives is k
 sweep.  A sweep computes what its folds and stores need, by vectors; values that a later sweep needs
 again are computed again where that is cheap, else kept in scratch of one row.  Vectors run along
 the last axis of the space: where that is folded, numbers of a row are scalars; else (columns) they
-are vectors, a row in each lane.  Start reading at `emit_rows`, then `_Kernel.sweep`.
+are vectors, a row in each lane.  Start reading at `emit_rows`, then `Kernel.sweep`.
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import I32, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import Shell
+from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Axes, Rows, is_fold, price
@@ -36,7 +37,7 @@ WIDE_UNITS = 8  # workgroups there should be for such vectors
 CHAIN = 64  # additions in a row of one lane
 
 
-class _Node:
+class Node:
     """A value of the group at each point of its space.
 
     what: the equation, or a literal; axes: those it depends on; ready: the sweep in which it is
@@ -46,7 +47,7 @@ class _Node:
     __slots__ = ("kind", "what", "operands", "axes", "dtype", "ready", "price")
 
     def __init__(self, kind: str, dtype: Dtype, axes: Iterable[int] = (), ready: int = 0,
-                 what: Any = None, operands: Sequence[_Node] = (), price: int = 0) -> None:
+                 what: Any = None, operands: Sequence[Node] = (), price: int = 0) -> None:
         self.kind, self.dtype, self.axes, self.ready = kind, dtype, frozenset(axes), ready
         self.what, self.operands, self.price = what, tuple(operands), price
 
@@ -56,7 +57,7 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
     """The outputs of a group."""
     shell = Shell(ctx, xs, outs)
     with shell.inside():
-        _Kernel(shell, p, rows).emit()
+        Kernel(shell, p, rows).emit()
     made = shell.dispatch(ctx.entering(xs))
     for v in made:  # new memory, whatever the operands
         ctx.roots[v] = frozenset((id(v),))
@@ -85,7 +86,7 @@ class _Space:
                 self.numbers[i + 1:] = [n - 1 for n in self.numbers[i + 1:]]
 
 
-class _Kernel:
+class Kernel:
     def __init__(self, shell: Shell, p: Program, rows: Rows) -> None:
         self.shell, self.p = shell, p
         inputs = dict(zip(p.inputs, shell.operands))
@@ -102,9 +103,9 @@ class _Kernel:
         self.free = [i for i, f in enumerate(self.space.folded) if f]
         self.row_axes = [i for i, f in enumerate(self.space.folded) if not f]
         self.columns = not self.space.folded[self.last]  # a row each lane
-        self.memories: dict[_Node, Memory] = {}
-        self.unique: dict[Any, _Node] = {}
-        self.nodes: list[_Node] = []
+        self.memories: dict[Node, Memory] = {}
+        self.unique: dict[Any, Node] = {}
+        self.nodes: list[Node] = []
         self.follow(p, rows, inputs)
         self.shell.count(n.what for n in self.nodes if n.kind == "map")
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
@@ -117,24 +118,24 @@ class _Kernel:
         groups = max(1, min(GROUPS, units, cost.work(p) // WORTH))
         self.each = -(-units // groups)  # units of a workgroup
         self.first = memory.times(shell.spread(-(-units // self.each)), self.each)
-        self.scratch: dict[_Node, Memory] = {}
-        self.prices: dict[_Node, int] = {}
+        self.scratch: dict[Node, Memory] = {}
+        self.prices: dict[Node, int] = {}
         self.plan()
 
     # ---- values
     def view(self, m: Memory, strides: Sequence[int]) -> Memory:
         return m.view(tuple(self.space.sizes), tuple(strides))
 
-    def node(self, key: Any, kind: str, dtype: Dtype, *rest: Any) -> _Node:
+    def node(self, key: Any, kind: str, dtype: Dtype, *rest: Any) -> Node:
         """The only node of a key."""
         if key not in self.unique:
-            self.unique[key] = _Node(kind, dtype, *rest)
+            self.unique[key] = Node(kind, dtype, *rest)
             self.nodes.append(self.unique[key])
         return self.unique[key]
 
     def follow(self, p: Program, rows: Rows, inputs: dict[Var, Memory]) -> None:
         """The nodes of a Program; views are what they are views of."""
-        self.env: dict[Atom, _Node] = {}
+        self.env: dict[Atom, Node] = {}
         for e, reads, made in zip(p.equations, rows.reads, rows.made):
             xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
             name, out, dtype = e.primitive.name, e.outputs[0], e.outputs[0].aval.dtype
@@ -160,7 +161,7 @@ class _Kernel:
                 self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs,
                                           price(e.primitive))
 
-    def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> _Node:
+    def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> Node:
         if isinstance(a, Literal):
             key = "literal", a.aval, np.asarray(a.value).tobytes()
             return self.node(key, "literal", a.aval.dtype, (), 0, a)
@@ -172,7 +173,7 @@ class _Kernel:
         self.memories[made] = self.view(inputs[a], strides)
         return made
 
-    def is_row(self, n: _Node) -> bool:
+    def is_row(self, n: Node) -> bool:
         """Whether there is one of it in a row."""
         return n.axes.isdisjoint(self.free)
 
@@ -203,7 +204,7 @@ class _Kernel:
         count = max([0, *[n.ready + 1 for n, _ in full], *[f.ready for f in folds]])
         self.folds = [[f for f in folds if f.ready == k + 1] for k in range(count)]
         self.stores = [[(n, m) for n, m in full if n.ready == k] for k in range(count)]
-        at: dict[_Node, set[int]] = {}
+        at: dict[Node, set[int]] = {}
         for k in range(count):
             for n in (*[f.operands[0] for f in self.folds[k]], *[n for n, _ in self.stores[k]]):
                 at.setdefault(n, set()).add(k)
@@ -220,21 +221,21 @@ class _Kernel:
             for x in n.operands:
                 at.setdefault(x, set()).update(at[n])
 
-    def needed(self, wanted: Iterable[_Node]) -> list[_Node]:
+    def needed(self, wanted: Iterable[Node]) -> list[Node]:
         found = set(wanted)
         for n in reversed(self.nodes):
             if n in found:
                 found.update(n.operands)
         return [n for n in self.nodes if n in found]
 
-    def again(self, n: _Node) -> int:
+    def again(self, n: Node) -> int:
         """What it costs to compute a value once more."""
         if n not in self.prices:
             self.prices[n] = 0 if n.kind != "map" or self.is_row(n) else (
                 n.price + sum(map(self.again, n.operands)))
         return self.prices[n]
 
-    def room(self, n: _Node) -> Memory:
+    def room(self, n: Node) -> Memory:
         """Scratch for the values of one row (of as many as there are lanes)."""
         sizes = [self.space.sizes[i] if i in self.free else 1 for i in range(self.last + 1)]
         if self.columns:
@@ -267,20 +268,23 @@ class _Kernel:
                 at = memory.operation("arith.minsi", [memory.index_type()], [
                     memory.index(at), memory.index(n - self.lanes)]).results[0]
             self.where[self.last] = at
-        self.values: dict[_Node, Value] = {}  # numbers of the row
+        self.values: dict[Node, Value] = {}  # numbers of the row
+        if not self.free:
+            emit_stretch(self)
+            return
         for k in range(len(self.folds)):
             self.sweep(k)
         for node, m in self.numbers:
             memory.store(self.across, self.number(node), m, self.where)
 
-    def number(self, n: _Node) -> Value:
+    def number(self, n: Node) -> Value:
         """A value that a row has one of."""
         for x in self.needed([n]):
             if x not in self.values and x.kind != "fold" and self.is_row(x):
                 self.values[x] = self.computed(self.across, x, self.values, self.where)
         return self.values[n]
 
-    def computed(self, b: KernelBuilder, n: _Node, env: dict[_Node, Value],
+    def computed(self, b: KernelBuilder, n: Node, env: dict[Node, Value],
                  where: list[Index]) -> Value:
         """The value of a node at one place, of whose operands env knows the values."""
         if n.kind == "literal":
@@ -291,7 +295,7 @@ class _Kernel:
             return self.counted(b, n, where)
         return self.shell.apply(b, n.what, [env[x] for x in n.operands])
 
-    def counted(self, b: KernelBuilder, n: _Node, where: list[Index]) -> Value:
+    def counted(self, b: KernelBuilder, n: Node, where: list[Index]) -> Value:
         """The index along an axis."""
         from calque.lowering.math import convert
         if not n.axes:
@@ -321,7 +325,7 @@ class _Kernel:
             def place() -> Value:
                 return self.place(b, self.free[0], where)
 
-            env: dict[_Node, Value] = {}
+            env: dict[Node, Value] = {}
             for n in order:
                 if self.is_row(n):
                     v = self.values[n]
@@ -343,7 +347,7 @@ class _Kernel:
         for f, fold, total in zip(folds, how, totals):
             self.values[f] = fold.result(self.across, total)
 
-    def within(self, wanted: Sequence[_Node], k: int) -> list[_Node]:
+    def within(self, wanted: Sequence[Node], k: int) -> list[Node]:
         """The values that sweep k computes or reads, in order."""
         found = set(wanted)
         for n in reversed(self.nodes):
@@ -351,7 +355,7 @@ class _Kernel:
                 found.update(n.operands)
         return [n for n in self.nodes if n in found]
 
-    def local(self, n: _Node, where: list[Index]) -> list[Index]:
+    def local(self, n: Node, where: list[Index]) -> list[Index]:
         """Where in scratch a value of the row lies."""
         if n not in self.scratch or not self.columns or any(
                 self.scratch[n] is m for _, m in self.targets):

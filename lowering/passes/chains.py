@@ -13,7 +13,8 @@ from calque.core.program import Equation, Var
 from calque.lowering.passes import rows
 
 SHORTEST = 40  # weight of what IREE compiles in good time: 3 sines, 10 tanh
-MOST = 10_000  # equations of a stretch
+MOST = 50_000  # equations of a stretch
+MOST_NUMBERS = 100  # of one element each, that a stretch reads
 
 
 def chains(finder: rows.Finder) -> Iterator[rows.Group]:
@@ -54,9 +55,11 @@ class _Chain:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self.members, self.inside, self.weight = shape, list[int](), 0, 0
         self.arrays: set[Var] = set()  # that it reads or writes, as far as one can tell
+        self.numbers: set[Var] = set()  # of one element, that it reads
 
     def may_take(self, i: int, finder: rows.Finder) -> bool:
-        if len(self.members) >= MOST or len(self.arrays) > rows.MOST_ARRAYS:
+        if (len(self.members) >= MOST or len(self.arrays) > rows.MOST_ARRAYS
+                or len(self.numbers) >= MOST_NUMBERS):
             return False
         for a in finder.equations[i].inputs:
             j = finder.producer.get(a, -1) if isinstance(a, Var) else -1
@@ -69,9 +72,8 @@ class _Chain:
         self.inside |= 1 << i
         self.weight += rows.price(e.primitive)
         for a in e.inputs:
-            if isinstance(a, Var) and a.aval.shape and not self.inside >> finder.producer.get(
-                    a, i + 1) & 1:
-                self.arrays.add(a)
+            if isinstance(a, Var) and not self.inside >> finder.producer.get(a, i + 1) & 1:
+                (self.arrays if a.aval.size > 1 else self.numbers).add(a)
         v = e.outputs[0]
         if v in finder.results or any(not self.is_alike(finder.equations[u])
                                       for u in finder.users.get(v, ())):
@@ -111,7 +113,7 @@ class _Chain:
             group.members[i] = e, found
             group.take(e, found)
         weight = sum(rows.price(e.primitive) for e, _ in group.members.values())
-        arrays = len(finder.operands(group)) + len(finder.outputs(group))
+        arrays = len(finder.outputs(group)) + sum(v.aval.size > 1 for v in finder.operands(group))
         if weight <= SHORTEST or arrays > 2 * rows.MOST_ARRAYS or not finder.is_convex(members):
             return None
         return group

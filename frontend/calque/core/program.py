@@ -137,6 +137,16 @@ class Program:
         return Program((*self.const_vars, *self.inputs), self.equations, self.outputs,
                        name=self.name)
 
+    def with_numbers(self, values: dict[Var, Any]) -> Program:
+        """The same program with the values of some consts of rank 0 written into it."""
+        known: dict[Any, Atom] = {v: Literal(x, v.aval) for v, x in values.items()}
+        rest = [(v, c) for v, c in zip(self.const_vars, self.consts) if v not in known]
+        return self.replace(
+            equations=[e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
+                       for e in self.equations],
+            outputs=[known.get(a, a) for a in self.outputs],
+            const_vars=[v for v, _ in rest], consts=[c for _, c in rest])
+
     def replace(self, **changes: Any) -> Program:
         """A copy with some of inputs, equations, outputs, const_vars, consts and name replaced."""
         fields = {n: getattr(self, n) for n in ("inputs", "equations", "outputs", "const_vars",
