@@ -58,6 +58,7 @@ class Context:
         self.roots: dict[Value, frozenset[int]] = {}
         self.parts: dict[Value, frozenset[int]] = {}  # as roots, but also of views of a part
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
+        self.fixed: list[Any] = []  # the same, as MLIR's values
         self.copies = 0  # made by `private`
         self.made: dict[frozenset[int], int] = {}  # copies by whose memory they are of
         self.kernels = 0  # of our own, in this module
@@ -77,6 +78,7 @@ class Context:
         self.steps: dict[Value, frozenset[int]] = {}
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.leaves: dict[Value, frozenset[int]] = {}
+        self.moves: dict[Value, Any] = {}  # what kernels/move made, from where and which parts
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program
         self.emit_program: Callable[[Program, Sequence[Value]], list[Value]]
 
@@ -85,6 +87,7 @@ class Context:
         self.roots[v] = frozenset((id(v),))
         if protected:
             self.protected.add(id(v))
+            self.fixed.append(v.ir)
 
     def roots_of(self, v: Value) -> frozenset[int]:
         found = self.roots.get(v)
