@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
-from calque.lowering.rules.registry import Context
 
 RUN = 8192  # elements of a run at most
 LARGE = 1 << 16  # bytes from which on it pays
@@ -102,7 +103,7 @@ def _stays(ctx: Context, value: Any) -> bool:
     """Whether a value is an argument, perhaps in another shape, whose memory nobody writes to."""
     while getattr(value.owner, "name", "") == "stablehlo.reshape":
         value = value.owner.operands[0]
-    return any(value == v for v in ctx.fixed)
+    return any(value == v for v in ctx.aliases.fixed)
 
 
 def reverse(ctx: Context, x: Value, axes: Sequence[int]) -> Value | None:
@@ -393,4 +394,4 @@ def _row(p: Part, arrays: Sequence[tuple[int, int]]) -> str:
     return "\n        ".join([*lines, f"%from = arith.addi {total}, %c0 : index"])
 
 
-Context.joined = staticmethod(concatenate)
+AliasAnalysis.joined = staticmethod(concatenate)
