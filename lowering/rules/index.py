@@ -50,7 +50,7 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
         return update
     if 0 in update.shape:
         return x
-    x = ctx.aliases.owned(x)
+    x, update = ctx.aliases.owned(x), ctx.aliases.apart(update, [x])
     if is_static((*x.shape, *update.shape)):
         out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
     else:

@@ -64,8 +64,11 @@ def _scatter(
     ask, reads = params["mode"].name != "CLIP", (updates, indices)
     targets = d.scatter_dims_to_operand_dims
     first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
+    one = math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets)
+    if one:
+        updates = ctx.aliases.apart(updates, [x])
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
-    if math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets):
+    if one:
         return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     # the updates may be a view of the operand: IREE gives both one memory, and a window would be
     # read after it was written (tests/lowering/test_scatter.py)
