@@ -54,10 +54,12 @@ test: system-cpp $(VENV)/.test
 	$(MAKE) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
 	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest tests/processes -m "not slow" --durations=5
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest tests/processes
 
 # the samples as an older CPU of this architecture would run them: make levels [LEVELS=x86-64-v3]
 levels: $(VENV)/.test

@@ -14,7 +14,7 @@ import itertools
 import os
 import platform as _platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import iree.runtime as rt
@@ -39,6 +39,9 @@ _loads = itertools.count(1)
 _lock = threading.RLock()
 _hal_devices: dict[str, Any] = {}
 _cpu_count: int | None = None
+FIRST_ID = 2048  # of a process's devices: its number times this
+_process = 0  # this one's number among those that run the program together
+_device_counts: list[int] = [1]  # CPU devices of each of them
 # what a package on top of this one says at first use, where the number was not set (1: nothing)
 asked_count: list[Callable[[], int]] = []
 _forked = False
@@ -63,11 +66,11 @@ class Device:
       (CpuDevice(id=0), 'cpu:0', 'cpu', 0)
     """
 
-    process_index = 0
-    host_id = 0
-
-    def __init__(self, platform: str, index: int, kind: str, path: str = "") -> None:
-        self.id = index
+    def __init__(self, platform: str, index: int, kind: str, path: str = "",
+                 process: int | None = None) -> None:
+        self.process_index = self.host_id = _process if process is None else process
+        self.index = index  # in its process
+        self.id = index + FIRST_ID * self.process_index
         self.platform = platform
         self.device_kind = kind
         self.path = path
@@ -76,16 +79,26 @@ class Device:
     @functools.cached_property
     def sync(self) -> Any:
         """The IREE device that runs a program inside the call."""
+        self.check_local()
         return _hal_device("local-sync" if self.platform == "cpu" else self._uri)
 
     @functools.cached_property
     def task(self) -> Any:
         """The IREE device that queues a program and returns."""
+        self.check_local()
         return _hal_device("local-task" if self.platform == "cpu" else self._uri)
+
+    def check_local(self) -> None:
+        """RuntimeError where it is another process's."""
+        if self.process_index != _process:
+            raise RuntimeError(explain(
+                f"{self!r} is a device of process {self.process_index}; this is process "
+                f"{_process}, which cannot place arrays there.", "",
+                "use local_devices(); multihost_utils exchanges values between processes."))
 
     @property
     def _uri(self) -> str:
-        return f"{self.platform}://{self.id}"
+        return f"{self.platform}://{self.index}"
 
     @property
     def is_host(self) -> bool:
@@ -170,6 +183,105 @@ def check_cpu_device_count(count: int) -> None:
                 "XLA_FLAGS)."))
 
 
+def set_processes(process: int, counts: Sequence[int]) -> None:
+    """This process is one of several that run a program together (before the first use of devices).
+
+    Args:
+      process: its number.
+      counts: how many CPU devices each process has.
+
+    Returns:
+      None.
+
+    Raises:
+      RuntimeError: devices were used already.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.device.set_processes(0, [1])  # one process, as at the start
+      Traceback (most recent call last):
+      RuntimeError: devices were used already.
+    """
+    global _process, _device_counts
+    with _lock:
+        if is_used():
+            raise RuntimeError("devices were used already.")
+        _process, _device_counts = process, list(counts)
+
+
+def process() -> tuple[int, int]:
+    """This process's number, and how many run the program together.
+
+    Returns:
+      Two ints.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.device.process()
+      (0, 1)
+    """
+    return _process, len(_device_counts)
+
+
+def is_used() -> bool:
+    """Whether anybody has asked for devices.
+
+    Returns:
+      A bool.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.devices() and runtime.device.is_used()
+      True
+    """
+    return _all_devices.cache_info().currsize > 0
+
+
+def cpu_count() -> int:
+    """How many CPU devices this process has, or will have when they are used first.
+
+    Returns:
+      An int.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.device.cpu_count() == len(runtime.devices("cpu"))
+      True
+    """
+    return _cpu_count or max([1, *[ask() for ask in asked_count]])
+
+
+@functools.cache
+def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
+    """The devices of all processes, in the processes' order (CPUs; of GPUs only one's own are
+    known).
+
+    Args:
+      platform: as in `devices`.
+
+    Returns:
+      A tuple of Devices.
+
+    Raises:
+      RuntimeError: as `devices`; GPUs where there are several processes.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.device.devices_of_all()
+      (CpuDevice(id=0),)
+    """
+    own = devices(platform)
+    if len(_device_counts) == 1:
+        return tuple(own)
+    if own[0].platform != "cpu":
+        raise RuntimeError(explain(
+            f"the {own[0].platform} devices of other processes are not known.", "",
+            "ask for local_devices()."))
+    return tuple(
+        d for p, count in enumerate(_device_counts) for d in (own if p == _process else [
+            Device("cpu", i, own[0].device_kind, process=p) for i in range(count)]))
+
+
 def devices(platform: str | None = None) -> list[Device]:
     """The devices of a platform; without one, CPU devices (GPUs are asked for by name).
 
@@ -212,8 +324,7 @@ def default_device() -> Device:
 def _all_devices(platform: str) -> tuple[Device, ...]:
     if platform == "cpu":
         kind = _platform.processor() or _platform.machine() or "cpu"
-        count = _cpu_count or max([1, *[ask() for ask in asked_count]])
-        return tuple(Device("cpu", i, kind) for i in range(count))
+        return tuple(Device("cpu", i, kind) for i in range(cpu_count()))
     if platform in ("gpu", "cuda", "vulkan"):
         return _gpu_devices("cuda" if platform == "gpu" else platform)
     raise RuntimeError(explain(
@@ -235,8 +346,8 @@ def _gpu_devices(platform: str) -> tuple[Device, ...]:
                  for i, info in enumerate(found))
 
 
-def _by_id(platform: str, index: int) -> Device:
-    return devices(platform)[index]
+def _by_id(platform: str, number: int) -> Device:
+    return next(d for d in devices_of_all(platform) if d.id == number)
 
 
 def _hal_device(uri: str) -> Any:

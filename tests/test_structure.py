@@ -46,7 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     "aot": {"core", "trees", "dispatch", "lowering", "runtime"},
     "export": _BELOW | {"api", "lax", "lowering"},
     "parallel": _BELOW | {"api", "runtime"},
-    "experimental": {"core", "dispatch", "api", "parallel"},
+    "distributed": {"core", "dispatch", "runtime"},
+    "experimental": {"core", "trees", "dispatch", "api", "parallel", "distributed"},
 }
 
 

@@ -32,6 +32,8 @@ NAMESPACES = {
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",
     "calque.sharding": "meshes, and which device has which part of an array",
+    "calque.distributed": "programs of several processes",
+    "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",
     "calque.stages": "a jitted function traced, lowered, compiled",

@@ -17,6 +17,7 @@
                constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
                mesh_tools.py, sharding_view.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
+  distributed/ programs of several processes
   debug.py, test_util.py                               for users' programs and tests
   cli/         the command                             lowering/, runtime/  links: see there
 
@@ -62,6 +63,7 @@ _trace.evaluator[0] = _eager.evaluate
 
 from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
+from calque import distributed as distributed  # noqa: E402
 from calque import errors as errors  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
@@ -115,6 +117,7 @@ from calque.devices import (  # noqa: E402
     local_devices as local_devices,
     process_count as process_count,
     process_index as process_index,
+    process_indices as process_indices,
 )
 from calque.shards import (  # noqa: E402
     device_put as device_put,

@@ -14,11 +14,12 @@ from calque.core.config import config
 from calque.runtime import Device
 
 __all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices",
-           "local_device_count", "local_devices", "process_count", "process_index"]
+           "local_device_count", "local_devices", "process_count", "process_index",
+           "process_indices"]
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a backend.
+    """All devices of a backend, those of all processes in their order (distributed.initialize).
 
     Args:
       backend: 'cpu', 'cuda' (or 'gpu'), 'vulkan'; None: the default backend.
@@ -34,7 +35,7 @@ def devices(backend: str | None = None) -> list[Device]:
       >>> calque.devices()
       [CpuDevice(id=0)]
     """
-    found = runtime.devices(_platform(backend))
+    found = list(runtime.device.devices_of_all(_platform(backend)))
     if not found:
         raise RuntimeError(errors.explain(f"Unknown backend: {backend!r} has no devices here.",
                                           fix="see `calque doctor` for what this machine has."))
@@ -78,7 +79,7 @@ def local_devices(process_index: int | None = None, backend: str | None = None,
     """The devices of this process.
 
     Args:
-      process_index: number of a process (0: there is one); None: this one.
+      process_index: number of a process; None: this one.
       backend: as in `devices`.
       host_id: the older name of process_index.
 
@@ -94,11 +95,16 @@ def local_devices(process_index: int | None = None, backend: str | None = None,
       >>> calque.local_devices()
       [CpuDevice(id=0)]
     """
-    for given in (process_index, host_id):
-        if given not in (None, 0):
-            raise ValueError(errors.explain(
-                f"Unknown process_index {given}: there is one process.", fix="leave it out."))
-    return devices(backend)
+    mine, count = runtime.device.process()
+    wanted = process_index if process_index is not None else host_id
+    if wanted is None or wanted == mine:
+        return runtime.devices(_platform(backend))
+    if not 0 <= wanted < count:
+        raise ValueError(errors.explain(
+            f"Unknown process_index {wanted}: " + (
+                "there is one process." if count == 1 else f"they are 0 to {count - 1}."),
+            fix="leave it out."))
+    return [d for d in devices(backend) if d.process_index == wanted]
 
 
 def device_count(backend: str | None = None) -> int:
@@ -138,7 +144,7 @@ def local_device_count(backend: str | None = None) -> int:
       >>> calque.local_device_count("cpu")
       1
     """
-    return len(devices(backend))
+    return len(local_devices(backend=backend))
 
 
 def default_backend() -> str:
@@ -165,7 +171,7 @@ def process_index(backend: str | None = None) -> int:
       backend: accepted for compatibility.
 
     Returns:
-      0: there is one process.
+      An int; 0 where there is one process.
 
     Raises:
       Nothing.
@@ -175,7 +181,7 @@ def process_index(backend: str | None = None) -> int:
       >>> calque.process_index()
       0
     """
-    return 0
+    return runtime.device.process()[0]
 
 
 def process_count(backend: str | None = None) -> int:
@@ -185,7 +191,7 @@ def process_count(backend: str | None = None) -> int:
       backend: accepted for compatibility.
 
     Returns:
-      1.
+      An int; 1 unless distributed.initialize was called.
 
     Raises:
       Nothing.
@@ -195,7 +201,27 @@ def process_count(backend: str | None = None) -> int:
       >>> calque.process_count()
       1
     """
-    return 1
+    return runtime.device.process()[1]
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes.
+
+    Args:
+      backend: accepted for compatibility.
+
+    Returns:
+      A list of ints.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.process_indices()
+      [0]
+    """
+    return list(range(process_count()))
 
 
 def device_get(x: Any) -> Any:

@@ -111,7 +111,10 @@ def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
 
 
 def check_devices(sharding: Sharding) -> None:
-    """ValueError for shardings over several GPUs, which one process does not run."""
+    """ValueError for shardings over several GPUs, which one process does not run; RuntimeError for
+    another process's devices."""
+    for d in sharding._assignment:
+        d.check_local()
     found = {d.platform for d in sharding._assignment}
     if len(sharding._assignment) > 1 and found != {"cpu"}:
         raise ValueError(errors.explain(
@@ -167,6 +170,7 @@ def _place(given: Any) -> Any:
         with contextlib.suppress(RuntimeError):
             given = devices(given)[0]
     if isinstance(given, Device):
+        given.check_local()
         return SingleDeviceSharding(given)
     if isinstance(given, PartitionSpec):
         if get_mesh().empty:

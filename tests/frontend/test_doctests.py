@@ -22,7 +22,9 @@ from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "debug": calque.debug, "errors": errors,
-           "experimental": calque.experimental, "export": calque.export,
+           "distributed": calque.distributed, "experimental": calque.experimental,
+           "experimental.multihost_utils": calque.experimental.multihost_utils,
+           "export": calque.export,
            "flatten_util": calque.flatten_util,
            "lax": lax, "lax.linalg": lax.linalg,
            "nn": calque.nn, "nn.initializers": calque.nn.initializers, "ops": calque.ops,

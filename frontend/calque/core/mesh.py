@@ -145,6 +145,11 @@ class Mesh(_Axes):
                 f"and len(axis_names) == {len(self.axis_names)}.",
                 fix="reshape the devices (np.array(devices).reshape(2, 2)), or name each axis."))
         self.devices.flags.writeable = False
+        if len({getattr(d, "process_index", 0) for d in self.devices.flat}) > 1:
+            raise NotImplementedError(explain(
+                "a mesh over the devices of several processes: arrays do not span processes yet.",
+                fix="make it of calque.local_devices(), and exchange values between processes by "
+                    "calque.experimental.multihost_utils."))
         self.axis_sizes = self.devices.shape
         self.axis_types = _types(axis_types, len(self.axis_names))
         self._hash = hash((tuple(self.devices.flat), self.axis_sizes, self.axis_names,

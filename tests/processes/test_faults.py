@@ -1,0 +1,153 @@
+"""Processes that die, end early, stop, or run something else: an error in all others, no hang."""
+from __future__ import annotations
+
+import time
+
+import pytest
+from jobs import HEAD, by_hand, segments
+
+FIX = "\n  Fix: "
+
+
+def test_a_process_is_killed_in_the_middle() -> None:
+    """The others raise at once and end; nothing is left behind."""
+    before = segments()
+    done = by_hand("""
+        mu.sync_global_devices("start")
+        if rank == 1:
+            time.sleep(0.3)
+            open(os.environ["DIED"], "w").write(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            mu.process_allgather(np.ones(4))
+        except RuntimeError as error:
+            died = float(open(os.environ["DIED"]).read())
+            print("AFTER", time.time() - died, flush=True)
+            raise
+    """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
+    assert done[1].code == -9
+    for rank in (0, 2):
+        out = done[rank].out
+        assert done[rank].code != 0 and "process 1 on" in out and "is lost" in out and FIX in out
+        assert "process_allgather cannot end" in out, out
+        assert float(out.split("AFTER")[1].split()[0]) < 5  # (bar: benchmarks; 0.01 when quiet)
+        assert done[rank].at - done[1].at < 10
+    assert segments() <= before
+
+
+def test_an_exception_in_one_process() -> None:
+    done = by_hand("""
+        mu.sync_global_devices("start")
+        if rank == 0:
+            raise KeyError("no such file")
+        mu.sync_global_devices("end")
+    """, 2)
+    assert done[0].code == 1 and "no such file" in done[0].out
+    assert done[1].code != 0 and "KeyError: 'no such file'" in done[1].out, done[1].out
+
+
+def test_a_process_ends_early() -> None:
+    done = by_hand("""
+        mu.sync_global_devices("start")
+        if rank == 1:
+            jax.distributed.shutdown() if False else sys.exit(0)
+        mu.process_allgather(1.0)
+    """, 2)
+    assert done[0].code != 0 and "process 1" in done[0].out, done[0].out
+    assert done[1].code != 0, done[1].out  # it waited for the other at its end, which failed
+
+
+def test_a_stopped_process() -> None:
+    done = by_hand("""
+        mu.sync_global_devices("start")
+        if rank == 1:
+            if os.fork() == 0:  # wakes it up again, when all is over
+                time.sleep(9)
+                os.kill(os.getppid(), signal.SIGCONT)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(1)
+            os._exit(7)
+        begun = time.time()
+        try:
+            mu.process_allgather(1.0)
+        except RuntimeError as error:
+            assert "nothing was heard of it for 2 s" in str(error), error
+            print("WAITED", time.time() - begun, flush=True)
+            raise
+    """, 2, BEAT="2")
+    assert done[0].code != 0 and "WAITED" in done[0].out, done[0].out
+
+
+def test_different_programs() -> None:
+    done = by_hand("""
+        try:
+            if rank == 0:
+                mu.process_allgather(np.ones(3))
+            else:
+                mu.broadcast_one_to_all(np.ones(3))
+        except ValueError as error:
+            print("SEEN", str(error).splitlines()[0], flush=True)
+    """, 2)
+    for d in done:
+        assert d.code == 0 and "SEEN" in d.out and "call something else" in d.out, d.out
+
+
+def test_preemption() -> None:
+    """SIGTERM at one of them: all stop at one step."""
+    done = by_hand("""
+        mu.sync_global_devices("start")
+        for step in range(2000):
+            if step == 20 and rank == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if mu.reached_preemption_sync_point(step):
+                break
+            time.sleep(0.001 * (1 + rank))
+        mu.assert_equal(step)
+        assert 20 <= step < 1999, step
+        print("STEP", step, flush=True)
+    """, 2)
+    for d in done:
+        assert d.code == 0 and "STEP" in d.out, d.out
+
+
+# ---- starting
+def test_who_is_missing() -> None:
+    done = by_hand("", 3, ranks=[0, 1], WAIT="4")
+    for d in done:
+        assert d.code != 0 and "of 3 processes, [2] did not come" in d.out, d.out
+    assert any("within 4 s" in d.out for d in done)
+
+
+def test_two_of_one_number() -> None:
+    done = by_hand("", 2, ranks=[0, 0], WAIT="4")
+    # one of them cannot listen where the other does, which then waits for process 1
+    assert all(d.code != 0 for d in done)
+    assert any("cannot listen" in d.out for d in done), [d.out for d in done]
+    done = by_hand("", 3, ranks=[0, 1, 1], WAIT="8")
+    assert all("there are two processes 1" in d.out for d in done), [d.out for d in done]
+
+
+def test_nobody_listens() -> None:
+    (done,) = by_hand("", 2, ranks=[1], WAIT="1", HTTP_PROXY="http://proxy:1")
+    assert "was not reached within 1 s" in done.out and "http_proxy" in done.out, done.out
+
+
+def test_devices_were_used() -> None:
+    head = HEAD.replace("rank = int(os", "jnp.ones(3)\nrank = int(os")
+    (done,) = by_hand("", 2, head, ranks=[0])
+    assert "must be called before any calque computation" in done.out and FIX in done.out, done.out
+
+
+@pytest.mark.slow
+def test_twenty_jobs_after_kills() -> None:
+    before = segments()
+    for k in range(20):
+        done = by_hand(f"""
+            mu.sync_global_devices("start")
+            if {k} % 2 and rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            mu.process_allgather(1.0)
+        """, 2)
+        assert (done[0].code == 0) == (k % 2 == 0), done[0].out
+    assert segments() <= before
