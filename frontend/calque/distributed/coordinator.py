@@ -5,9 +5,9 @@
 Process 0 starts it as a child of its own: MPI_Init holds Python's lock, so a thread could not
 answer.  It listens at one port for two kinds of connections, told apart by their first line.
 MPICH's processes speak PMI-1 (`cmd=... key=value` lines: a table of keys that all may read, and a
-barrier), which is how MPI_Init makes them one world without mpiexec.  And each process keeps a control
-connection of JSON lines: who it is, heartbeats, barriers, goodbye.  A connection that ends without
-a goodbye is a process that is lost, and all others are told.
+barrier), which is how MPI_Init makes them one world without mpiexec.  And each process keeps a
+control connection of JSON lines: who it is, heartbeats, barriers, goodbye.  A connection that ends
+without a goodbye is a process that is lost, and all others are told.
 
 Standard library only, nothing of calque: it starts in 50 ms.
 Start reading at `Coordinator.control`.
