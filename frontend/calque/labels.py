@@ -84,7 +84,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
             raise _incompatible(*first, what, s)
         elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
             first = what, s
-    for m in meshes:
+    for m in sorted(meshes, key=lambda m: bool(m.explicit_axes)):  # what has a type keeps it
         s = NamedSharding(m, PartitionSpec())
         if first is None:
             first = f"the mesh {m!s} in {name}", s
@@ -136,6 +136,8 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
         return out
     if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
         made = types_of(prim, avals, outs, params)
+        if prim.name == "sharding_constraint" and not params["sharding"].explicit:
+            made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label
     elif isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in avals]
         specs = of_equation(prim, avals, outs, params, known, place.mesh)

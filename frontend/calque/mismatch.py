@@ -48,7 +48,7 @@ def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence
 
 def _reason(a: ShapedArray, b: ShapedArray) -> str:
     parts = [word for word, same in (("shapes", a.shape == b.shape), ("dtypes", a.dtype == b.dtype),
-                                     ("manual axis types", not b.vma - a.vma))
+                                     ("manual axis types", a.vma == b.vma))
              if not same]
     return f"so the {' and '.join(parts)} do not match"
 
@@ -95,20 +95,28 @@ def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
                 f"{name} branch outputs must have the same pytree structure, but they differ: the "
                 f"output of {labels[0]} has {trees[0]}, that of {label} has {tree}.",
                 fix="return the same structure from all branches."))
-        wrong = [d for d in differences(leaf_paths(tree), types[0], avals)
-                 if (d[1].shape, d[1].dtype) != (d[2].shape, d[2].dtype)]
+        wrong = [(n, a, b) for n, a, b in zip(leaf_paths(tree), types[0], avals)
+                 if (a.shape, a.dtype, a.vma) != (b.shape, b.dtype, b.vma)]
         if wrong:
             rows = [f"  * the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
                     f"the corresponding output of {label} has type {b}, {_reason(a, b)}"
                     for n, a, b in wrong]
-            casts = [f"return{n and ' ' + n} from {label} with .astype(jnp.{a.dtype.name})"
-                     if a.shape == b.shape else
-                     f"return{n and ' ' + n} from {label} with shape {a.shape}"
-                     for n, a, b in wrong]
+            casts = [_branch_fix(n and " " + n, labels[0], label, a, b) for n, a, b in wrong]
             return TypeError(explain(
                 f"{name} branches must have equal output types but they differ.\n\n"
                 + ";\n".join(rows) + ".\n", fix=";\n    ".join(casts) + "."))
     return None
+
+
+def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArray) -> str:
+    if a.shape != b.shape:
+        return f"return{name} from {label} with shape {a.shape}"
+    if a.dtype != b.dtype:
+        return f"return{name} from {label} with .astype(jnp.{a.dtype.name})"
+    casts = [f"return jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')"
+             f"{name and ' as' + name} from {which}"
+             for which, more in ((first, b.vma - a.vma), (label, a.vma - b.vma)) if more]
+    return ", and ".join(casts)
 
 
 def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int | None],
