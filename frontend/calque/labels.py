@@ -8,6 +8,7 @@ Nothing here runs for arrays that nobody placed.  Start reading at `of_program`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from calque.array import current_device
@@ -19,7 +20,7 @@ from calque.core.program import Program, eliminate_dead_code
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.transforms.explicit import is_explicit
 from calque.transforms.explicit import typed as types_of
-from calque.transforms.propagate import of_equation, propagate
+from calque.transforms.propagate import of_equation, propagate, specs_of
 
 Names = Callable[[int], str]
 # primitives that say where their results are
@@ -170,4 +171,29 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     return [a.marked(place, a.vma) for a in plain]
 
 
-__all__ = ["any_of", "of_program", "places", "program_places", "stripped", "together", "typed"]
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A program's mesh, and the spec of each argument and result."""
+
+    mesh: tuple[tuple[Any, int], ...]  # names and sizes of the axes
+    args: tuple[PartitionSpec, ...]
+    results: tuple[PartitionSpec, ...]
+
+
+def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
+    """Where a program's arguments and results are; None where nobody said it of any."""
+    if not any_of(avals) and not program_places(p):
+        return None
+    count = len(p.const_vars)
+    every = [*[v.aval for v in p.const_vars], *avals]
+    place = together(p.name, every, lambda i: f"args[{i - count}]", _meshes(p))
+    if not isinstance(place, NamedSharding):
+        return None
+    known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+    args, results = specs_of(p, known, place.mesh)
+    types = [o.sharding.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
+    return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
+
+
+__all__ = ["Placement", "any_of", "of_program", "placement", "places",
+           "program_places", "stripped", "together", "typed"]

@@ -262,6 +262,22 @@ def propagate(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
 
     known: of its consts and inputs (None: left to us); wanted: of its results.
     """
+    g, _, outs = _solved(p, known, mesh, wanted)
+    for callback, node in g.inspected:
+        callback(NamedSharding(mesh, _spec(node)))
+    return [_spec(n) for n in outs]
+
+
+def specs_of(p: Program, known: Sequence[NamedSharding | None], mesh: Any
+             ) -> tuple[list[PartitionSpec], list[PartitionSpec]]:
+    """The specs of a program's consts and inputs, and of its results."""
+    _, inputs, outs = _solved(p, known, mesh)
+    return [_spec(n) for n in inputs], [_spec(n) for n in outs]
+
+
+def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
+            wanted: Sequence[NamedSharding | None] | None = None
+            ) -> tuple[_Graph, list[_Node], list[_Node]]:
     g = _Graph(dict(mesh.shape))
     inputs = [_Node(v.aval.shape) for v in (*p.const_vars, *p.inputs)]
     for node, sharding in zip(inputs, known):
@@ -272,9 +288,7 @@ def propagate(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
         if want is not None and not any(node.fixed):
             node.fix(want.spec)
     g.solve()
-    for callback, node in g.inspected:
-        callback(NamedSharding(mesh, _spec(node)))
-    return [_spec(n) for n in outs]
+    return g, inputs, outs
 
 
 def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
@@ -299,4 +313,4 @@ def _spec(node: _Node) -> PartitionSpec:
     return PartitionSpec(*[a or None for a in axes])
 
 
-__all__ = ["Rule", "of_equation", "propagate"]
+__all__ = ["Rule", "of_equation", "propagate", "specs_of"]
