@@ -133,6 +133,9 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     place = together(prim.name, avals, lambda i: "xyzw"[i] if i < 4 else f"args[{i}]", meshes)
     if prim.name == "sharding_constraint" and isinstance(params["sharding"], SingleDeviceSharding):
         place = params["sharding"]
+    elif isinstance(where, Mesh) and isinstance(place, NamedSharding) and (
+            prim.name in _PLACES and place.mesh.shape_tuple != where.shape_tuple):
+        place = NamedSharding(where, PartitionSpec())  # another mesh of the same devices
     if place is None:
         return out
     if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
@@ -146,6 +149,15 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     else:
         made = [a.plain.marked(place, a.vma) for a in outs]
     return made if prim.multiple_results else made[0]
+
+
+def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
+    """Further meshes of the same devices that arguments or the program mention."""
+    found = {mesh.shape_tuple: mesh}
+    for m in [*[s.mesh for s in known if s is not None], *_meshes(p)]:
+        if isinstance(m, Mesh):
+            found.setdefault(m.shape_tuple, m)
+    return list(found.values())[1:]
 
 
 def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[ShapedArray]:
@@ -167,6 +179,9 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
         made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
+        for m in _others(p, known, place.mesh):
+            made = [b if b.sharding.spec.names() and not a.sharding.spec.names() else a
+                    for a, b in zip(made, _labelled(plain, specs_of(p, known, m)[1], m, every))]
         return [o if is_explicit(o) else m for o, m in zip(p.out_avals, made)]
     return [a.marked(place, a.vma) for a in plain]
 

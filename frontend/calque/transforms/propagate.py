@@ -43,12 +43,18 @@ class _Node:
 
 
 class _Graph:
-    """Nodes, and the constraints between them in the order of the equations."""
+    """Nodes, and the constraints between them in the order of the equations.
 
-    def __init__(self, sizes: dict[Any, int]) -> None:
-        self.sizes = sizes
+    What is said over another mesh of the same devices is not split here."""
+
+    def __init__(self, mesh: Any) -> None:
+        self.sizes: dict[Any, int] = dict(mesh.shape)
+        self.mesh = mesh.shape_tuple
         self.constraints: list[_Constraint] = []
         self.inspected: list[tuple[Any, _Node]] = []  # functions that are told, and of what
+
+    def spec(self, sharding: NamedSharding) -> PartitionSpec:
+        return sharding.spec if sharding.mesh.shape_tuple == self.mesh else PartitionSpec()
 
     def link(self, a: _Node, b: _Node, dims: Sequence[tuple[int, ...]] | None = None,
              of_b: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -231,8 +237,11 @@ def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> 
 
 
 def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+    mine = p["mesh"].shape_tuple == g.mesh
     for node, spec in zip(outs, p["out_specs"]):
-        node.fix(spec)
+        node.fix(spec if mine else PartitionSpec())
+    if not mine:
+        return
     for node, spec in zip(ins, p["in_specs"]):
         if not any(node.fixed) and len(spec) <= len(node.shape):
             for d, axes in enumerate(spec.axes()):
@@ -242,7 +251,7 @@ def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -
 
 def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
     if isinstance(p["sharding"], NamedSharding):
-        outs[0].fix(p["sharding"].spec)
+        outs[0].fix(g.spec(p["sharding"]))
     g.link(ins[0], outs[0])
 
 
@@ -278,15 +287,15 @@ def specs_of(p: Program, known: Sequence[NamedSharding | None], mesh: Any
 def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
             wanted: Sequence[NamedSharding | None] | None = None
             ) -> tuple[_Graph, list[_Node], list[_Node]]:
-    g = _Graph(dict(mesh.shape))
+    g = _Graph(mesh)
     inputs = [_Node(v.aval.shape) for v in (*p.const_vars, *p.inputs)]
     for node, sharding in zip(inputs, known):
         if sharding is not None:
-            node.fix(sharding.spec)
+            node.fix(g.spec(sharding))
     outs = g.enter(p, inputs)
     for node, want in zip(outs, wanted or ()):
         if want is not None and not any(node.fixed):
-            node.fix(want.spec)
+            node.fix(g.spec(want))
     g.solve()
     return g, inputs, outs
 
@@ -295,11 +304,11 @@ def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Seq
                 params: dict[str, Any], known: Sequence[NamedSharding | None], mesh: Any
                 ) -> list[PartitionSpec]:
     """The same for one operation."""
-    g = _Graph(dict(mesh.shape))
+    g = _Graph(mesh)
     ins = [_Node(a.shape) for a in in_avals]
     for node, sharding in zip(ins, known):
         if sharding is not None:
-            node.fix(sharding.spec)
+            node.fix(g.spec(sharding))
     outs = [_Node(a.shape) for a in out_avals]
     g.equation(prim, ins, outs, in_avals, out_avals, params)
     g.solve()
