@@ -131,13 +131,22 @@ def draw_collective(rng: Any, mesh: Mesh, outs: Sequence[Any]) -> Collective:
     return Collective(name, axes, position)
 
 
+CONTEXTS = ("plain", "jit inside", "vmap", "vmap over a mesh axis", "scan")
+
+
 def mapped(seed: int) -> Case:
-    """The program of a seed on each device's part."""
+    """The program of a seed on each device's part, in one of the contexts."""
     program, local = fuzz.draw(seed)
     rng = np.random.default_rng([seed, 1])
-    mesh = mesh_of(MESHES[rng.integers(len(MESHES))])
+    full = mesh = mesh_of(MESHES[rng.integers(len(MESHES))])
+    context = CONTEXTS[rng.integers(len(CONTEXTS))]
+    spmd = full.axis_names[0] if context == CONTEXTS[3] and len(full.axis_names) > 1 else None
+    if spmd is not None:  # this axis splits the copies, the others the arrays
+        mesh = Mesh(full.devices[0], full.axis_names[1:])
+    copies = 1 if context in CONTEXTS[:2] else 2 if spmd is None else 2 * full.shape[spmd]
     specs = [draw_spec(rng, mesh, a.shape, False) for a in local]
-    whole = [_spread(rng, a, NamedSharding(mesh, s)) for a, s in zip(local, specs)]
+    every = [[_spread(rng, a, NamedSharding(mesh, s)) for a, s in zip(local, specs)]
+             for _ in range(copies)]
     made = [draw_collective(rng, mesh, [o.aval for o in program.outputs])
             for _ in range(rng.integers(0, 4))]
     check_vma = bool(rng.integers(2)) and not any(e.primitive.higher_order
@@ -149,6 +158,12 @@ def mapped(seed: int) -> Case:
         return [lax.expand_dims(o, (0,)) for o in outs]
 
     def check(outs: Sequence[Any]) -> str:
+        if copies == 1:
+            return one(every[0], outs)
+        return next(filter(None, (one(whole, [o[k] for o in outs])
+                                  for k, whole in enumerate(every))), "")
+
+    def one(whole: Sequence[Any], outs: Sequence[Any]) -> str:
         parts = [NamedSharding(mesh, s).devices_indices_map(w.shape)
                  for s, w in zip(specs, whole)]
         count = len(program.outputs)
@@ -156,16 +171,26 @@ def mapped(seed: int) -> Case:
             mine = [w[p[device]] for w, p in zip(whole, parts)]
             wrong = fuzz.checked("", program, mine).check([o[i] for o in outs[:count]])
             if wrong:
-                return f"device {i} of {mesh}, specs {specs}, check_vma={check_vma}: {wrong}"
+                return (f"{context}: device {i} of {mesh}, specs {specs}, check_vma={check_vma}: "
+                        f"{wrong}")
         for c, got in zip(made, outs[count:]):
             want, away = c.of_all(np.asarray(outs[c.position]), mesh)
             if not _near(got, want, away):
-                return f"{c} over {mesh}: {got} instead of {want}\n{program}"
+                return f"{context}: {c} over {mesh}: {got} instead of {want}\n{program}"
         return ""
 
-    return Case(f"seed {seed}", calque.shard_map(
-        body, mesh=mesh, in_specs=tuple(specs), out_specs=P(mesh.axis_names),
-        check_vma=check_vma), whole, check)
+    f = calque.shard_map(calque.jit(body) if context == CONTEXTS[1] else body, mesh=full,
+                         in_specs=tuple(specs), out_specs=P(mesh.axis_names), check_vma=check_vma)
+    if context in CONTEXTS[2:4]:
+        f = calque.vmap(f, spmd_axis_name=spmd)
+    elif context == "scan":
+        step = f
+
+        def f(*xs: Any) -> Any:
+            return lax.scan(lambda c, x: (c, step(*x)), np.int32(0), xs)[1]
+
+    args = every[0] if copies == 1 else [np.stack(xs) for xs in zip(*every)]
+    return Case(f"seed {seed}", f, args, check)
 
 
 def _spread(rng: Any, part: Any, sharding: NamedSharding) -> Any:
