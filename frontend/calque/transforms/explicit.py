@@ -14,11 +14,13 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.mesh import AxisType
 from calque.core.primitive import Primitive
-from calque.core.sharding import NamedSharding, ShardingTypeError
+from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.source import here, replaying
 from calque.transforms.propagate import of_equation
 
-_ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
+_ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp",
+                    "top_k"))
+_CUTS = frozenset(("slice", "dynamic_slice"))
 RESHARD = "spread the operand in another way first (calque.sharding.reshard)."
 _SAY = f"pass out_sharding=P(...), or {RESHARD}"
 # whether out_sharding= says what the types of operands do not
@@ -56,10 +58,20 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     mesh = first.sharding.mesh
     known = [a.sharding if is_explicit(a) else None for a in ins]
     specs = of_equation(prim, ins, plain, params, known, mesh)
+    if prim.name in _CUTS and known[0] is not None:
+        specs = [_cut(known[0], ins[0], plain[0])]
     made = [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
     if prim.factors is not None and replaying.get() is None and not resolved.get():
         _check(prim, ins, made, params)
     return made
+
+
+def _cut(sharding: NamedSharding, a: ShapedArray, out: ShapedArray) -> PartitionSpec:
+    """The spec of a part of an array: as the whole, where the mesh divides what is left."""
+    return PartitionSpec(*[
+        entry if not isinstance(size, int) or size % parts == 0 else None
+        for entry, size, parts in zip(sharding.spec.of_rank(a.ndim), out.shape,
+                                      sharding.parts(a.ndim))])
 
 
 def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
@@ -86,6 +98,8 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                 raise _error(prim, f"{prim.name}: the operand {a.short()} must not be split along "
                              f"dimension {d}, which the operation runs along.", RESHARD)
             if not factors:
+                if prim.name in _CUTS and _axes(outs[0])[d] == axes:
+                    continue
                 raise _ambiguous(prim, ins)
             kept = set().union(*[there.get(f, set()) for f in factors])
             if all(f in there for f in factors):
