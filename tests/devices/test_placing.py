@@ -50,6 +50,8 @@ TYPED: list[tuple[Out, str]] = [
     (lambda x, s: x.at[0].set(1., out_sharding=s), "float32[8@x,8]"),
     (lambda x, s: jnp.repeat(x, 2, axis=0, out_sharding=s), "float32[16@x,8]"),
     (lambda x, s: lax.reduce_sum(x, (0,), out_sharding=s), "float32[8@x]"),
+    (lambda x, s: lax.ragged_dot(x, x[None] if s is None else x.reshape(1, 8, 8), jnp.array([8]),
+                                 out_sharding=s), "float32[8@x,8]"),
     (lambda x, s: jnp.percentile(x, 50, axis=1, out_sharding=s), "float32[8@x]"),
     (lambda x, s: calque.ops.segment_sum(x, jnp.arange(8), 8, out_sharding=s), "float32[8@x,8]"),
     (lambda x, s: lax.broadcasted_iota("int32", (4, 4), 1, out_sharding=s), "int32[4@x,4]"),
@@ -102,7 +104,8 @@ MADE: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda s: jnp.full_like(GRID, 2, device=s), np.full((8, 8), 2)),
     (lambda s: jnp.astype(GRID, "int32", device=s), GRID.astype("int32")),
     (lambda s: jnp.fft.fftfreq(8, device=s), np.fft.fftfreq(8)),
-    (lambda s: lax.full((4,), 2., sharding=s), np.full(4, 2))]
+    (lambda s: lax.full((4,), 2., sharding=s), np.full(4, 2)),
+    (lambda s: jnp.from_dlpack(GRID, device=s), GRID)]
 
 
 @pytest.mark.parametrize("where", [
