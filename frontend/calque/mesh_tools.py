@@ -82,6 +82,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     Raises:
       ValueError: a PartitionSpec is given and no mesh is set; a sharding does not fit an array.
+      TypeError: a leaf of out_shardings is none of these.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -96,6 +97,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     for x, s in zip(leaves, flat):
         if not isinstance(s, NamedSharding):
             s = named("reshard", s)
+        check_divides("reshard", aval_of(x).shape, s)
         made.append(device_put(x, s) if type(x) is Array else constrain(x, s))
     return tree.unflatten(made)
 

@@ -153,6 +153,7 @@ def _put(x: Any, where: Any) -> Any:
     if isinstance(x, Tracer):
         if where is None:
             return x
+        check_divides("device_put", aval_of(x).shape, where)
         return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
     if where is None:
         return x if type(x) is Array else _moved(x, current_device())

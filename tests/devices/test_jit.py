@@ -112,6 +112,13 @@ def test_random_programs_over_random_meshes(seed: int) -> None:
         assert got.addressable_shards[0].data.shape == got.sharding.shard_shape(got.shape)
 
 
+def test_a_constraint_that_does_not_divide_is_left_out_in_jit() -> None:
+    """As in JAX; eagerly it is an error."""
+    where = NamedSharding(mesh_of(a=2), P("a"))
+    made = calque.jit(lambda x: lax.with_sharding_constraint(x, where))(np.ones((3, 2), np.float32))
+    assert made.sharding.is_fully_replicated and made.sharding.num_devices == 2
+
+
 def test_several_meshes_of_the_same_devices() -> None:
     """Each result is spread over the mesh that something said of it; names may mean other sizes."""
     wide, square = mesh_of(a=8), mesh_of(a=2, b=4)

@@ -194,6 +194,13 @@ S = NamedSharding(AUTO, P("x"))
     (lambda: auto_axes(lambda x: x, axes="q", out_sharding=NamedSharding(MESH, P()))(X),
      ValueError, "no axis of"),
     (lambda: explicit_axes(lambda x: x)(X), TypeError, "Missing required keyword argument: 'in_sh"),
+    (lambda: calque.sharding.reshard(GRID[:3], NamedSharding(MESH, P("x"))), ValueError,
+     "partitioned 2 times"),
+    (lambda: calque.jit(lambda v: calque.sharding.reshard(v, NamedSharding(MESH, P("x"))))(
+        GRID[:3]), ValueError, "partitioned 2 times"),
+    (lambda: calque.jit(lambda: jnp.arange(3, device=S))(), IndivisibleError, "partitioned 2 time"),
+    (lambda: lax.cond(True, lambda v: v.T, lambda v: v, X), TypeError,
+     "so the shardings do not match"),
     (lambda: calque.sharding.reshard(X, 3), TypeError, "only supports instances of")])
 def test_bad_input(call: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=f"{words}(.|\n)*Fix: "):

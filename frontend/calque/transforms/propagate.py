@@ -251,8 +251,16 @@ def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -
 
 def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
     if isinstance(p["sharding"], NamedSharding):
-        outs[0].fix(g.spec(p["sharding"]))
+        outs[0].fix(_dividing(g.spec(p["sharding"]), outs[0].shape, g.sizes))
     g.link(ins[0], outs[0])
+
+
+def _dividing(spec: PartitionSpec, shape: Sequence[Any], sizes: dict[Any, int]) -> PartitionSpec:
+    """Without the entries that do not divide the shape."""
+    parts = [math.prod(sizes[n] for n in axes) for axes in spec.axes()]
+    return PartitionSpec(*[
+        entry if not isinstance(size, int) or size % count == 0 else None
+        for entry, size, count in zip(spec, shape, parts)])
 
 
 def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
