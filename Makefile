@@ -87,7 +87,9 @@ fuzz: $(VENV)/.test
 	-$(BIN)/python tests/fuzz.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
 	  --minutes $$(($(MINUTES) * 60 * 3 / 10))s
 	-$(BIN)/python tests/fuzz.py --whole --level $(LEVEL) --log build/fuzz.jsonl --resume \
-	  --minutes $$(($(MINUTES) * 60 * 2 / 10))s
+	  --minutes $$(($(MINUTES) * 60 * 1 / 10))s
+	-$(BIN)/python tests/fuzz_devices.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
+	  --minutes $$(($(MINUTES) * 60 * 1 / 10))s
 	$(BIN)/python tests/fuzz_search.py build/fuzz_api.jsonl build/fuzz.jsonl
 
 clean:

@@ -64,6 +64,7 @@ class ArgumentRecord:
     shape: tuple[Dim, ...]
     dtype: np.dtype[Any]
     origin: tuple[str, int] | None = None  # of a result: see FunctionRecord
+    spec: tuple[tuple[str, ...], ...] | None = None  # the mesh axes that split each dimension
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(str(d) for d in self.shape)}]"
@@ -85,6 +86,8 @@ class FunctionRecord:
         passes, as extra arguments after the others.
       room: bytes that a call may take for what lies between arguments and results.
       parameters: arrays that it reads from an archive beside the artifact.
+      mesh: names and sizes of the axes of devices that the function was written for; it takes and
+        gives whole arrays, whose `spec` says how they were spread.
       entry: the name of the module's function.
       text: the record as it is written in the file (JSON).
     """
@@ -105,6 +108,7 @@ class FunctionRecord:
     work: Expression | None = None
     storage: tuple[int, ...] = ()
     room: int = UNKNOWN_ROOM
+    mesh: tuple[tuple[str, int], ...] = ()
     entry: str = ""
     text: str = ""
 
@@ -138,6 +142,7 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
             parse(str(raw["work"])) if "work" in raw else None,
             tuple(map(_count, raw.get("storage", ()))), _count(raw.get("room", UNKNOWN_ROOM)),
+            tuple((str(n), _count(size)) for n, size in raw.get("mesh", ())),
             entry or str(raw["name"]), text)
         _check_positions(record)
         return record
@@ -159,6 +164,11 @@ def _count(value: Any) -> int:
 def _check_positions(record: FunctionRecord) -> None:
     """IndexError where the record points to an argument that it has not."""
     count = len(record.args)
+    names = [n for n, _ in record.mesh]
+    for a in (*record.args, *record.results):
+        if a.spec is not None and (len(a.spec) != len(a.shape) or not all(
+                n in names for axes in a.spec for n in axes)):
+            raise ValueError(f"{a.path} is spread over {a.spec} of the mesh {record.mesh}")
     used = [*record.passed, *record.donated,
             *[r.origin[1] for r in record.results if r.origin and r.origin[0] == "argument"]]
     if any(not 0 <= i < count for i in used):
@@ -181,7 +191,8 @@ def _check_positions(record: FunctionRecord) -> None:
 def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     return tuple(ArgumentRecord(
         str(a["path"]), tuple(parse(d) if isinstance(d, str) else int(d) for d in a["shape"]),
-        dtype_from_name(a["dtype"])) for a in raw)
+        dtype_from_name(a["dtype"]), None, tuple(tuple(map(str, axes)) for axes in a["spec"])
+        if "spec" in a else None) for a in raw)
 
 
 def _results(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:

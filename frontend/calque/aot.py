@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from calque import runtime, stages, tree_util
+from calque import labels, runtime, stages, tree_util
 from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, is_static, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
+from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, leaked
 from calque.eager import named_target
 from calque.lowering.cache import compile_cached
@@ -57,6 +58,7 @@ class Traced:
     paths: tuple[str, ...]  # of the arguments' leaves: x, params['w']
     donated: tuple[int, ...]  # leaves whose memory the results may take
     archived: bool = False  # whether large captured arrays go to an archive
+    placement: labels.Placement | None = None  # over a mesh of devices
 
     def parameter_name(self, value: np.ndarray[Any, Any]) -> str | None:
         """The name of a captured array in the archive; None for those written into the file."""
@@ -237,11 +239,13 @@ def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None
     leaves = [_as_spec(x) for _, x in pairs]
     check_arguments(name_of(fun), leaves, in_tree)
     own = name or name_of(fun)
-    program, out_tree = trace_to_program(dynamic, in_tree, [aval_of(x) for x in leaves],
+    avals = [aval_of(x) for x in leaves]
+    program, out_tree = trace_to_program(dynamic, in_tree, avals,
                                          own if own.isidentifier() else "main")
     return Traced(_with_numpy_consts(program), in_tree, out_tree,
                   tuple(_path(fun, slots, p) for p, _ in pairs),
-                  _donated(slots, pairs, donate_argnums))
+                  _donated(slots, pairs, donate_argnums),
+                  placement=labels.placement(program, avals))
 
 
 def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
@@ -257,7 +261,8 @@ def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
     renamed = Program(p.inputs, p.equations, p.outputs, p.const_vars, p.consts,
                       own if own.isidentifier() else "main")
     return Traced(_with_numpy_consts(renamed), lowered.in_tree, lowered.out_tree,
-                  tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated))
+                  tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated),
+                  placement=labels.placement(p, entry.in_avals))
 
 
 def _as_spec(x: Any) -> Any:
@@ -432,6 +437,12 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
         "target": target.record(),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
+    if traced.placement is not None:
+        record["mesh"] = [[str(n), size] for n, size in traced.placement.mesh]
+        for entry, a, spec in zip(
+                [*args, *results], [*p.in_avals, *p.out_avals],
+                [*traced.placement.args, *traced.placement.results], strict=True):
+            entry["spec"] = _spec(a, spec)
     if plan.storage:
         record["storage"] = list(plan.storage)
     if is_static([d for a in p.in_avals for d in a.shape]):
@@ -494,6 +505,11 @@ def _type(a: ShapedArray) -> dict[str, Any]:
     if dtypes.is_key(a.dtype):
         entry["key"] = a.dtype.name  # its words are the last axis
     return entry
+
+
+def _spec(a: ShapedArray, spec: PartitionSpec) -> list[list[str]]:
+    """For each dimension in memory the mesh axes that split it."""
+    return [[str(n) for n in axes] for axes in spec.of_rank(physical(a).ndim).axes()]
 
 
 def _result_paths(tree: Any) -> list[str]:

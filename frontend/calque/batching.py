@@ -18,6 +18,7 @@ from calque.eager import fused
 from calque.mismatch import argument_names, sizes_error
 from calque.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
 from calque.transforms import vmap as vmap_module
+from calque.transforms.explicit import is_explicit
 
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
@@ -32,7 +33,9 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       out_axes: where the mapped axis goes in the outputs (tree prefix).
       axis_name: a name for the mapped axis.
       axis_size: its size, needed when nothing is mapped.
-      spmd_axis_name, sum_match: accepted for compatibility.
+      spmd_axis_name: mesh axes (a name or a tuple) that split the mapped axis: shard_map and
+        with_sharding_constraint inside fun spread it over them.
+      sum_match: accepted for compatibility.
 
     Returns:
       A function of fun's arguments with the mapped axis added; it runs fun once, on all elements.
@@ -55,6 +58,9 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             f"positional arguments passed to the function, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
 
+    spmd = () if spmd_axis_name is None else (
+        spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,))
+
     def run(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(errors.explain(
@@ -67,6 +73,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
         axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
+        if spmd:
+            _check_types(spmd, leaves, axes)
         kept: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
@@ -78,7 +86,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
 
         with fused(f"vmap_{name_of(fun)}"):
             outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(leaves), axes, axis_name,
-                                                   devices=False)
+                                                   devices=False, spmd=spmd)
             out_tree = kept[0]
             wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
             return out_tree.unflatten([
@@ -120,6 +128,18 @@ def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
             flat += expand(positional, args)
         return flat + expand(keyword, kwargs)
     return expand(axes, tree)
+
+
+def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int | None]) -> None:
+    """ValueError where a mapped axis is split over other Explicit axes."""
+    for x, d in zip(leaves, axes):
+        if d is not None and is_explicit(a := aval_of(x)):
+            split = a.sharding.spec.of_rank(a.ndim).axes()[d]
+            if split and split != spmd:
+                raise ValueError(errors.explain(
+                    "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
+                    f"allowed. Got spmd_axis_name={spmd} and arrays sharded on "
+                    f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
 
 
 def _normalized(axis: Any, ndim: int, what: str) -> int | None:

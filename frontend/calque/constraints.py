@@ -15,14 +15,10 @@ from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
 from calque.primitives.placement import constrain
-from calque.shards import check_devices
+from calque.shards import check_devices, check_rank, prefix_leaves
 from calque.tracing import check_arguments
 
 __all__ = ["with_sharding_constraint"]
-
-
-def _is_place(x: Any) -> bool:
-    return x is None or isinstance(x, (Sharding, PartitionSpec))
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -58,38 +54,14 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return tree.unflatten([_constrained(v, s) for v, s in zip(leaves, flat)])
 
 
-def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
-    """What a tree prefix of places says of each leaf."""
-    found: list[Any] = []
-
-    def expand(prefix: Any, part: Any) -> None:
-        if _is_place(prefix):
-            found.extend([prefix] * len(tree_util.tree_leaves(part)))
-            return
-        nodes, prefix_tree = tree_util.flatten(prefix, is_leaf=_is_place)
-        if tree_util.treedef_is_leaf(prefix_tree):
-            raise TypeError(explain(
-                f"{what.split()[-1]} leaf specifications are expected to be PartitionSpec "
-                f"instances or None, but got {prefix}", fix="pass NamedSharding(mesh, spec)."))
-        try:
-            parts = prefix_tree.flatten_up_to(part)
-        except (ValueError, TypeError) as error:
-            raise ValueError(explain(
-                f"{what} specification must be a tree prefix of the corresponding value; pytree "
-                f"structure error: {error}",
-                fix="give one sharding for the whole value, or one for each part in its "
-                    "structure.")) from error
-        for n, p in zip(nodes, parts):
-            expand(n, p)
-
-    expand(given, values)
-    return found
-
-
 def as_sharding(what: str, argument: str, given: Any) -> Any:
-    """A Sharding of what is given; a PartitionSpec is over the context's mesh."""
-    if not isinstance(given, PartitionSpec):
+    """A Sharding, or None, of what is given; a PartitionSpec is over the context's mesh."""
+    if given is None or isinstance(given, Sharding):
         return given
+    if not isinstance(given, PartitionSpec):
+        raise TypeError(explain(
+            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, "
+            f"but got {given}", fix="pass NamedSharding(mesh, spec)."))
     mesh: Any = get_mesh()
     if mesh.empty:
         mesh = get_abstract_mesh()
@@ -100,14 +72,6 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
             fix=f"pass NamedSharding(mesh, spec) in {argument}, or call inside "
                 "`with calque.set_mesh(mesh)`."))
     return NamedSharding(mesh, given)
-
-
-def check_rank(what: str, shape: tuple[int, ...], sharding: Any) -> None:
-    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
-        raise ValueError(explain(
-            f"{what} is incompatible with its sharding annotation {sharding!r}: Sharding "
-            f"{sharding!r} is only valid for values of rank at least {len(sharding.spec)}, but was "
-            f"applied to a value of rank {len(shape)}.", fix="shorten the spec."))
 
 
 def _constrained(v: Any, given: Any) -> Any:

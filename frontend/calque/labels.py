@@ -8,6 +8,7 @@ Nothing here runs for arrays that nobody placed.  Start reading at `of_program`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from calque.array import current_device
@@ -19,7 +20,7 @@ from calque.core.program import Program, eliminate_dead_code
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.transforms.explicit import is_explicit
 from calque.transforms.explicit import typed as types_of
-from calque.transforms.propagate import of_equation, propagate
+from calque.transforms.propagate import of_equation, propagate, specs_of
 
 Names = Callable[[int], str]
 # primitives that say where their results are
@@ -84,7 +85,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
             raise _incompatible(*first, what, s)
         elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
             first = what, s
-    for m in meshes:
+    for m in sorted(meshes, key=lambda m: bool(m.explicit_axes)):  # what has a type keeps it
         s = NamedSharding(m, PartitionSpec())
         if first is None:
             first = f"the mesh {m!s} in {name}", s
@@ -132,10 +133,15 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     place = together(prim.name, avals, lambda i: "xyzw"[i] if i < 4 else f"args[{i}]", meshes)
     if prim.name == "sharding_constraint" and isinstance(params["sharding"], SingleDeviceSharding):
         place = params["sharding"]
+    elif isinstance(where, Mesh) and isinstance(place, NamedSharding) and (
+            prim.name in _PLACES and place.mesh.shape_tuple != where.shape_tuple):
+        place = NamedSharding(where, PartitionSpec())  # another mesh of the same devices
     if place is None:
         return out
     if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
         made = types_of(prim, avals, outs, params)
+        if prim.name == "sharding_constraint" and not params["sharding"].explicit:
+            made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label
     elif isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in avals]
         specs = of_equation(prim, avals, outs, params, known, place.mesh)
@@ -143,6 +149,15 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     else:
         made = [a.plain.marked(place, a.vma) for a in outs]
     return made if prim.multiple_results else made[0]
+
+
+def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
+    """Further meshes of the same devices that arguments or the program mention."""
+    found = {mesh.shape_tuple: mesh}
+    for m in [*[s.mesh for s in known if s is not None], *_meshes(p)]:
+        if isinstance(m, Mesh):
+            found.setdefault(m.shape_tuple, m)
+    return list(found.values())[1:]
 
 
 def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[ShapedArray]:
@@ -164,8 +179,36 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
         made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
+        for m in _others(p, known, place.mesh):
+            made = [b if b.sharding.spec.names() and not a.sharding.spec.names() else a
+                    for a, b in zip(made, _labelled(plain, specs_of(p, known, m)[1], m, every))]
         return [o if is_explicit(o) else m for o, m in zip(p.out_avals, made)]
     return [a.marked(place, a.vma) for a in plain]
 
 
-__all__ = ["any_of", "of_program", "places", "program_places", "stripped", "together", "typed"]
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A program's mesh, and the spec of each argument and result."""
+
+    mesh: tuple[tuple[Any, int], ...]  # names and sizes of the axes
+    args: tuple[PartitionSpec, ...]
+    results: tuple[PartitionSpec, ...]
+
+
+def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
+    """Where a program's arguments and results are; None where nobody said it of any."""
+    if not any_of(avals) and not program_places(p):
+        return None
+    count = len(p.const_vars)
+    every = [*[v.aval for v in p.const_vars], *avals]
+    place = together(p.name, every, lambda i: f"args[{i - count}]", _meshes(p))
+    if not isinstance(place, NamedSharding):
+        return None
+    known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+    args, results = specs_of(p, known, place.mesh)
+    types = [o.sharding.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
+    return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
+
+
+__all__ = ["Placement", "any_of", "of_program", "placement", "places",
+           "program_places", "stripped", "together", "typed"]

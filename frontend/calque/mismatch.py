@@ -12,6 +12,7 @@ from calque import tree_util
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.tracing import name_of, signature_of
+from calque.transforms.explicit import is_explicit
 
 Difference = tuple[str, ShapedArray, ShapedArray]
 
@@ -46,9 +47,16 @@ def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence
             if (a.shape, a.dtype) != (b.shape, b.dtype) or b.vma - a.vma]
 
 
+def _moved(a: ShapedArray, b: ShapedArray) -> bool:
+    """Whether two types over Explicit axes are spread in different ways."""
+    return is_explicit(a) and is_explicit(b) and a.ndim == b.ndim and (
+        a.sharding.spec.of_rank(a.ndim) != b.sharding.spec.of_rank(b.ndim))
+
+
 def _reason(a: ShapedArray, b: ShapedArray) -> str:
     parts = [word for word, same in (("shapes", a.shape == b.shape), ("dtypes", a.dtype == b.dtype),
-                                     ("manual axis types", not b.vma - a.vma))
+                                     ("manual axis types", a.vma == b.vma),
+                                     ("shardings", not _moved(a, b)))
              if not same]
     return f"so the {' and '.join(parts)} do not match"
 
@@ -95,20 +103,30 @@ def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
                 f"{name} branch outputs must have the same pytree structure, but they differ: the "
                 f"output of {labels[0]} has {trees[0]}, that of {label} has {tree}.",
                 fix="return the same structure from all branches."))
-        wrong = [d for d in differences(leaf_paths(tree), types[0], avals)
-                 if (d[1].shape, d[1].dtype) != (d[2].shape, d[2].dtype)]
+        wrong = [(n, a, b) for n, a, b in zip(leaf_paths(tree), types[0], avals)
+                 if (a.shape, a.dtype, a.vma) != (b.shape, b.dtype, b.vma) or _moved(a, b)]
         if wrong:
             rows = [f"  * the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
                     f"the corresponding output of {label} has type {b}, {_reason(a, b)}"
                     for n, a, b in wrong]
-            casts = [f"return{n and ' ' + n} from {label} with .astype(jnp.{a.dtype.name})"
-                     if a.shape == b.shape else
-                     f"return{n and ' ' + n} from {label} with shape {a.shape}"
-                     for n, a, b in wrong]
+            casts = [_branch_fix(n and " " + n, labels[0], label, a, b) for n, a, b in wrong]
             return TypeError(explain(
                 f"{name} branches must have equal output types but they differ.\n\n"
                 + ";\n".join(rows) + ".\n", fix=";\n    ".join(casts) + "."))
     return None
+
+
+def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArray) -> str:
+    if a.shape != b.shape:
+        return f"return{name} from {label} with shape {a.shape}"
+    if a.dtype != b.dtype:
+        return f"return{name} from {label} with .astype(jnp.{a.dtype.name})"
+    if _moved(a, b):
+        return f"return{name} from {label} with calque.sharding.reshard(..., {a.sharding.spec})"
+    casts = [f"return jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')"
+             f"{name and ' as' + name} from {which}"
+             for which, more in ((first, b.vma - a.vma), (label, a.vma - b.vma)) if more]
+    return ", and ".join(casts)
 
 
 def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int | None],

@@ -10,6 +10,7 @@ from calque.lax.make import full
 from calque.numpy import creation, ranges, util
 from calque.numpy import reductions as rd
 from calque.numpy.logic import where
+from calque.placing import resharded
 
 _DOC = """{sentence} of the rows of data with the same segment id.
 
@@ -23,7 +24,8 @@ _DOC = """{sentence} of the rows of data with the same segment id.
       unique_indices: accepted; no promise is relied on.
       bucket_size: reduce so many rows at a time first, which loses fewer digits in long sums.
       mode: what happens to ids out of bounds ('drop', 'clip', ...), as of x.at[...].
-      out_sharding: not supported.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of shape (num_segments, ...); {empty} for segments without rows.
@@ -83,7 +85,9 @@ def _segment_function(name: str, sentence: str, method: str, identity: Callable[
     def f(data: Any, segment_ids: Any, num_segments: int | None = None,
           indices_are_sorted: bool = False, unique_indices: bool = False,
           bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None) -> Any:
-        util.refuse_device(name, None, out_sharding)
+        if out_sharding is not None:
+            return resharded(name, out_sharding, f, data, segment_ids, num_segments,
+                             bucket_size=bucket_size, mode=mode)
         return _segments(name, method, identity, reduce, data, segment_ids, num_segments,
                          bucket_size, mode)
 

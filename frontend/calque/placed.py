@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque import tree_util
-from calque.constraints import as_sharding, check_rank, prefix_leaves
+from calque.constraints import as_sharding
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.memo import Memo
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.jit import JitFunction, _Entry, placed
 from calque.primitives.placement import constrain
+from calque.shards import check_rank, prefix_leaves
 
 
 class PlacedFunction(JitFunction):

@@ -28,7 +28,7 @@ from calque.core.trace import Tracer, bottom, current, under
 from calque.eager import fused, is_literal, run_program
 from calque.lowering.flat import is_flat
 from calque.runtime import Buffer
-from calque.transforms.explicit import of_types
+from calque.transforms.explicit import of_types, resolved
 from calque.transforms.stage import StageTrace, literal_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -126,7 +126,8 @@ class _PlanTrace(StageTrace):
 
 def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
-    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF:
+    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF or (
+            resolved.get()):
         return None
     try:
         return _record(f, args, kwargs, arrays)

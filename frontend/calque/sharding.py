@@ -14,11 +14,11 @@ from calque.core.sharding import (
     Sharding,
     SingleDeviceSharding,
 )
-from calque.mesh_tools import reshard
+from calque.mesh_tools import auto_axes, explicit_axes, reshard
 
 __all__ = ["AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
-           "SingleDeviceSharding", "get_abstract_mesh", "get_mesh", "reshard",
-           "set_mesh", "use_abstract_mesh"]
+           "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh",
+           "get_mesh", "reshard", "set_mesh", "use_abstract_mesh"]
 
 
 def __dir__() -> list[str]:

@@ -91,16 +91,20 @@ def shards_of(x: Array) -> list[Shard]:
     return found
 
 
+def check_rank(what: str, shape: Sequence[int], sharding: Any) -> None:
+    """ValueError where a spec is longer than a shape."""
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        raise ValueError(errors.explain(
+            f"{what} is incompatible with its sharding annotation {sharding!r}: Sharding "
+            f"{sharding!r} is only valid for values of rank at least {len(sharding.spec)}, but was "
+            f"applied to a value of rank {len(shape)}.", fix="shorten the spec."))
+
+
 def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
     """ValueError where an array of this shape cannot be spread so."""
     if not isinstance(sharding, NamedSharding):
         return
-    if len(sharding.spec) > len(shape):
-        raise ValueError(errors.explain(
-            f"One of {what} args is incompatible with its sharding annotation {sharding!r}: "
-            f"Sharding {sharding!r} is only valid for values of rank at least "
-            f"{len(sharding.spec)}, but was applied to a value of rank {len(shape)}.",
-            fix="shorten the spec."))
+    check_rank(f"One of {what} args", shape, sharding)
     try:
         sharding.shard_shape(tuple(shape))
     except IndivisibleError as error:
@@ -152,6 +156,7 @@ def _put(x: Any, where: Any) -> Any:
     if isinstance(x, Tracer):
         if where is None:
             return x
+        check_divides("device_put", aval_of(x).shape, where)
         return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
     if where is None:
         return x if type(x) is Array else _moved(x, current_device())
@@ -162,7 +167,7 @@ def _put(x: Any, where: Any) -> Any:
     return made if x.aval.sharding == where else labelled(made, where)
 
 
-def _place(given: Any) -> Any:
+def place(given: Any) -> Any:
     """A Sharding (None: nowhere in particular) from what device_put accepts."""
     if given is None:
         return None
@@ -191,31 +196,18 @@ def is_place(x: Any) -> bool:
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str))
 
 
-def flat_places(what: str, given: Any, tree_of: Any) -> list[Any]:
-    """What is given for each leaf, from a tree prefix."""
-    found: list[Any] = []
-
-    def expand(prefix: Any, part: Any) -> None:
-        if is_place(prefix):
-            found.extend([prefix] * len(tree_util.tree_leaves(part)))
-            return
-        nodes, prefix_tree = tree_util.flatten(prefix, is_leaf=is_place)
-        if tree_util.treedef_is_leaf(prefix_tree):
-            found.extend([prefix] * len(tree_util.tree_leaves(part)))
-            return
-        try:
-            parts = prefix_tree.flatten_up_to(part)
-        except (ValueError, TypeError) as error:
-            raise ValueError(errors.explain(
-                f"{what} specification must be a tree prefix of the corresponding value; pytree "
-                f"structure error: {error}",
-                fix="give one place for the whole value, or one for each part in its structure.")
-            ) from error
-        for n, p in zip(nodes, parts):
-            expand(n, p)
-
-    expand(given, tree_of)
-    return found
+def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
+    """What a tree prefix of places says of each leaf."""
+    nodes, prefix = tree_util.flatten(given, is_leaf=is_place)
+    try:
+        parts = prefix.flatten_up_to(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(errors.explain(
+            f"{what} specification must be a tree prefix of the corresponding value; pytree "
+            f"structure error: {error}",
+            fix="give one place for the whole value, or one for each part in its structure.")
+        ) from error
+    return [n for n, part in zip(nodes, parts) for _ in tree_util.tree_leaves(part)]
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
@@ -242,10 +234,10 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
       Array([1., 1.], dtype=float32)
     """
     if is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1]):
-        where = _place(device)
+        where = place(device)
         return tree_util.tree_map(lambda v: _put(v, where), x)
     leaves, tree = tree_util.flatten(x)
-    places = [_place(p) for p in flat_places("device_put device", device, x)]
+    places = [place(p) for p in prefix_leaves("device_put device", device, x)]
     return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
 
 

@@ -20,6 +20,7 @@ from calque.core.trace import Tracer
 from calque.lowering import mlir
 from calque.lowering.module import lower, module_text
 from calque.tracing import ShapeDtypeStruct, argument_path, check_arguments
+from calque.transforms.explicit import is_explicit
 
 if TYPE_CHECKING:
     from calque.jit import JitFunction, _Entry
@@ -129,8 +130,13 @@ class _Stage:
 
 def out_info(entry: _Entry) -> Any:
     """The results as a tree of ShapeDtypeStructs."""
-    return entry.out_tree.unflatten([
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in entry.out_avals])
+    return entry.out_tree.unflatten([struct_of(a) for a in entry.out_avals])
+
+
+def struct_of(a: ShapedArray) -> ShapeDtypeStruct:
+    """What is known of a result before it is computed: over Explicit axes also where it is."""
+    return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
+                            sharding=a.sharding if is_explicit(a) else None)
 
 
 class Traced(_Stage):

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calque import tree_util
+from calque import stages, tree_util
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.trace import scope
@@ -51,9 +51,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
         whole = JitFunction(fun, nums, (), (), (), False, True)
         entry, _leaves = whole._entry(args, kwargs, specs=True)
         if return_shape:
-            return entry.program, entry.out_tree.unflatten([
-                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                for a in entry.out_avals])
+            return entry.program, stages.out_info(entry)
         return entry.program
 
     return wrapped(fun, run, "Program")
@@ -67,7 +65,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       *args, **kwargs: its arguments; anything with `shape` and `dtype` stands for an array.
 
     Returns:
-      The tree of the results, with ShapeDtypeStructs as leaves.
+      The tree of the results, with ShapeDtypeStructs as leaves (with their sharding over Explicit
+      axes).
 
     Raises:
       TypeError: an argument is not an array, a number, a ShapeDtypeStruct or a tree of them.
@@ -83,8 +82,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
               else x for x in leaves]
     check_arguments(name_of(fun), leaves, tree)
     program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
-    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                               for a in program.out_avals])
+    return out_tree.unflatten([stages.struct_of(a) for a in program.out_avals])
 
 
 def typeof(x: Any) -> Any:

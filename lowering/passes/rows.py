@@ -138,10 +138,24 @@ class Finder(Graph):
                 if v in self.results or any(
                     u not in group.members for u in self.users.get(v, ()))]
 
+    def spreads(self, e: Equation) -> bool:
+        """Whether it writes a smaller array several times into a result (psum over devices)."""
+        return e.primitive.name in VIEWS and self.is_result(e.outputs[0]) and any(
+            isinstance(a, Var) and a.aval.size < e.outputs[0].aval.size for a in e.inputs)
+
+    def is_result(self, v: Var) -> bool:
+        """Whether a value is a result, maybe in another shape, and nothing else."""
+        users = self.users.get(v, ())
+        return not users if v in self.results else bool(users) and all(
+            self.equations[u].primitive.name in ("reshape", "squeeze")
+            and self.is_result(self.equations[u].outputs[0]) for u in users)
+
     def trim(self, group: Group) -> None:
         """Without views that only others read: they are free there, and arrays here."""
         for i in reversed(self.sorted(group)):
             e = self.equations[i]
+            if self.spreads(e):
+                continue
             if e.primitive.name in (*VIEWS, "iota") and all(
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
@@ -198,7 +212,8 @@ class Finder(Graph):
                      if u not in group.members}
             cost = follow(v, found, numbers, full)
             if not group.rows <= set(group.members[maker[v]][1][1]) or (
-                    v not in self.results and all(map(sees, users)) and found and cost <= AGAIN
+                    not (v in self.results or self.is_result(v))
+                    and all(map(sees, users)) and found and cost <= AGAIN
                     and len(full) <= 2):
                 again |= found
                 kept.update(dict.fromkeys(numbers))

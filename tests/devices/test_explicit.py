@@ -26,6 +26,9 @@ TYPES: list[tuple[Any, str]] = [
     (lambda: X.reshape(64), "float32[64@x]"), (lambda: X.reshape(4, 2, 8), "float32[4@x,2,8]"),
     (lambda: jnp.sort(X, 1), "float32[8@x,8]"),
     (lambda: jnp.concatenate([X, X]), "float32[16@x,8]"),
+    (lambda: jnp.split(X, 2)[0], "float32[4@x,8]"),
+    (lambda: lax.dynamic_slice(X, (0, 1), (4, 2)), "float32[4@x,2]"),
+    (lambda: X.at[:, 0].add(1.), "float32[8@x,8]"),
     (lambda: X[:, 0], "float32[8@x]"), (lambda: jnp.where(X > 0, X, 0), "float32[8@x,8]"),
     (lambda: calque.vmap(jnp.sum)(X), "float32[8@x]"), (lambda: X.mean(0), "float32[8]"),
     (lambda: calque.jit(lambda x: x @ x)(X), "float32[8@x,8]"),
@@ -49,7 +52,9 @@ def test_types() -> None:
     (lambda: X + V, "illegally sharded result"), (lambda: X + X.T, "illegally sharded result"),
     (lambda: X[0], "resolved unambiguously"), (lambda: X[jnp.array([0, 1])], "resolved"),
     (lambda: jnp.sort(X, 0), "must not be split along dimension 0"),
-    (lambda: jnp.cumsum(X, 0), "must not be split along dimension 0")])
+    (lambda: jnp.cumsum(X, 0), "must not be split along dimension 0"),
+    (lambda: lax.top_k(X.T, 2), "must not be split along dimension 1"), (lambda: X[:2], "resolved"),
+    (lambda: jnp.roll(X, 1, 0), "resolved")])
 def test_ambiguity_is_an_error(call: Any, words: str) -> None:
     with pytest.raises(ShardingTypeError, match=f"{words}(.|\n)*Fix: .*reshard"):
         call()

@@ -112,6 +112,33 @@ def test_random_programs_over_random_meshes(seed: int) -> None:
         assert got.addressable_shards[0].data.shape == got.sharding.shard_shape(got.shape)
 
 
+def test_a_constraint_that_does_not_divide_is_left_out_in_jit() -> None:
+    """As in JAX; eagerly it is an error."""
+    where = NamedSharding(mesh_of(a=2), P("a"))
+    made = calque.jit(lambda x: lax.with_sharding_constraint(x, where))(np.ones((3, 2), np.float32))
+    assert made.sharding.is_fully_replicated and made.sharding.num_devices == 2
+
+
+def test_several_meshes_of_the_same_devices() -> None:
+    """Each result is spread over the mesh that something said of it; names may mean other sizes."""
+    wide, square = mesh_of(a=8), mesh_of(a=2, b=4)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+    def f(x: Any, y: Any) -> Any:
+        one = calque.shard_map(lambda v: 2 * v, mesh=square, in_specs=P("b", "a"),
+                               out_specs=P("b", "a"))(x)
+        return x + 1, one, lax.with_sharding_constraint(y, NamedSharding(square, P("a"))), x + y
+
+    given = calque.device_put(x, NamedSharding(wide, P("a")))
+    other = calque.device_put(x, NamedSharding(square, P(None, "b")))
+    made = calque.jit(f)(given, other)
+    for got, want, mesh, spec in zip(
+            made, [x + 1, 2 * x, x, 2 * x], [wide, square, square, wide],
+            [P("a"), P("b", "a"), P("a"), P("a")]):
+        np.testing.assert_array_equal(got, want)
+        assert got.sharding.is_equivalent_to(NamedSharding(mesh, spec), 2)
+
+
 def test_what_no_placed_argument_reaches_stays_plain() -> None:
     out = calque.jit(lambda x, u: (jnp.ones(3), x, u))(ARRAYS["x"], ARRAYS["u"])
     assert out[2].sharding.spec == P() and out[1].sharding == ARRAYS["x"].sharding

@@ -10,7 +10,7 @@ from meshes import mesh_of
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.sharding import AxisType, Mesh
+from calque.sharding import AxisType, Mesh, NamedSharding
 from calque.sharding import PartitionSpec as P
 
 X = np.arange(8, dtype=np.float32)
@@ -247,3 +247,103 @@ def test_a_sum_over_devices_of_products_is_one_product() -> None:
     want = calque.grad(lambda w: (jnp.sin(x @ w) ** 2).sum() / 4)(w)
     np.testing.assert_allclose(grad(w, x), want, rtol=1e-5)
     assert "tensor<2x2x3x5xf32>" not in grad.lower(w, x).as_text()
+
+
+# ---- vmap(spmd_axis_name=), cond
+SPREAD = Mesh(np.array(calque.devices()).reshape(2, 4), ("x", "y"))
+GRID = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+
+def test_spmd_axis_name_splits_the_mapped_axis() -> None:
+    """Specs, and what a body sees, as in JAX 0.10.2."""
+    def twice(v: Any) -> Any:
+        return calque.shard_map(lambda v: 2 * v, mesh=SPREAD, in_specs=P("y"), out_specs=P("y"))(v)
+
+    def pinned(v: Any) -> Any:
+        return lax.with_sharding_constraint(v, NamedSharding(SPREAD, P("y")))
+
+    def both(v: Any) -> Any:
+        return lax.with_sharding_constraint(v, NamedSharding(SPREAD, P()))
+
+    def index(v: Any) -> Any:
+        return calque.shard_map(lambda v: 0 * v + lax.axis_index("x"), mesh=SPREAD,
+                                in_specs=P("y"), out_specs=P("y"), check_vma=False)(v)
+
+    def looped(v: Any) -> Any:
+        return lax.scan(lambda c, _: (twice(c), None), v, None, length=2)[0]
+
+    for f, spec, value in [
+            (twice, P("x", "y"), 2 * GRID), (calque.jit(twice), P("x", "y"), 2 * GRID),
+            (pinned, P("x", "y"), GRID), (looped, P("x", "y"), 4 * GRID),
+            (index, P("x", "y"), np.repeat([0, 1], 4)[:, None] * np.ones((8, 8)))]:
+        made = calque.vmap(f, spmd_axis_name="x")(GRID)
+        assert made.sharding.spec == spec
+        np.testing.assert_array_equal(made, value)
+    assert calque.vmap(both, spmd_axis_name=("x", "y"))(GRID).sharding.spec == P(("x", "y"))
+    assert calque.vmap(calque.vmap(both, spmd_axis_name="y"), spmd_axis_name="x")(
+        GRID).sharding.spec == P("x", "y")
+    found = calque.vmap(calque.grad(lambda v: (twice(v) ** 2).sum()), spmd_axis_name="x")(GRID)
+    np.testing.assert_array_equal(found, 8 * GRID)
+    assert "in_specs=(P('x', 'y'),)" in str(
+        calque.make_jaxpr(calque.vmap(twice, spmd_axis_name="x"))(GRID))
+    for call, kind, words in [
+            (lambda: calque.vmap(twice, spmd_axis_name="y")(GRID), ValueError, "cannot appear in"),
+            (lambda: calque.vmap(pinned, spmd_axis_name="y")(GRID), ValueError, "cannot appear in"),
+            (lambda: calque.vmap(twice, spmd_axis_name="x")(GRID[:3]), ValueError, "evenly divide"),
+            (lambda: calque.vmap(pinned, spmd_axis_name="q")(GRID), ValueError, "not found in"),
+            (lambda: calque.vmap(jnp.sin, spmd_axis_name="y")(calque.device_put(
+                GRID, NamedSharding(calque.make_mesh((8,), ("x",)), P("x")))), ValueError,
+             "Only one of spmd_axis_name")]:
+        with pytest.raises(kind, match=f"{words}(.|\n)*Fix: "):
+            call()  # type: ignore[no-untyped-call]
+
+
+def _body(f: Any, **options: Any) -> Any:
+    return lambda: calque.shard_map(f, mesh=mesh_of(x=2, y=4), in_specs=P("x"),
+                                    out_specs=P("x"), **options)(X)
+
+
+ZEROS = np.zeros(4, np.float32)
+AGREE: list[tuple[Any, Any]] = [  # branches that vary alike, and what they give
+    (_body(lambda a: lax.cond(True, lambda a: a, lambda a: 2 * jnp.ones_like(a), a)), X),
+    (_body(lambda a: lax.cond(a[0] > 0, lambda: jnp.zeros(4), lambda: jnp.ones(4))),
+     np.repeat([1, 0], 4)),
+    (_body(lambda a: lax.cond(True, lambda a: lax.pcast(lax.psum(a, "x"), "x", to="varying"),
+                              lambda a: a, a)), np.tile(X[:4] + X[4:], 2)),
+    (_body(lambda a: lax.cond(a[0] > 0, lambda a: lax.psum(a, "x"), lambda a: lax.pmax(a, "x"), a)),
+     np.concatenate([X[4:], X[:4] + X[4:]])),
+    (_body(lambda a: lax.cond(True, lambda a: a, lambda a: jnp.zeros(4), a), check_vma=False), X),
+    (_body(lambda a: calque.grad(lambda a: lax.cond(
+        True, lambda a: a.sum(), lambda a: lax.psum(a, "x").sum() * 0 + a.sum(), a))(a)),
+     np.ones(8))]
+
+
+def test_branches_that_vary_alike() -> None:
+    for f, want in AGREE:
+        np.testing.assert_array_equal(f(), want)
+    same = calque.shard_map(
+        lambda a: lax.cond(True, lambda a: lax.psum(a, "x"), lambda a: lax.pmax(a, "x"), a),
+        mesh=mesh_of(x=2), in_specs=P("x"), out_specs=P())
+    np.testing.assert_array_equal(same(X), X[:4] + X[4:])
+
+
+@pytest.mark.parametrize("f, words", [
+    (lambda a: lax.cond(True, lambda a: a, lambda a: jnp.zeros(4), a),
+     "float32\\[4\\]{V:x} but the corresponding output of false_fun has type float32\\[4\\], so the"
+     " manual axis types do not match(.|\n)*Fix: .*pcast(.|\n)*'x'.*false_fun"),
+    (lambda a: lax.cond(True, lambda a: lax.psum(a, "x"), lambda a: a, a), "pcast.*true_fun"),
+    (lambda a: lax.cond(a[0] > 0, lambda a: lax.psum(a, "x"), lambda a: 0 * a, a),
+     "pcast.*true_fun"),
+    (lambda a: lax.switch(1, [lambda a: a, lambda a: jnp.zeros(4), lambda a: 2 * a], a),
+     "pcast.*branches.1"),
+    (lambda a: lax.cond(True, lambda a: (a, jnp.zeros(4)), lambda a: (jnp.zeros(4), a), a)[0],
+     "at path .0.(.|\n)*at path .1.(.|\n)*pcast"),
+    (lambda a: calque.vmap(lambda p, x: lax.cond(p > 0, lambda x: x, lambda x: 0., x))(a, a),
+     "pcast.*false_fun"),
+    (lambda a: lax.cond(True, lambda a: lax.fori_loop(0, 2, lambda i, c: 2 * c, jnp.zeros(4)),
+                        lambda a: a, a), "pcast.*true_fun")])
+def test_branches_that_vary_differently(f: Any, words: str) -> None:
+    """Eagerly, and in a function that is jitted inside."""
+    for g in (f, lambda a: calque.jit(f)(a)):
+        with pytest.raises(TypeError, match=f"branches must have equal output types(.|\n)*{words}"):
+            _body(g)()

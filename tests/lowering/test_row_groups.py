@@ -82,6 +82,22 @@ def check(found: list[tuple[Callable[..., Any], Any, int]], expected: int | None
                                    atol=CLOSE[x.dtype], err_msg=f"{f.__name__} {x.shape} {axis}")
 
 
+def test_a_fold_that_is_spread_is_written_at_once() -> None:
+    """As psum over devices is: no array of the sums lies between."""
+    def every(x: Any) -> list[Any]:
+        rows, columns = x.sum(1), x.max(0)
+        return [jnp.broadcast_to(columns, x.shape), jnp.broadcast_to(columns, x.shape).reshape(-1),
+                jnp.broadcast_to(rows[:, None, None], (*x.shape, 1)).reshape(x.shape), rows]
+
+    x = np.random.default_rng(1).standard_normal((33, 70), np.float32)
+    found = grouped(hoist(eliminate_dead_code(calque.make_jaxpr(every)(x).jaxpr))).equations
+    made = {v.aval.size for e in found if "rows" in e.params for v in e.outputs}
+    assert made == {x.size, len(x)}
+    low, wide = np.broadcast_to(x.max(0), x.shape), np.broadcast_to(x.sum(1)[:, None], x.shape)
+    for got, want in zip(calque.jit(every)(x), [low, low.reshape(-1), wide, x.sum(1)]):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
 def test_dtypes(x64: None) -> None:
     check([(f, normal(19, 70, dtype=d), axis) for d in CLOSE for f in FUNCTIONS
            for axis in (1, 0)], 40)

@@ -295,12 +295,14 @@ def _lines(record: aot.FunctionRecord) -> list[str]:
     lines = [record.name]
     for i, a in enumerate(record.args):
         notes = (["donated"] if i in record.donated else []) + (
-            [] if i in record.passed else ["not used"])
+            [] if i in record.passed else ["not used"]) + _spread(a)
         lines.append(f"  argument {a.path}: {a}" + (f"  ({', '.join(notes)})" if notes else ""))
     for p in record.parameters:
         lines.append(f"  parameter {p.name}")
     for r in record.results:
         lines.append(f"  result{' ' + r.path if r.path else ''}: {r}" + _origin(record, r))
+    if record.mesh:
+        lines.append("  mesh: " + ", ".join(f"{n} {size}" for n, size in record.mesh))
     target = record.target
     what = {k: target[k] for k in ("arch", "cpu") if target.get(k)}
     lines.append(f"  target: {target.get('name', '?')}" + (
@@ -311,7 +313,15 @@ def _lines(record: aot.FunctionRecord) -> list[str]:
     return lines
 
 
+def _spread(a: aot.ArgumentRecord) -> list[str]:
+    """How it is spread over the mesh: P(x, None)."""
+    if a.spec is None:
+        return []
+    return [f"P({', '.join('+'.join(axes) or 'None' for axes in a.spec)})"]
+
+
 def _origin(record: aot.FunctionRecord, result: aot.ArgumentRecord) -> str:
+    notes = _spread(result)
     if result.origin is not None and result.origin[0] == "argument":
-        return f"  (argument {record.args[result.origin[1]].path} itself)"
-    return ""
+        notes.append(f"argument {record.args[result.origin[1]].path} itself")
+    return f"  ({', '.join(notes)})" if notes else ""

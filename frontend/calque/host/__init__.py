@@ -26,6 +26,7 @@ from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.host import draw, elementwise, index, reduce, shape
 from calque.runtime import Buffer
+from calque.transforms.explicit import resolved
 
 RULES: dict[str, Callable[..., Any]] = {} if is_off("numpy") else {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
@@ -75,8 +76,10 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
         found = _outs.get(key)
     except TypeError:  # a parameter that has no hash
         return labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
-    return _outs.keep(key, labels.typed(
-        prim, avals, params, prim.rule("abstract")(*avals, **params))) if found is None else found
+    if found is not None:
+        return found
+    out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
+    return out if resolved.get() else _outs.keep(key, out)
 
 
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:

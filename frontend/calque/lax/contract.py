@@ -9,7 +9,8 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.lax.operands import as_operand, check_no_sharding
+from calque.lax.operands import as_operand
+from calque.placing import resharded
 from calque.primitives import contract as ct
 
 DotDimensionNumbers = tuple[
@@ -152,6 +153,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
       dimension_numbers: ((lhs contracted, rhs contracted), (lhs batch, rhs batch)) axes.
       precision: None, a string, a Precision or a pair of them.
       preferred_element_type: the dtype of the result and its accumulation; lhs's by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of axes batch, lhs's rest, rhs's rest.
@@ -165,7 +168,9 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
       >>> lax.dot_general(np.array([1, 2]), np.array([3, 4]), (((0,), (0,)), ((), ())))
       Array(11, dtype=int32)
     """
-    check_no_sharding("dot_general", out_sharding)
+    if out_sharding is not None:
+        return resharded("dot_general", out_sharding, dot_general, lhs, rhs, dimension_numbers,
+                         precision, preferred_element_type)
     x, y = as_operand("dot_general", lhs), as_operand("dot_general", rhs, 1)
     (xc, yc), (xb, yb) = dimension_numbers
     ranks = aval_of(x).ndim, aval_of(y).ndim
@@ -191,6 +196,8 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = N
       dimension_numbers: as in dot_general, for arrays of any rank.
       precision: None, a string, a Precision or a pair of them.
       preferred_element_type: the dtype of the result; lhs's by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       A scalar, vector or matrix.

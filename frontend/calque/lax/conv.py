@@ -13,8 +13,9 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.eager import fused
-from calque.lax.operands import as_operand, as_sizes, check_no_sharding
+from calque.lax.operands import as_operand, as_sizes
 from calque.lax.window import padtype_to_pads
+from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import conv as cv
 from calque.primitives import shape as sh
@@ -141,6 +142,8 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Any, padding: Any,
       batch_group_count: in how many groups the batch and output features are divided.
       precision: accepted; products are computed in the operands' dtype.
       preferred_element_type: the dtype of the result; that of the operands by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array with a batch, a feature and spatial axes.
@@ -157,7 +160,10 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Any, padding: Any,
       >>> lax.conv_general_dilated(x, np.ones((1, 1, 2), np.float32), (1,), "VALID")
       Array([[[1., 3., 5.]]], dtype=float32)
     """
-    check_no_sharding("conv_general_dilated", out_sharding)
+    if out_sharding is not None:
+        return resharded("conv_general_dilated", out_sharding, conv_general_dilated, lhs, rhs,
+                         window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+                         feature_group_count, batch_group_count, precision, preferred_element_type)
     x = as_operand("conv_general_dilated", lhs)
     y = as_operand("conv_general_dilated", rhs, 1)
     a, k = aval_of(x), aval_of(y)

@@ -18,6 +18,7 @@ from calque.eager import fused
 from calque.lax.contract import dot_general
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
+from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -131,7 +132,7 @@ def _by_group(x: Any, mask: Any) -> Any:
 def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
                        ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
                        precision: Any = None, preferred_element_type: Any = None,
-                       group_offset: Any = None) -> Any:
+                       group_offset: Any = None, out_sharding: Any = None) -> Any:
     """Products of consecutive groups of rows, each with its own matrix.
 
     Three modes, by the kind of lhs's ragged axis: free, each group of rows is multiplied by its own
@@ -146,6 +147,8 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
       ragged_dot_dimension_numbers: the axes.
       precision: None, a string, a Precision or a pair of them.
       preferred_element_type: the dtype of the result and its accumulation; lhs's by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       dot_general's result; for a contracted ragged axis with an axis of groups in front.
@@ -163,6 +166,10 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
       Array([1., 2.], dtype=float32)
     """
     name = "ragged_dot_general"
+    if out_sharding is not None:
+        return resharded(name, out_sharding, ragged_dot_general, lhs, rhs, group_sizes,
+                         ragged_dot_dimension_numbers, precision, preferred_element_type,
+                         group_offset)
     if group_offset is not None:
         raise NotImplementedError(explain(f"{name}: group_offset is not supported.",
                                           fix="slice group_sizes, and rhs along its groups."))
@@ -190,7 +197,8 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
 
 
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None,
-               preferred_element_type: Any = None, group_offset: Any = None) -> Any:
+               preferred_element_type: Any = None, group_offset: Any = None,
+               out_sharding: Any = None) -> Any:
     """Consecutive groups of rows, each times a matrix of its own.
 
     Args:
@@ -199,6 +207,8 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None,
       group_sizes: integers of shape (groups,): how many rows belong to each.
       precision: None, a string, a Precision or a pair of them.
       preferred_element_type: the dtype of the result; lhs's by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of shape (m, n); rows behind the last group are 0.
@@ -216,7 +226,7 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None,
     """
     return ragged_dot_general(
         lhs, rhs, group_sizes, RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0]),
-        precision, preferred_element_type, group_offset)
+        precision, preferred_element_type, group_offset, out_sharding)
 
 
 def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None,

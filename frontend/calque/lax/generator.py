@@ -11,8 +11,9 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.eager import fused
-from calque.lax.operands import as_operand, as_sizes, check_no_sharding
+from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import generator as gen
 from calque.primitives import shape as sh
@@ -43,7 +44,9 @@ def rng_bit_generator(key: Any, shape: Any, dtype: Any = np.uint32,
       >>> lax.rng_bit_generator(np.array([1, 2, 3, 4], np.uint32), (2,))[1]
       Array([ 512747620, 1298009047], dtype=uint32)
     """
-    check_no_sharding("rng_bit_generator", out_sharding)
+    if out_sharding is not None:
+        return resharded("rng_bit_generator", out_sharding, rng_bit_generator, key, shape, dtype,
+                         algorithm)
     sizes = as_sizes("rng_bit_generator", shape)
     kind = dtypes.canonical(np.dtype(dtype))
     try:

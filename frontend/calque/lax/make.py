@@ -8,10 +8,13 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.lax.elementwise import convert
-from calque.lax.operands import as_operand, as_sizes, check_no_sharding
+from calque.lax.operands import as_operand, as_sizes
+from calque.placing import made_on
 from calque.primitives import shape as sh
+from calque.primitives.collectives import pvary_p
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
@@ -21,6 +24,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
       shape: sizes of the axes.
       fill_value: a scalar.
       dtype: the dtype; that of fill_value (weakly typed if that is) by default.
+      sharding: where the array is put: a Sharding.
 
     Returns:
       An array of the shape and dtype.
@@ -44,7 +48,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     wanted = a.dtype if dtype is None else dtypes.canonical(dtype)
     if any(n < 0 for n in sizes):
         raise TypeError(explain(f"full: shape must be non-negative, got {sizes}."))
-    return spread_scalar(value, sizes, wanted, weak)
+    return made_on("full", sharding, None, lambda: spread_scalar(value, sizes, wanted, weak), sizes)
 
 
 def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
@@ -92,6 +96,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
       fill_value: a scalar.
       dtype: the dtype; x's by default.
       shape: the shape; x's by default.
+      sharding: where the array is put: a Sharding.
 
     Returns:
       An array of the shape and dtype.
@@ -114,7 +119,14 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
         raise TypeError(explain(
             f"full must be called with scalar fill_value, got fill_value.shape "
             f"{aval_of(value).shape}.", fix="use jnp.full_like, which broadcasts."))
-    return spread_scalar(value, sizes, found, weak)
+    return varying_as(x, made_on("full_like", sharding, None,
+                                 lambda: spread_scalar(value, sizes, found, weak), sizes))
+
+
+def varying_as(x: Any, made: Any) -> Any:
+    """Inside shard_map: a new array that varies over the axes that x varies over."""
+    more = aval_of(x).vma - aval_of(made).vma if isinstance(x, Tracer) else None
+    return pvary_p.bind(made, axes=tuple(sorted(more, key=str))) if more else made
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
@@ -123,6 +135,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     Args:
       shape: sizes of the axes.
       dtype: the dtype.
+      out_sharding: where the array is put: a Sharding.
 
     Returns:
       An array of the shape and dtype.
@@ -135,8 +148,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
       >>> lax.empty((2,), "float32").shape
       (2,)
     """
-    check_no_sharding("empty", out_sharding)
-    return full(shape, 0, dtype)
+    return full(shape, 0, dtype, sharding=out_sharding)
 
 
 def iota(dtype: Any, size: int) -> Any:
@@ -167,6 +179,8 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
       dtype: an integer, float or complex dtype.
       shape: sizes of the axes.
       dimension: the axis that is counted.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of the shape and dtype.
@@ -180,7 +194,9 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
       Array([[0, 0],
              [1, 1]], dtype=int32)
     """
-    check_no_sharding("broadcasted_iota", out_sharding)
+    if out_sharding is not None:
+        return made_on("broadcasted_iota", None, out_sharding,
+                       lambda: broadcasted_iota(dtype, shape, dimension))
     sizes = as_sizes("iota", shape)
     return sh.iota_p.bind(dtype=dtypes.canonical(dtype), shape=sizes, dimension=int(dimension),
                           sharding=None)

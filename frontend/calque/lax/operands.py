@@ -125,14 +125,6 @@ def check_fits(x: Any) -> None:
                 fix="use a float, an array of a wider dtype, or enable x64."))
 
 
-def check_no_sharding(name: str, sharding: Any) -> None:
-    """out_sharding is accepted when it says nothing."""
-    if sharding is not None:
-        raise NotImplementedError(explain(
-            f"{name}: shardings are not supported, got {sharding!r}.",
-            fix="leave the argument out; one device holds every array."))
-
-
 _TEMPLATE = """{sentence}
 
     Args:

@@ -9,8 +9,9 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.lax.operands import as_operand, check_no_sharding
+from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
+from calque.placing import resharded
 from calque.primitives import reduce as rd
 
 _DOC = """{sentence} over axes.
@@ -49,7 +50,8 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
         prim.rule("abstract")(aval_of(x), **params)
 
     def reduce_sharded(operand: Any, axes: Any, *, out_sharding: Any = None) -> Any:
-        check_no_sharding(name, out_sharding)
+        if out_sharding is not None:
+            return resharded(name, out_sharding, reduce, operand, axes)
         return reduce(operand, axes)
 
     f: Callable[..., Any] = reduce_sharded if sharded else reduce

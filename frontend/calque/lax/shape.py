@@ -18,7 +18,8 @@ from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.eager import fused
-from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_no_sharding
+from calque.lax.operands import as_operand, as_sizes, canonical_axis
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -36,6 +37,8 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Any = None, *,
       operand: any array.
       new_sizes: the new shape, of the same total size; no -1 here (jnp.reshape takes it).
       dimensions: the order in which operand's axes are read; 0, 1, ... by default.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of shape new_sizes.
@@ -50,7 +53,8 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Any = None, *,
       Array([[0, 1],
              [2, 3]], dtype=int32)
     """
-    check_no_sharding("reshape", out_sharding)
+    if out_sharding is not None:
+        return resharded("reshape", out_sharding, reshape, operand, new_sizes, dimensions)
     x = as_operand("reshape", operand)
     sizes = as_sizes("reshape", new_sizes)
     a = aval_of(x)
@@ -98,6 +102,8 @@ def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
     Args:
       operand: any array.
       sizes: sizes of the new axes.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of shape sizes + operand.shape.
@@ -141,7 +147,9 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
       Array([[1, 1],
              [2, 2]], dtype=int32)
     """
-    check_no_sharding("broadcast_in_dim", out_sharding)
+    if out_sharding is not None:
+        return resharded("broadcast_in_dim", out_sharding, broadcast_in_dim, operand, shape,
+                         broadcast_dimensions)
     x = as_operand("broadcast_in_dim", operand)
     sizes = as_sizes("broadcast_in_dim", shape)
     dims = tuple(operator.index(d) for d in broadcast_dimensions)

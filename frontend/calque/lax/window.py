@@ -20,8 +20,9 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.eager import fused
-from calque.lax.operands import as_operand, as_sizes, check_no_sharding
+from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
@@ -175,6 +176,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
       init_values: a scalar for each operand: what empty reductions give.
       computation: function of two trees of scalars that returns such a tree.
       dimensions: the axes to reduce (non-negative, each once).
+      out_sharding: of every result, over Explicit axes.
 
     Returns:
       A tree of arrays without those axes.
@@ -190,7 +192,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
       >>> lax.reduce(np.array([1, 2, 3]), 10, lax.add, (0,))
       Array(16, dtype=int32)
     """
-    check_no_sharding("reduce", out_sharding)
+    if out_sharding is not None:
+        return resharded("reduce", out_sharding, reduce, operands, init_values, computation,
+                         dimensions)
     xs, inits, tree = _operands("reduce", operands, init_values)
     axes = tuple(int(a) for a in dimensions)
     a = aval_of(xs[0])

@@ -20,6 +20,7 @@ from calque.numpy import creation, util
 from calque.numpy.arrange import diagonal
 from calque.numpy.decompositions import qr
 from calque.numpy.shapes import moveaxis
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -46,7 +47,8 @@ def _named(name: str, draw: Callable[[Any, tuple[int, ...], Any], Any],
            given: Any) -> Initializer:
     """draw(key, shape, dtype) as an initializer whose default dtype is `given`."""
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        util.refuse_device(name, None, out_sharding)
+        if out_sharding is not None:
+            return resharded(name, out_sharding, init, key, shape, dtype)
         kind = _kind(given if dtype is None else dtype)
         with fused(name):
             return draw(key, as_sizes(name, shape), kind)
@@ -62,7 +64,8 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
       key: ignored.
       shape: of the array.
       dtype: of the array; float32 (float64 with x64) by default.
-      out_sharding: not supported.
+      out_sharding: of the array, over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An array.
@@ -75,7 +78,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
       >>> calque.nn.initializers.zeros(None, (2,))
       Array([0., 0.], dtype=float32)
     """
-    return creation.zeros(shape, _kind(dtype))
+    return creation.zeros(shape, _kind(dtype), out_sharding=out_sharding)
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
@@ -85,7 +88,8 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
       key: ignored.
       shape: of the array.
       dtype: of the array; float32 (float64 with x64) by default.
-      out_sharding: not supported.
+      out_sharding: of the array, over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An array.
@@ -98,7 +102,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
       >>> calque.nn.initializers.ones(None, (2,))
       Array([1., 1.], dtype=float32)
     """
-    return creation.ones(shape, _kind(dtype))
+    return creation.ones(shape, _kind(dtype), out_sharding=out_sharding)
 
 
 _DOC = """{sentence}

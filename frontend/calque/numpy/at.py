@@ -33,6 +33,7 @@ from calque.numpy.writing import (
     warn_of_cast,
     write,
 )
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
@@ -88,7 +89,8 @@ class Ref:
           indices_are_sorted, unique_indices: promises; they change nothing.
           mode: 'fill', 'clip' (the default: the nearest element) or 'promise_in_bounds'.
           fill_value: default NaN, the smallest signed, the largest unsigned integer, True.
-          out_sharding: accepted for compatibility.
+          out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec
+            over the context's mesh.
           wrap_negative_indices: whether negative indices count from the end.
 
         Returns:
@@ -103,6 +105,10 @@ class Ref:
           >>> jnp.arange(3).at[5].get(mode="fill", fill_value=-1)
           Array(-1, dtype=int32)
         """
+        if out_sharding is not None:
+            return resharded(".get", out_sharding, self.get, indices_are_sorted=indices_are_sorted,
+                             unique_indices=unique_indices, mode=mode, fill_value=fill_value,
+                             wrap_negative_indices=wrap_negative_indices)
         mode, shape = _mode(mode), aval_of(self.array).shape
         if not wrap_negative_indices or not is_basic(self.index):
             fancy = advanced.plan(self.index, shape, wrap_negative_indices)
@@ -259,6 +265,10 @@ class Ref:
             if option not in _OPTIONS:
                 raise TypeError(explain(f"{name}() got an unexpected keyword argument "
                                         f"{option!r}"))
+        if options.get("out_sharding") is not None:
+            rest = {k: v for k, v in options.items() if k != "out_sharding"}
+            return resharded(f".{name}", options["out_sharding"], self._update, name, values, join,
+                             p, rest)
         mode, x = _mode(options.get("mode")), self.array
         values, wide = _values(values), joined_dtype(x, values)
         if join is not None and wide != aval_of(x).dtype:  # what is joined is wide, the result not

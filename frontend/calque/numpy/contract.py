@@ -16,6 +16,7 @@ from calque.lax.contract import canonical_precision
 from calque.lax.operands import canonical_axis
 from calque.numpy import reductions, util
 from calque.numpy.arithmetic import choose, conj
+from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -91,7 +92,9 @@ def _chosen(name: str, a: Any, b: Any, preferred: Any) -> Any:
 @util.planned
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
-    util.refuse_device("dot", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("dot_general", out_sharding, dot, a, b, precision=precision,
+                         preferred_element_type=preferred_element_type)
     with util.fused("dot"):
         chosen = _chosen("dot", a, b, preferred_element_type)
         if chosen is not None:
@@ -112,7 +115,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 @util.planned
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
-    util.refuse_device("matmul", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("dot_general", out_sharding, matmul, a, b, precision=precision,
+                         preferred_element_type=preferred_element_type)
     a, b = util.check_arrays("matmul", a, b)
     for i, v in enumerate((a, b)):
         if not util.shape_of(v):
@@ -231,7 +236,9 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 @util.planned
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
               preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    util.refuse_device("tensordot", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("dot_general", out_sharding, tensordot, a, b, axes, precision=precision,
+                         preferred_element_type=preferred_element_type)
     a, b = util.check_arrays("tensordot", a, b)
     m, n = len(util.shape_of(a)), len(util.shape_of(b))
     left, right = _pairs(axes, m, n)

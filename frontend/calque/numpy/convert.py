@@ -10,7 +10,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.creation import array as make_array
-from calque.numpy.creation import on_device
+from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -22,7 +22,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
       x: array or scalar.
       dtype: the dtype; None for float32 (float64 with x64).
       copy: always return a new array.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
 
     Returns:
       An array of x's shape.
@@ -42,7 +42,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
         util.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
                   "first use jnp.real or jnp.imag to take the real/imaginary component of "
                   "your input.", DeprecationWarning)
-    with on_device("astype", device):
+
+    def make() -> Any:
         if own == wanted and not util.weak_of(x) and not copy:
             return util.array(x)
         if own == wanted and copy:
@@ -52,6 +53,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
                     wanted == dtypes.bool_):
                 return ew.ne_p.bind(x, ew.const(x, 0))
             return util.array(util.cast(x, wanted))
+
+    return made_on("astype", device, None, make, util.shape_of(x))
 
 
 def view(self: Any, dtype: Any = None, type: None = None) -> Any:

@@ -4,8 +4,6 @@ transformation they are recorded as JAX records them.  Start reading at `array`.
 """
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,29 +11,18 @@ import numpy as np
 from calque.array import Array, from_numpy, from_scalar
 from calque.core import dtypes
 from calque.core.avals import aval_of
-from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.eager import fused
-from calque.lax.make import spread_scalar
+from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, check_fits, numpy_operand
 from calque.numpy import util
+from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.random import random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
-
-
-@contextlib.contextmanager
-def on_device(name: str, device: Any, out_sharding: Any = None) -> Iterator[None]:
-    """New arrays go to `device` inside the block."""
-    util.refuse_device(name, device, out_sharding)
-    if device is None:
-        yield
-        return
-    with config.context("jax_default_device", device):
-        yield
 
 
 # ---- array, asarray
@@ -50,7 +37,9 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
       copy: False lets an array be returned as it is.
       order: 'K' (memory order is not a property of arrays here).
       ndmin: the least number of axes; axes of size 1 are put in front.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array.
@@ -70,8 +59,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
             f"array: order={order!r} is not supported: only implemented for order='K'.",
             fix="leave order out."))
     wanted = None if dtype is None else util.user_dtype("array", dtype)
-    with on_device("array", device, out_sharding):
-        made = _convert(object, wanted, copy)
+    made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy))
     missing = ndmin - made.ndim
     if missing > 0:
         shape = (1,) * missing + made.shape
@@ -89,7 +77,9 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
       dtype: the dtype; that of the values by default.
       order: None or 'K'.
       copy: True copies, False and None copy where it is necessary.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array.
@@ -268,8 +258,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
     sizes = as_sizes(name, shape)
     _check_sizes(name, sizes)
-    with on_device(name, device, sharding):
-        return spread_scalar(value, sizes, wanted)
+    return made_on(name, device, sharding, lambda: spread_scalar(value, sizes, wanted), sizes)
 
 
 def _check_sizes(name: str, sizes: tuple[int, ...]) -> None:
@@ -284,7 +273,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     Args:
       shape: sizes of the axes, or one size.
       dtype: the dtype; float32 (float64 with x64) by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array of the shape and dtype.
@@ -306,7 +297,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     Args:
       shape: sizes of the axes, or one size.
       dtype: the dtype; float32 (float64 with x64) by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array of the shape and dtype.
@@ -328,7 +321,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     Args:
       shape: sizes of the axes, or one size.
       dtype: the dtype; float32 (float64 with x64) by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array of the shape and dtype.
@@ -352,7 +347,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
       shape: sizes of the axes, or one size.
       fill_value: a scalar, or an array that broadcasts to shape.
       dtype: the dtype; that of fill_value by default (weak if that is weak).
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array of the shape and dtype.
@@ -378,12 +375,15 @@ def _full(value: Any, sizes: tuple[int, ...], name: str, dtype: Any, default: An
     found, weak = default or dtypes.dtype_and_weak(value)
     if dtype is not None:
         found, weak = util.user_dtype(name, dtype), False
-    with on_device(name, device, sharding):
+
+    def make() -> Any:
         if util.shape_of(value) == ():
             return spread_scalar(value, sizes, found, weak)
         from calque.numpy.shapes import broadcast_to
         with fused(name):
             return broadcast_to(util.cast(value, found, weak), sizes)
+
+    return made_on(name, device, sharding, make, sizes)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
@@ -398,8 +398,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
     if dtypes.is_key(keys) and util.dtype_of(value) == keys:
         from calque.numpy.shapes import broadcast_to
-        with on_device(name, device, sharding):
-            return broadcast_to(value, sizes)
+        return made_on(name, device, sharding, lambda: broadcast_to(value, sizes), sizes)
     if dtypes.is_key(keys):  # all words
         words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
                       device, sharding)
@@ -408,7 +407,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     where = None if shape is not None or type(a) is not Array else a.aval.sharding
     if where is not None and device is None and type(made) is Array:  # spread as a is
         made = Array(made._buffer, made.aval.marked(where))
-    return made
+    return varying_as(a, made)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
@@ -419,7 +418,9 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
       a: an array, or anything with shape and dtype.
       dtype: the dtype; a's by default.
       shape: the shape; a's by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array.
@@ -443,7 +444,9 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
       a: an array, or anything with shape and dtype.
       dtype: the dtype; a's by default.
       shape: the shape; a's by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array.
@@ -467,7 +470,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *,
       prototype: an array, or anything with shape and dtype.
       dtype: the dtype; prototype's by default.
       shape: the shape; prototype's by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
 
     Returns:
       An Array.
@@ -492,7 +495,9 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *,
       fill_value: a scalar, or an array that broadcasts to the shape.
       dtype: the dtype; a's by default.
       shape: the shape; a's by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array.
@@ -518,7 +523,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
       M: number of columns; N by default.
       k: the diagonal: 0 the main one, positive above, negative below.
       dtype: the dtype; float32 (float64 with x64) by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
 
     Returns:
       An Array of shape (N, M).
@@ -538,7 +543,8 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
     columns = rows if M is None else as_size("eye", M)
     if rows < 0 or columns < 0:
         raise ValueError(explain(f"negative dimensions are not allowed, got {N} and {M}"))
-    with on_device("eye", device):
+
+    def make() -> Any:
         if at_bottom() and isinstance(k, (int, np.integer)):
             return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
         with fused("eye"):
@@ -546,6 +552,8 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
             column = sh.iota(np.dtype("int32"), (rows, columns), 1)
             shift = util.cast(util.one_array("eye", k), np.dtype("int32"))
             return ew.convert(ew.eq_p.bind(ew.add_p.bind(row, shift), column), wanted)
+
+    return made_on("eye", device, None, make, (rows, columns))
 
 
 def identity(n: int, dtype: Any = None) -> Any:

@@ -18,6 +18,7 @@ from calque.core.errors import explain
 from calque.lax.contract import canonical_precision
 from calque.numpy import reductions as rd
 from calque.numpy import util
+from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -344,7 +345,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
         operands), "greedy", False (from left to right), or a path as einsum_path returns it.
       precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
       preferred_element_type: the dtype of the result and of its accumulation.
-      out_sharding: not supported.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array with the axes of the result's labels.
@@ -360,7 +362,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
       Array([3., 3.], dtype=float32)
     """
     util.refuse_out("einsum", out)
-    util.refuse_device("einsum", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("einsum", out_sharding, einsum, subscripts, *operands, optimize=optimize,
+                         precision=precision, preferred_element_type=preferred_element_type)
     terms, result, values = _parse(subscripts, operands)
     if not values:
         raise ValueError(explain("einsum: at least one operand is needed."))

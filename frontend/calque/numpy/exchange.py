@@ -10,6 +10,7 @@ from calque.array import Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.placing import made_on
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -17,7 +18,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
     Args:
       x: an object with __dlpack__ and __dlpack_device__, on the CPU.
-      device: where the Array goes; the default device by default.
+      device: where the Array goes, a Device or a Sharding; the default device by default.
       copy: True always copies, False never; by default only what is not 64-byte aligned is copied.
 
     Returns:
@@ -36,7 +37,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         raise TypeError(explain(
             f"from_dlpack: a {type(x).__name__} has no __dlpack__ method.",
             fix="pass an array of a library that speaks DLPack."))
-    target = current_device() if device is None else device
+    made: Array = made_on("from_dlpack", device, None, lambda: _taken(x, copy))
+    return made
+
+
+def _taken(x: Any, copy: bool | None) -> Array:
+    target = current_device()
     if type(x) is Array:
         return x if not copy else from_numpy(x._numpy(), device=target)
     buffer = runtime.from_dlpack(x, target)

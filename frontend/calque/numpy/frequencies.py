@@ -14,6 +14,7 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.numpy import creation, util
 from calque.numpy.arrange import roll
+from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -23,15 +24,15 @@ def _frequencies(name: str, k: Any, n: int, d: Any, dtype: Any, device: Any) -> 
     if isinstance(d, (list, tuple)) or np.ndim(d):
         raise ValueError(explain(
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {d!r}."))
-    util.refuse_device(name, device)
     kind = util.user_dtype(name, float if dtype is None else dtype)
     if isinstance(d, (Tracer, Array)):
         with util.fused(name):
             step = ew.mul(util.cast(d, kind), np.asarray(n, kind))
             steps = sh.broadcast_in_dim(step, k.shape, ())
-            return ew.div(util.array(k.astype(kind)), steps)
+            return made_on(name, device, None,
+                           lambda: ew.div(util.array(k.astype(kind)), steps), k.shape)
     with np.errstate(all="ignore"):
-        return creation.asarray((k / (n * np.float64(d))).astype(kind))
+        return creation.asarray((k / (n * np.float64(d))).astype(kind), device=device)
 
 
 def _size(name: str, n: Any) -> int:

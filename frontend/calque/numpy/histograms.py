@@ -21,6 +21,7 @@ from calque.numpy.shapes import ravel
 from calque.numpy.sorting import places
 from calque.numpy.ufuncs import maximum, true_divide
 from calque.numpy.util import needed
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
@@ -40,7 +41,7 @@ def _added(places: Any, weights: Any, length: int) -> Any:
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
-             out_sharding: None = None) -> Any:
+             out_sharding: Any = None) -> Any:
     """How often each of 0, 1, 2, ... occurs (or the sum of its weights).
 
     Args:
@@ -48,7 +49,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
       weights: vector of x's length.
       minlength: the least length of the result.
       length: the length of the result (static; needed under jit); larger values are left out.
-      out_sharding: not supported.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An int32 vector, or one of the weights' dtype.
@@ -63,7 +65,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
       >>> jnp.bincount(jnp.array([1, 1, 3]))
       Array([0, 2, 0, 1], dtype=int32)
     """
-    util.refuse_device("bincount", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("jnp.bincount", out_sharding, bincount, x, weights, minlength,
+                         length=length)
     (values,) = util.check_arrays("bincount", x)
     dtype = util.dtype_of(values)
     if not (dtypes.is_integer(dtype) or dtype == dtypes.bool_):

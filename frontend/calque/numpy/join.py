@@ -15,6 +15,7 @@ from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.lax.shape import unchanged
 from calque.numpy import util
 from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -339,6 +340,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
       axis: the axis; None repeats the elements of the flattened array.
       total_repeat_length: the length of the result along axis (cut, or filled up with the last
         element); needed for traced counts.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array.
@@ -352,6 +355,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
       >>> jnp.repeat(jnp.arange(2), 2)
       Array([0, 0, 1, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        return resharded("jnp.repeat", out_sharding, repeat, a, repeats, axis,
+                         total_repeat_length=total_repeat_length)
     (x,) = util.check_arrays("repeat", a)
     (repeats,) = util.check_arrays("repeat", repeats, start=1)
     if axis is not None and not util.shape_of(x):  # (JAX: a scalar has any axis)

@@ -109,7 +109,8 @@ def _reshape(self: Any, *args: Any, order: str = "C", copy: bool | None = None,
       *args: sizes, or one tuple of them; one size may be -1 and is found from the others.
       order: 'C' (row-major) or 'F' (column-major).
       copy: accepted for compatibility; arrays are immutable.
-      out_sharding: accepted for compatibility.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of the same size and dtype.
@@ -212,7 +213,8 @@ def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
     Args:
       order: 'C' (row-major) or 'F' (column-major).
-      out_sharding: accepted for compatibility.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of one axis.

@@ -19,7 +19,7 @@ from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.eager import fused
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
-from calque.numpy.creation import on_device
+from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -57,7 +57,9 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
       stop: the end, not included.
       step: the distance of neighbours, 1 by default.
       dtype: the dtype; that of the arguments by default.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
+      out_sharding: the same over Explicit axes: a NamedSharding, or a PartitionSpec over the
+        context's mesh.
 
     Returns:
       An Array of ceil((stop - start) / step) elements.
@@ -90,8 +92,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     if found == dtypes.bool_:
         raise TypeError(explain("iota does not accept dtype bool. Accepted dtypes are subtypes of "
                                 "integer, floating, complexfloating."))
-    with on_device("arange", device, out_sharding):
-        return _arange(start, stop, 1 if step is None else step, found)
+    return made_on("arange", device, out_sharding,
+                   lambda: _arange(start, stop, 1 if step is None else step, found))
 
 
 def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
@@ -137,7 +139,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
       retstep: also return the distance of neighbours.
       dtype: the dtype; the float dtype of start and stop by default. Integers are rounded down.
       axis: where the axis of values stands, when start or stop is an array.
-      device: where to put it.
+      device: where to put it: a Device or a Sharding.
 
     Returns:
       An Array of num values along axis; with retstep a pair of it and the step.
@@ -159,12 +161,12 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
         wanted = util.to_inexact(wanted)
     working = util.to_inexact(dtypes.result_type(
         start, stop, *([wanted] if dtypes.is_inexact(wanted) else [])))
-    with on_device("linspace", device):
-        if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
-            values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
-        else:
-            with fused("linspace"):
-                values, step = _linspace(start, stop, count, endpoint, working, wanted, axis)
+    if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
+        values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
+    else:
+        with fused("linspace"):
+            values, step = _linspace(start, stop, count, endpoint, working, wanted, axis)
+    values = made_on("linspace", device, None, lambda: values)
     return (values, step) if retstep else values
 
 

@@ -13,6 +13,7 @@ from calque.lax import shape as lx
 from calque.lax.operands import as_sizes, canonical_axis
 from calque.numpy import util
 from calque.numpy.documents import named
+from calque.placing import resharded
 from calque.primitives import shape as sh
 
 _MOVED = "An array with the same elements."
@@ -120,6 +121,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
       shape: the new shape; one size may be -1, which is computed.
       order: 'C' reads and writes by rows, 'F' by columns.
       copy: True or None (False cannot be promised).
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of the shape.
@@ -134,7 +137,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
              [2, 3]], dtype=int32)
     """
     (x,) = util.check_arrays("reshape", a)
-    util.refuse_device("reshape", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("reshape", out_sharding, reshape, a, shape, order, copy=copy)
     if copy is False:
         raise NotImplementedError(explain("reshape: copy=False is not supported.",
                                           fix="leave copy out."))
@@ -411,6 +415,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     Args:
       array: array or scalar.
       shape: the shape wanted.
+      out_sharding: of the result, over Explicit axes: a NamedSharding, or a PartitionSpec over
+        the context's mesh.
 
     Returns:
       An array of the shape.
@@ -425,7 +431,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
              [0, 1]], dtype=int32)
     """
     (x,) = util.check_arrays("broadcast_to", array)
-    util.refuse_device("broadcast_to", None, out_sharding)
+    if out_sharding is not None:
+        return resharded("jnp.broadcast_to", out_sharding, broadcast_to, array, shape)
     new, own = as_sizes("broadcast_to", shape), util.shape_of(x)
     if new == own:
         return util.array(x)

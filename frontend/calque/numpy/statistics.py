@@ -23,6 +23,7 @@ from calque.numpy.cumulative import cumsum
 from calque.numpy.picking import take_along_axis
 from calque.numpy.shapes import moveaxis
 from calque.numpy.ufuncs import maximum, true_divide
+from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so
@@ -221,12 +222,14 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_in
 
 
 @_doc("Element that q percent of the elements lie below.", "Array(3., dtype=float32)",
-      "from 0 to 100", ", 75", "      out_sharding: not supported.\n")
+      "from 0 to 100", ", 75", "      out_sharding: of the result, over Explicit axes.\n")
 @util.planned
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: Any = None,
-               out_sharding: None = None) -> Any:
-    util.refuse_device("percentile", None, out_sharding)
+               out_sharding: Any = None) -> Any:
+    if out_sharding is not None:
+        return resharded("jnp.percentile", out_sharding, percentile, a, q, axis, out,
+                         overwrite_input, method, keepdims, weights=weights)
     return _entry("percentile", a, q, axis, out, overwrite_input, method, keepdims, weights, True)
 
 

@@ -75,15 +75,6 @@ def refuse_out(name: str, out: Any) -> None:
             fix="arrays are immutable: use the returned array."))
 
 
-def refuse_device(name: str, device: Any, out_sharding: Any = None) -> Any:
-    """The device argument of creation functions (None: the default one)."""
-    if out_sharding is not None:
-        raise NotImplementedError(explain(
-            f"{name}: shardings are not supported, got {out_sharding!r}.",
-            fix="leave the argument out."))
-    return device
-
-
 def user_dtype(name: str, dtype: Any) -> Any:
     """A dtype argument as a dtype; 64-bit ones are cut with a warning unless x64 is on."""
     if dtypes.is_key(dtype):

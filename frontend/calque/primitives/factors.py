@@ -185,6 +185,13 @@ def _first(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     return [every, *[[()] * a.ndim for a in ins[1:]]], [every], {}
 
 
+def _updated(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+    """([i, j], [i, k]) -> [i, j]: of an update what is as long as the operand has its factor."""
+    every = [(i,) for i in range(ins[0].ndim)]
+    dims = [(i,) if a == b else () for i, (a, b) in enumerate(zip(ins[0].shape, ins[1].shape))]
+    return [every, dims, *[[()] * a.ndim for a in ins[2:]]], [every], {}
+
+
 def _argument(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     return _reduced(ins, outs, {"axes": params["axes"]})
 
@@ -203,8 +210,8 @@ _TABLE: dict[Callable[..., Rule], str] = {
     _argument: "argmax argmin", _transposed: "transpose", _broadcast: "broadcast_in_dim",
     _squeezed: "squeeze", _reshaped: "reshape", _product: "dot_general",
     _convolved: "conv_general_dilated", _sliced: "slice dynamic_slice", _gathered: "gather",
-    _joined: "concatenate",
-    _first: ("pad dynamic_update_slice scatter scatter-add scatter-max scatter-min scatter-mul "
+    _joined: "concatenate", _updated: "dynamic_update_slice",
+    _first: ("pad scatter scatter-add scatter-max scatter-min scatter-mul "
              "scatter-sub top_k cholesky_update"),
 }
 for _row, _names in _TABLE.items():

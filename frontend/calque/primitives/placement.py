@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.mesh import AxisType, Mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.zeros import is_zero
+from calque.transforms.explicit import is_explicit
+from calque.transforms.vmap import spmd_axes
 
 sharding_constraint_p = Primitive("sharding_constraint")
 
@@ -23,18 +27,41 @@ def constrain(x: Any, sharding: Sharding) -> Any:
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sharding) -> Any:
     d = dims[0]
-    if isinstance(sharding, NamedSharding) and d < len(sharding.spec):
-        spec = sharding.spec
-        sharding = NamedSharding(sharding.mesh, PartitionSpec(
-            *spec[:d], PartitionSpec.UNCONSTRAINED, *spec[d:]))
+    if isinstance(sharding, NamedSharding):
+        a = aval_of(args[0])
+        spec = sharding.spec.of_rank(a.ndim - 1)
+        entry: Any = spmd_axes.get() or PartitionSpec.UNCONSTRAINED
+        if entry is not PartitionSpec.UNCONSTRAINED:
+            if any(n in spec.names() for n in entry):
+                raise ValueError(explain(
+                    f"vmap spmd_axis_name {entry} cannot appear in with_sharding_constraint spec, "
+                    f"but got spec {sharding.spec}", fix="name another mesh axis."))
+        elif sharding.explicit:  # as the operand is
+            have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
+            entry = tuple(n for n in have if n not in spec.names()) or None
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(*spec[:d], entry, *spec[d:]))
+        if spmd_axes.get():
+            sharding.shard_shape(a.shape)
     return constrain(args[0], sharding), d
+
+
+def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
+    """The cotangent is spread as the result is; over Explicit axes as the operand's type says."""
+    if isinstance(sharding, NamedSharding) and is_explicit(x.aval):
+        sharding = x.aval.sharding
+    elif isinstance(sharding, NamedSharding) and sharding.explicit:
+        mesh, types = sharding.mesh, (AxisType.Auto,) * len(sharding.mesh.axis_names)
+        sharding = NamedSharding(
+            mesh.update(axis_types=types) if isinstance(mesh, Mesh) else
+            mesh.update_axis_types(dict(zip(mesh.axis_names, types))), sharding.spec)
+    return [constrain(ct, sharding)]
 
 
 sharding_constraint_p.abstract = lambda x, *, sharding: x
 sharding_constraint_p.jvp = lambda primals, tangents, *, sharding: (
     constrain(primals[0], sharding),
     tangents[0] if is_zero(tangents[0]) else constrain(tangents[0], sharding))
-sharding_constraint_p.transpose = lambda ct, x, *, sharding: [constrain(ct, sharding)]
+sharding_constraint_p.transpose = _transpose
 sharding_constraint_p.batch = _batch
 
 

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, _abstract
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
-from calque.core.sharding import PartitionSpec
+from calque.core.sharding import IndivisibleError, PartitionSpec
 from calque.core.trace import axes_mapped
 from calque.core.zeros import Zero, is_zero
 from calque.primitives import collectives as co
@@ -30,7 +31,13 @@ from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import transpose_program
-from calque.transforms.vmap import batch_program, broadcast_axis, to_front, vmap_flat
+from calque.transforms.vmap import (
+    batch_program,
+    broadcast_axis,
+    spmd_axes,
+    to_front,
+    vmap_flat,
+)
 
 P = PartitionSpec
 Specs = tuple[PartitionSpec, ...]
@@ -195,17 +202,37 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
            in_specs: Specs, out_specs: Specs, **params: Any) -> Any:
-    with inside(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
-        program, mask = batch_program(jaxpr, size, dims)
-    moved = [s if d is None or d >= len(s) else P(*s[:d], None, *s[d:])
-             for s, d in zip(in_specs, dims)]
+    mesh, manual = params["mesh"], params["newly_manual_axes"]
+    spmd = spmd_axes.get() if set(spmd_axes.get()) <= manual else ()
+    parts = math.prod(mesh.shape[n] for n in spmd)
+    if any(n in s.names() for s in (*in_specs, *out_specs) for n in spmd):
+        raise ValueError(explain(
+            f"vmap spmd_axis_name {spmd} cannot appear in shard_map in_specs or out_specs.",
+            fix="map over another mesh axis, or leave spmd_axis_name out."))
+    if size % parts:
+        raise IndivisibleError(explain(
+            f"vmap over an axis of size {size} with spmd_axis_name {spmd} of a mesh of shape "
+            f"{tuple(mesh.shape.values())}: {parts} does not evenly divide {size}.",
+            fix="pad the mapped axis, or leave spmd_axis_name out."))
+    with inside(mesh, manual, params["check_vma"]):
+        program, mask = batch_program(jaxpr, size // parts, dims,
+                                      vma=frozenset(spmd if params["check_vma"] else ()))
+    entry = spmd or None
+    moved = [s if d is None else _inserted(s, d, entry) for s, d in zip(in_specs, dims)]
     outs = bind(program, args, in_specs=tuple(moved), out_specs=tuple(
-        P(None, *s) if m else s for s, m in zip(out_specs, mask)), **params)
+        P(entry, *s) if m else s for s, m in zip(out_specs, mask)), **params)
     return outs, [0 if m else None for m in mask]
 
 
 shard_map_p.abstract, shard_map_p.jvp, shard_map_p.linearize = _abstract_rule, _jvp, _linearize
 shard_map_p.transpose, shard_map_p.batch = _transpose, _batch
+
+
+def _inserted(spec: PartitionSpec, d: int, entry: Any) -> PartitionSpec:
+    """The spec of a value with a dimension more."""
+    if d >= len(spec) and entry is None:
+        return spec
+    return P(*spec.of_rank(d)[:d], entry, *spec[d:])
 
 
 # ---- what it is without the mesh

@@ -17,6 +17,7 @@ from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.eager import fused
 from calque.lax.shape import broadcast_sizes
+from calque.placing import resharding
 from calque.plans import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
@@ -25,6 +26,7 @@ from calque.random.documents import document
 from calque.random.keys import float_dtype, key_of, shape_of, subkeys
 
 
+@resharding
 @planned
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Uniform random bits as unsigned integers.
@@ -33,7 +35,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
       key: a PRNG key.
       shape: of the result.
       dtype: uint8, uint16, uint32 or uint64 (default uint32, uint64 with x64).
-      out_sharding: accepted for compatibility.
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
 
     Returns:
       An array of that shape and dtype.
@@ -61,6 +63,7 @@ def raw_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
                                    partitionable=config.jax_threefry_partitionable)
 
 
+@resharding
 @planned
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
             *, out_sharding: Any = None) -> Array:
@@ -74,7 +77,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
       shape: of the result.
       dtype: float dtype (default float32, float64 with x64).
       minval, maxval: bounds, broadcast to shape.
-      out_sharding: accepted for compatibility.
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
 
     Returns:
       An array of that shape and dtype.
@@ -124,6 +127,7 @@ def draw_uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any
     return sh.reshape(ew.max_p.bind(low, scaled), shape)
 
 
+@resharding
 @planned
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Standard normal floats: sqrt(2) * erf_inv(u) of u uniform in (-1, 1).
@@ -133,7 +137,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
       shape: of the result.
       dtype: float dtype (default float32, float64 with x64), or a complex one, whose two parts have
         variance 1/2 each.
-      out_sharding: accepted for compatibility.
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
 
     Returns:
       An array of that shape and dtype.

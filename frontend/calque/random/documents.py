@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from calque.placing import resharding
 from calque.plans import planned
 
 _TEXT = """{sentence}
@@ -39,10 +40,11 @@ def document(sentence: str, params: str, example: str, prints: str, *, raises: s
             sentence=sentence, params=f"      {params}\n" if params else "",
             shape=f"      shape: {shape}.\n" if "shape" in names else "",
             dtype=f"      dtype: {kind}.\n" if kind and "dtype" in names else "",
-            sharding="      out_sharding: accepted for compatibility.\n"
+            sharding="      out_sharding: of the result, over Explicit axes (NamedSharding or "
+                     "PartitionSpec).\n"
             if "out_sharding" in names else "",
             returns=returns, values=", or dtype is no such dtype" if kind else "",
             raises=f"      {raises}\n" if raises else "", show=show,
             imports="\n      >>> import numpy as np" if "np." in example else "", prints=prints)
-        return planned(f)
+        return resharding(planned(f)) if "out_sharding" in names else planned(f)
     return decorate

@@ -6,6 +6,7 @@ user never contracted.  Start reading at `typed`.
 """
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,17 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.mesh import AxisType
 from calque.core.primitive import Primitive
-from calque.core.sharding import NamedSharding, ShardingTypeError
+from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.source import here, replaying
 from calque.transforms.propagate import of_equation
 
-_ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
+_ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp",
+                    "top_k"))
+_CUTS = frozenset(("slice", "dynamic_slice"))
 RESHARD = "spread the operand in another way first (calque.sharding.reshard)."
+_SAY = f"pass out_sharding=P(...), or {RESHARD}"
+# whether out_sharding= says what the types of operands do not
+resolved: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_resolved", default=False)
 
 
 def is_explicit(a: ShapedArray) -> bool:
@@ -52,10 +58,20 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     mesh = first.sharding.mesh
     known = [a.sharding if is_explicit(a) else None for a in ins]
     specs = of_equation(prim, ins, plain, params, known, mesh)
+    if prim.name in _CUTS and known[0] is not None:
+        specs = [_cut(known[0], ins[0], plain[0])]
     made = [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
-    if replaying.get() is None and prim.factors is not None:
+    if prim.factors is not None and replaying.get() is None and not resolved.get():
         _check(prim, ins, made, params)
     return made
+
+
+def _cut(sharding: NamedSharding, a: ShapedArray, out: ShapedArray) -> PartitionSpec:
+    """The spec of a part of an array: as the whole, where the mesh divides what is left."""
+    return PartitionSpec(*[
+        entry if not isinstance(size, int) or size % parts == 0 else None
+        for entry, size, parts in zip(sharding.spec.of_rank(a.ndim), out.shape,
+                                      sharding.parts(a.ndim))])
 
 
 def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
@@ -73,7 +89,7 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
         for axes, factors in zip(_axes(a), dims):
             for f in factors:
                 there.setdefault(f, set()).update(axes)
-    summed: dict[int, int] = {}
+    summed: dict[int, list[tuple[Any, ...]]] = {}
     for a, dims in zip(ins, operands):
         for d, (axes, factors) in enumerate(zip(_axes(a), dims)):
             if not axes:
@@ -82,6 +98,8 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                 raise _error(prim, f"{prim.name}: the operand {a.short()} must not be split along "
                              f"dimension {d}, which the operation runs along.", RESHARD)
             if not factors:
+                if prim.name in _CUTS and _axes(outs[0])[d] == axes:
+                    continue
                 raise _ambiguous(prim, ins)
             kept = set().union(*[there.get(f, set()) for f in factors])
             if all(f in there for f in factors):
@@ -89,11 +107,16 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                     raise _illegal(prim, ins, outs) if prim.name != "reshape" else _ambiguous(
                         prim, ins)
             elif prim.name == "dot_general":
-                summed[factors[0]] = summed.get(factors[0], 0) + 1
-    if any(n > 1 for n in summed.values()):
-        raise _error(
-            prim, "Contracting dimensions are sharded and it is ambiguous how the output should be "
-            f"sharded: {prim.name} of {', '.join(a.short() for a in ins)}.", RESHARD)
+                summed.setdefault(factors[0], []).append(axes)
+    for specs in summed.values():
+        if len(specs) > 1 and specs[0] != specs[1]:
+            raise _error(prim, "dot_general requires contracting dimensions to have consistent "
+                         f"sharding, got {specs[0]} and {specs[1]}.", _SAY)
+        if len(specs) > 1:
+            raise _error(
+                prim, "Contracting dimensions are sharded and it is ambiguous how the output "
+                "should be sharded. Please specify the output sharding via the `out_sharding` "
+                f"parameter. Got {' and '.join(a.short() for a in ins)}.", _SAY)
 
 
 def _error(prim: Primitive, what: str, fix: str) -> ShardingTypeError:
@@ -108,9 +131,17 @@ def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedA
 
 
 def _ambiguous(prim: Primitive, ins: Sequence[ShapedArray]) -> ShardingTypeError:
-    return _error(prim, f"{prim.name} of {', '.join(a.short() for a in ins)}: the output sharding "
-                  "could not be resolved unambiguously (or would require collectives on inputs).",
-                  RESHARD)
+    given = ", ".join(a.short() for a in ins)
+    if prim.name == "reshape":
+        return _error(prim, "This reshape is not supported. Please specify the sharding of the "
+                      f"output via the `out_sharding` argument of reshape. Got {given}.", _SAY)
+    if prim.name in ("gather", "slice", "dynamic_slice"):
+        return _error(prim, "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for "
+                      "the gather indexing as out sharding could not be resolved unambiguously "
+                      f"(or would require collectives on inputs). Got {given}.",
+                      f"x.at[index].get(out_sharding=P(...)), or {RESHARD}")
+    return _error(prim, f"{prim.name} of {given}: the output sharding could not be resolved "
+                  "unambiguously (or would require collectives on inputs).", RESHARD)
 
 
-__all__ = ["is_explicit", "of_types", "typed"]
+__all__ = ["is_explicit", "of_types", "resolved", "typed"]

@@ -43,12 +43,18 @@ class _Node:
 
 
 class _Graph:
-    """Nodes, and the constraints between them in the order of the equations."""
+    """Nodes, and the constraints between them in the order of the equations.
 
-    def __init__(self, sizes: dict[Any, int]) -> None:
-        self.sizes = sizes
+    What is said over another mesh of the same devices is not split here."""
+
+    def __init__(self, mesh: Any) -> None:
+        self.sizes: dict[Any, int] = dict(mesh.shape)
+        self.mesh = mesh.shape_tuple
         self.constraints: list[_Constraint] = []
         self.inspected: list[tuple[Any, _Node]] = []  # functions that are told, and of what
+
+    def spec(self, sharding: NamedSharding) -> PartitionSpec:
+        return sharding.spec if sharding.mesh.shape_tuple == self.mesh else PartitionSpec()
 
     def link(self, a: _Node, b: _Node, dims: Sequence[tuple[int, ...]] | None = None,
              of_b: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -231,8 +237,11 @@ def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> 
 
 
 def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+    mine = p["mesh"].shape_tuple == g.mesh
     for node, spec in zip(outs, p["out_specs"]):
-        node.fix(spec)
+        node.fix(spec if mine else PartitionSpec())
+    if not mine:
+        return
     for node, spec in zip(ins, p["in_specs"]):
         if not any(node.fixed) and len(spec) <= len(node.shape):
             for d, axes in enumerate(spec.axes()):
@@ -242,8 +251,16 @@ def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -
 
 def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
     if isinstance(p["sharding"], NamedSharding):
-        outs[0].fix(p["sharding"].spec)
+        outs[0].fix(_dividing(g.spec(p["sharding"]), outs[0].shape, g.sizes))
     g.link(ins[0], outs[0])
+
+
+def _dividing(spec: PartitionSpec, shape: Sequence[Any], sizes: dict[Any, int]) -> PartitionSpec:
+    """Without the entries that do not divide the shape."""
+    parts = [math.prod(sizes[n] for n in axes) for axes in spec.axes()]
+    return PartitionSpec(*[
+        entry if not isinstance(size, int) or size % count == 0 else None
+        for entry, size, count in zip(spec, shape, parts)])
 
 
 def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
@@ -262,30 +279,44 @@ def propagate(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
 
     known: of its consts and inputs (None: left to us); wanted: of its results.
     """
-    g = _Graph(dict(mesh.shape))
-    inputs = [_Node(v.aval.shape) for v in (*p.const_vars, *p.inputs)]
-    for node, sharding in zip(inputs, known):
-        if sharding is not None:
-            node.fix(sharding.spec)
-    outs = g.enter(p, inputs)
-    for node, want in zip(outs, wanted or ()):
-        if want is not None and not any(node.fixed):
-            node.fix(want.spec)
-    g.solve()
+    g, _, outs = _solved(p, known, mesh, wanted)
     for callback, node in g.inspected:
         callback(NamedSharding(mesh, _spec(node)))
     return [_spec(n) for n in outs]
+
+
+def specs_of(p: Program, known: Sequence[NamedSharding | None], mesh: Any
+             ) -> tuple[list[PartitionSpec], list[PartitionSpec]]:
+    """The specs of a program's consts and inputs, and of its results."""
+    _, inputs, outs = _solved(p, known, mesh)
+    return [_spec(n) for n in inputs], [_spec(n) for n in outs]
+
+
+def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
+            wanted: Sequence[NamedSharding | None] | None = None
+            ) -> tuple[_Graph, list[_Node], list[_Node]]:
+    g = _Graph(mesh)
+    inputs = [_Node(v.aval.shape) for v in (*p.const_vars, *p.inputs)]
+    for node, sharding in zip(inputs, known):
+        if sharding is not None:
+            node.fix(g.spec(sharding))
+    outs = g.enter(p, inputs)
+    for node, want in zip(outs, wanted or ()):
+        if want is not None and not any(node.fixed):
+            node.fix(g.spec(want))
+    g.solve()
+    return g, inputs, outs
 
 
 def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
                 params: dict[str, Any], known: Sequence[NamedSharding | None], mesh: Any
                 ) -> list[PartitionSpec]:
     """The same for one operation."""
-    g = _Graph(dict(mesh.shape))
+    g = _Graph(mesh)
     ins = [_Node(a.shape) for a in in_avals]
     for node, sharding in zip(ins, known):
         if sharding is not None:
-            node.fix(sharding.spec)
+            node.fix(g.spec(sharding))
     outs = [_Node(a.shape) for a in out_avals]
     g.equation(prim, ins, outs, in_avals, out_avals, params)
     g.solve()
@@ -299,4 +330,4 @@ def _spec(node: _Node) -> PartitionSpec:
     return PartitionSpec(*[a or None for a in axes])
 
 
-__all__ = ["Rule", "of_equation", "propagate"]
+__all__ = ["Rule", "of_equation", "propagate", "specs_of"]

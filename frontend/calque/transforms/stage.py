@@ -81,7 +81,7 @@ class StageTrace(Trace):
                 break
         out = prim.rule("abstract")(*[a.aval for a in atoms], **params)
         avals = out if prim.multiple_results else (out,)
-        if vma or prim.varying is not None:
+        if vma or prim.varying is not None or (prim.name == "cond" and not plain):
             avals = marked(prim, avals, vma, params)
         if not plain or prim.name == "sharding_constraint" or prim.name == "shard_map":
             avals = explicit.typed(prim, [a.aval for a in atoms], avals, params)
@@ -93,6 +93,10 @@ class StageTrace(Trace):
     def _level(self, prim: Primitive, atoms: tuple[Atom, ...], params: dict[str, Any]
                ) -> tuple[tuple[Atom, ...], frozenset[Any]]:
         """Operands that all vary over the axes that one of them varies over, and these axes."""
+        if prim.name == "cond":
+            first = params["branches"][0]
+            wanted = [atoms[0].aval.vma, *[v.aval.vma for v in first.inputs]]
+            return self._varied(atoms, wanted), atoms[0].aval.vma
         if prim.higher_order:
             inner = params.get("jaxpr", params.get("fun"))
             if not isinstance(inner, Program) or len(inner.inputs) != len(atoms):
@@ -106,8 +110,11 @@ class StageTrace(Trace):
                 every |= set(params["axes"]) if prim.name != "pvary" else NOWHERE
             wanted = [every] * len(atoms)
         vma = frozenset().union(*wanted)
-        if not vma:
-            return atoms, vma
+        return self._varied(atoms, wanted) if vma else atoms, vma
+
+    def _varied(self, atoms: tuple[Atom, ...], wanted: Sequence[frozenset[Any]]
+                ) -> tuple[Atom, ...]:
+        """Values that vary over these axes, too."""
         level: list[Atom] = []
         for a, w in zip(atoms, wanted):
             if w - a.aval.vma:
@@ -118,7 +125,7 @@ class StageTrace(Trace):
                 level.append(out)
             else:
                 level.append(a)
-        return tuple(level), vma
+        return tuple(level)
 
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
         """What was recorded, with these inputs and outputs; the trace is closed."""
@@ -136,8 +143,10 @@ def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
     if prim.varying is not None:
         vma = prim.varying(vma, params)
     elif prim.higher_order:  # as their inner programs say
-        if prim.name == "cond":
-            return [a.marked(a.sharding, a.vma | vma) for a in avals]
+        if prim.name == "cond":  # as a branch says, and as the choice varies
+            every = [b.out_avals for b in params["branches"]]
+            return [a.marked(a.sharding, vma.union(*[outs[i].vma for outs in every]))
+                    for i, a in enumerate(avals)]
         return avals
     return [a.marked(a.sharding, vma) for a in avals]
 

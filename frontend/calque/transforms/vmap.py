@@ -61,16 +61,22 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
 of_devices: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "calque_device_axis", default=False)
 
+# The mesh axes that split the axis whose batching rule runs (vmap's spmd_axis_name).
+spmd_axes: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar(
+    "calque_spmd_axes", default=())
+
 
 class BatchTrace(Trace):
-    """Applies batching rules; `axis_name` names the mapped axis for collectives."""
+    """Applies batching rules; `axis_name` names the mapped axis for collectives, `spmd` the mesh
+    axes that split it."""
 
-    __slots__ = ("size", "axis_name", "devices")
+    __slots__ = ("size", "axis_name", "devices", "spmd")
     kind = "vmap"
 
     def __init__(self, parent: Trace, size: int, axis_name: Any = None,
-                 devices: bool | None = None) -> None:
+                 devices: bool | None = None, spmd: tuple[Any, ...] | None = None) -> None:
         super().__init__(parent)
+        self.spmd = spmd_axes.get() if spmd is None else spmd
         self.size, self.axis_name = size, axis_name
         self.devices = of_devices.get() if devices is None else devices
 
@@ -95,12 +101,8 @@ class BatchTrace(Trace):
             return self.parent.process(prim, args, params)
         values, axes = zip(*[self.split(a) for a in args])
         rule = prim.rule("batch")
-        if self.devices is not of_devices.get():
-            token = of_devices.set(self.devices)
-            try:
-                return self.process(prim, args, params)
-            finally:
-                of_devices.reset(token)
+        if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
+            return self._told(self.process, prim, args, params)
         with under(self.parent):
             if named.get() is None:
                 out, axis = rule(self.size, values, axes, **params)
@@ -110,15 +112,21 @@ class BatchTrace(Trace):
             return [self.wrap(o, d) for o, d in zip(out, axis)]
         return self.wrap(out, axis)
 
+    def _told(self, way: Callable[..., Any], prim: Primitive, args: Sequence[Any],
+              params: dict[str, Any]) -> Any:
+        """A way to process an operation whose rules ask what this axis is."""
+        devices, spmd = of_devices.set(self.devices), spmd_axes.set(self.spmd)
+        try:
+            return way(prim, args, params)
+        finally:
+            of_devices.reset(devices)
+            spmd_axes.reset(spmd)
+
     def _named(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """What uses this trace's axis by its name, whether or not an operand is mapped."""
         assert self.parent is not None
-        if self.devices is not of_devices.get():
-            token = of_devices.set(self.devices)
-            try:
-                return self._named(prim, args, params)
-            finally:
-                of_devices.reset(token)
+        if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
+            return self._told(self._named, prim, args, params)
         pairs = [self.split(a) for a in args]
         with under(self.parent):
             if prim.collective is not None:
@@ -134,11 +142,11 @@ class BatchTrace(Trace):
 
 
 def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
-              in_axes: Sequence[int | None], axis_name: Any = None, devices: bool | None = None
-              ) -> tuple[list[Any], list[int | None]]:
+              in_axes: Sequence[int | None], axis_name: Any = None, devices: bool | None = None,
+              spmd: tuple[Any, ...] | None = None) -> tuple[list[Any], list[int | None]]:
     """Outputs with their mapped axes (None: not mapped) under the current trace; devices: the axis
-    is one of devices (None: as the axis whose rule runs)."""
-    trace = BatchTrace(current.get(), size, axis_name, devices)
+    is one of devices, spmd: the mesh axes that split it (None: as the axis whose rule runs)."""
+    trace = BatchTrace(current.get(), size, axis_name, devices, spmd)
     trace.source = here()
     try:
         with under(trace), axis_bound(axis_name, size):
@@ -150,10 +158,12 @@ def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
 
 
 def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
-                  force: Sequence[bool] | bool = False) -> tuple[Program, list[bool]]:
+                  force: Sequence[bool] | bool = False, vma: frozenset[Any] = frozenset()
+                  ) -> tuple[Program, list[bool]]:
     """The batched Program and which outputs are batched (always along axis 0).
 
-    `force` makes outputs batched even when they do not depend on a mapped input.
+    `force` makes outputs batched even when they do not depend on a mapped input; what is mapped
+    varies over `vma`.
     """
     forced = [force] * len(p.outputs) if isinstance(force, bool) else list(force)
     name = named.get()
@@ -168,9 +178,13 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
 
         avals = [a if d is None else a.of_shape(a.shape[:d] + (size,) + a.shape[d:])
                  for a, d in zip(p.in_avals, in_axes)]
+        if vma:
+            avals = [a if d is None else a.marked(a.sharding, a.vma | vma)
+                     for a, d in zip(avals, in_axes)]
         return stage(run, avals, f"vmap_{p.name}"), mask
 
-    what = ("vmap", size, tuple(in_axes), tuple(forced), name, of_devices.get())
+    what = ("vmap", size, tuple(in_axes), tuple(forced), name, of_devices.get(),
+            spmd_axes.get(), vma)
     return p.derived(what, make)
 
 
