@@ -17,7 +17,7 @@
                constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
                mesh_tools.py, sharding_view.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
-  distributed/ programs of several processes
+  distributed/ programs of several processes          placing.py (where results lie: out_sharding)
   debug.py, test_util.py                               for users' programs and tests
   cli/         the command                             lowering/, runtime/  links: see there
 
