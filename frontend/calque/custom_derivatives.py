@@ -23,6 +23,8 @@ from calque.primitives.custom import (
     custom_jvp_p,
     custom_vjp_p,
 )
+from calque.primitives.custom import custom_jvp_p as custom_jvp_call_p
+from calque.primitives.custom import custom_vjp_p as custom_vjp_call_p
 from calque.primitives.elementwise import add, convert_element_type_p
 from calque.tracing import check_arguments, check_outputs, name_of
 from calque.transforms.stage import replay, stage
@@ -590,7 +592,8 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 __all__ = [
     "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp",
-    "custom_vjp", "custom_vjp_primal_tree_values", "is_zero", "zero_from_primal"]
+    "custom_jvp_call_p", "custom_vjp", "custom_vjp_call_p",
+    "custom_vjp_primal_tree_values", "is_zero", "zero_from_primal"]
 
 
 def __dir__() -> list[str]:

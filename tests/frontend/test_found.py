@@ -5,6 +5,7 @@ The values beside the calls are what JAX 0.10.2 gives, where nothing else is sai
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -374,3 +375,11 @@ def test_mantissas_are_differentiated(dtype: str) -> None:
         out = wrap(calque.vmap(calque.grad(lambda v: jnp.frexp(v)[0])))(x)
         assert out.dtype == dtype
         np.testing.assert_array_equal(out, [.25, 2, .125, .5, .25, 1, 1, 1])
+
+
+def test_copies_of_known_booleans_in_loops() -> None:
+    """A loop in registers evaluates what is known: np.positive has no booleans."""
+    def step(c: Any) -> Any:
+        known = lax.copy_p.bind(jnp.ones((), bool))
+        return c[0] + 1, jnp.where(known, c[1] * 2, c[1])
+    assert calque.jit(lambda x: lax.while_loop(lambda c: c[0] < 3, step, (0, x)))(1.0)[1] == 8
