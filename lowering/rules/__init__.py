@@ -4,13 +4,15 @@ registry.py holds the table and the context.  A primitive of calque/primitives h
 in the file of the same name: call.py (with while: control.py), callback.py, collectives.py,
 contract.py, control.py, conv.py, cumulative.py, custom.py, elementwise.py, fft.py, gather.py,
 generator.py, index.py, linalg.py (with orthogonal and tridiagonal), random.py (threefry; prng.py:
-keys), reduce.py, scatter.py, shape.py, sort.py, special.py, spectral.py, window.py.
+keys), reduce.py, scatter.py, shape.py, sort.py, special.py, spectral.py, window.py; client.py:
+those of libraries and users.
 """
 from __future__ import annotations
 
 from calque.lowering.rules import (  # noqa: F401
     call,
     callback,
+    client,
     collectives,
     contract,
     control,
