@@ -13,7 +13,7 @@ class P:
 
 p = P(x=jnp.ones(2), y=jnp.zeros(3))
 p = jax.tree.map(lambda v: v + 1, p)
-print(p.x.sum(), p.replace(y=1).y)
+print("dataclass", p.x.sum(), p.replace(y=1).y)
 chex.assert_shape(p.x, (2,))
 chex.assert_rank([p.x, p.y], 1)
 chex.assert_tree_all_finite(p)
@@ -29,9 +29,9 @@ for f in (
 ):
     try:
         f()
-        print("no")
+        print("assertion", False)
     except AssertionError:
-        print("yes")
+        print("assertion", True)
 
 
 @jax.jit
@@ -40,12 +40,12 @@ def g(x):
     return x * 2
 
 
-print(float(g(1.0)), float(g(2.0)))
+print("traces", float(g(1.0)), float(g(2.0)))
 try:
     g(jnp.ones(2))
-    print("no")
+    print("more_traces", False)
 except AssertionError:
-    print("yes")
+    print("more_traces", True)
 
 
 @chex.chexify
@@ -55,10 +55,10 @@ def h(x):
     return x + 1
 
 
-print(h(jnp.ones(2)))
+print("chexify", h(jnp.ones(2)))
 try:
     h(jnp.array([jnp.nan]))
     h.wait_checks()
-    print("no")
+    print("chexify_error", False)
 except AssertionError:
-    print("yes")
+    print("chexify_error", True)
