@@ -8,14 +8,6 @@ REASONS = {
     "newton_scalar": "a call's own cost, as add_4, is 4 of its 7 us",
     "tree_of_20_leaves": "20 arrays in and 20 out, half a microsecond each in IREE's binding "
                          "(runtime/executable.FEW_BYTES)",
-    "roll_pad_flip": "three moves of ours, each of which writes its array to memory",
-    "n_body_1000": "the last axis has 3 elements, along which IREE's vectors run; groups over rows "
-                   "leave it alone",
-    "embedding_gradient": "queued, for 2.2 million operations are counted where most only write "
-                          "zeros: inline (passes/cost.SMALL_WORK raised) it takes 58 us instead of "
-                          "120 to 190",
-    "lenet_step": "not found: of 64 images (here 65) the step takes half as long in the same "
-                  "process; no page faults; with more work space it was faster, too",
     "fft_2d_512": "a real array is written as a complex one first (0.25 of 3.3 ms of CPU), and "
                   "rows take 1.5 where jax's library takes 0.75, of 512 columns as of 528",
     "hessian_of_logistic_regression": "1,001 rows (the suite's second shape) take 177 us, 1,000 "

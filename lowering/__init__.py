@@ -4,6 +4,7 @@
   builder.py           StableHLO operations on Values; sizes.py: dynamic sizes
   value.py             SSA values with operators
   mlir.py              the one door to MLIR's Python bindings
+  context.py           what rules see; aliasing.py: whose memory; fusion.py: how much a loop reads
   rules/               a lowering rule for each primitive
   math/                elementwise functions as bodies of one linalg.generic
   passes/              what is decided about a Program, and what is rewritten, before it is emitted

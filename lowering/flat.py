@@ -180,7 +180,7 @@ def _function(module: Any, name: str, p: Program, target: Target) -> None:
                    for a, o in zip(block.arguments[len(values):], p.outputs)]
         b.measure(next(v for v in (*values, *storage) if v.shape))
         for v in values:
-            emitter.ctx.add_argument(v, protected=True)
+            emitter.ctx.aliases.add_argument(v, protected=True)
         env = dict(zip(p.inputs, values))
         emitter.equations(p, env)
         ir.Operation.create("func.return", operands=[emitter.read(o, env).ir for o in p.outputs])

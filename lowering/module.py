@@ -190,7 +190,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
-                emitter.ctx.add_argument(v, protected=i not in donated)
+                emitter.ctx.aliases.add_argument(v, protected=i not in donated)
             env = dict(zip(arguments, values))
             for const, c in baked.items():
                 if const.aval.size:
@@ -235,10 +235,10 @@ def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) 
     """Results whose memory may be an argument's or another result's."""
     counts: dict[int, int] = {}
     for v in (*arguments, *results):
-        for r in ctx.roots_of(v):
+        for r in ctx.aliases.roots_of(v):
             counts[r] = counts.get(r, 0) + 1
     return tuple(i for i, v in enumerate(results)
-                 if any(counts[r] > 1 for r in ctx.roots_of(v)))
+                 if any(counts[r] > 1 for r in ctx.aliases.roots_of(v)))
 
 
 class Emitter:
@@ -298,12 +298,12 @@ class Emitter:
         loaded = ir.Operation.create("util.global.load", results=[kind], attributes={
             "global": ir.FlatSymbolRefAttr.get(symbol)})
         made = Value(b, loaded.results[0], tuple(value.shape), signed)
-        self.ctx.add_argument(made, protected=True)  # nobody may write to it
+        self.ctx.aliases.add_argument(made, protected=True)  # nobody may write to it
         return made.view(value.dtype)
 
     def program(self, p: Program, args: Sequence[Value]) -> list[Value]:
         env, uses = dict(zip(p.inputs, args)), _uses(p)
-        self.ctx.shared.update(a for v, a in env.items() if uses[v] > 1)
+        self.ctx.aliases.shared.update(a for v, a in env.items() if uses[v] > 1)
         self.equations(p, env)
         return [self.read(o, env) for o in p.outputs]
 
@@ -312,7 +312,7 @@ class Emitter:
             value = self.ctx.b.splat(atom.value, (), atom.aval.dtype)
             self.ctx.constants.add(value)
             self.ctx.literals[value] = atom
-            self.ctx.leaves[value] = frozenset()  # constants are not read from memory
+            self.ctx.fusion.leaves[value] = frozenset()  # constants are not read from memory
             return value
         if atom not in env:  # an empty argument: it is not passed
             a = physical(atom.aval)
@@ -325,9 +325,9 @@ class Emitter:
         for i, e in enumerate(p.equations):
             if e.primitive.program is not None or any(loops.inner(e)):
                 # what a called Program updates may be read here later
-                self.ctx.elsewhere.update(env[a] for a in e.inputs
+                self.ctx.aliases.elsewhere.update(env[a] for a in e.inputs
                                           if isinstance(a, Var) and a in env and uses[a] > 1)
-            self.ctx.copying = i in copying
+            self.ctx.aliases.copying = i in copying
             if self.locations:
                 with self._location(e):
                     outs = self.equation(e, env)

@@ -14,10 +14,10 @@ from typing import Any
 
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native, level_of
-from calque.lowering.rules.registry import Context
 
 AXES = 4  # gemm.c's
 LEAST_COLUMNS = 128  # places of an image: with fewer the kernel is packed too often

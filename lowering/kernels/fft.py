@@ -14,11 +14,11 @@ import numpy as np
 
 from calque.lowering import fourier
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.forms import form_of
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.passes.cost import is_dynamic
-from calque.lowering.rules.registry import Context
 
 LONG = 4096  # lines beyond do not fit the second-level cache side by side
 SPLIT = 256  # lines from here on are split where there are too few to fill a vector

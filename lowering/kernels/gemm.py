@@ -14,10 +14,10 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
-from calque.lowering.rules.registry import Context
 from calque.lowering.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}

@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part
@@ -27,7 +28,6 @@ from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.passes.registers import plan
 from calque.lowering.passes.split import part_of, rows_of, split
-from calque.lowering.rules.registry import Context
 
 TURNED = 256  # elements from which on an array of the carry is not copied home in each step
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay

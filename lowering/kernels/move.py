@@ -2,27 +2,31 @@
 
 IREE copies on one thread, and reverses and picks element by element.  Here an array is written run
 by run: runs of at most RUN elements, moved by vectors and spread over workgroups.  Elements are
-integers of their size, whatever they stand for.  Start reading at `_runs`.
+integers of their size, whatever they stand for.  What is padded or reversed of what was moved is
+moved from where that came from (`_origin`): rolled, padded and flipped is one kernel.
+Start reading at `_runs`.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
-from calque.lowering.rules.registry import Context
 
 RUN = 8192  # elements of a run at most
 LARGE = 1 << 16  # bytes from which on it pays
 SHORT = 16  # rows of fewer elements are left to IREE
 GROUPS = 32  # workgroups at most
 WORTH = 16384  # elements that a workgroup should have
+MOST_PARTS = 16  # of a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,13 @@ def _is_argument(value: Any) -> bool:
     return not hasattr(value.owner, "name")
 
 
+def _stays(ctx: Context, value: Any) -> bool:
+    """Whether a value is an argument, perhaps in another shape, whose memory nobody writes to."""
+    while getattr(value.owner, "name", "") == "stablehlo.reshape":
+        value = value.owner.operands[0]
+    return any(value == v for v in ctx.aliases.fixed)
+
+
 def reverse(ctx: Context, x: Value, axes: Sequence[int]) -> Value | None:
     """x with the order of some axes turned round; None where a kernel does not pay."""
     if not is_static(x.shape) or x in ctx.constants:
@@ -111,6 +122,11 @@ def reverse(ctx: Context, x: Value, axes: Sequence[int]) -> Value | None:
         return None
     width, backwards = merged.pop()
     rows = math.prod(n for n, _ in merged)
+    if len(merged) < 2:
+        moved = _placed(ctx, x, width, lambda p: _turned(p, rows, width, backwards, bool(
+            merged and merged[0][1])))
+        if moved is not None:
+            return _moved(ctx, "reverse", moved[0], x.shape, moved[1])
     part = Part(0, rows, width, 0, width, 0, width, backwards, tuple(merged))
     return _moved(ctx, "reverse", [x], x.shape, [part])
 
@@ -139,9 +155,57 @@ def pad(ctx: Context, x: Value, value: Any, config: Sequence[tuple[int, int, int
     bits = int(np.asarray(value).astype(x.dtype).view(f"i{x.dtype.itemsize}"))
     around = [(1, first, 0), (rows - 1, gap, first + width),
               (1, right + below, first + (rows - 1) * line + width)]  # (rows, width, start)
-    return _moved(ctx, "pad", [x], shape, [
-        Part(0, rows, width, 0, width, first, line),
-        *[Part(0, n, w, 0, 0, to, line, constant=bits) for n, w, to in around if n and w]])
+    moved = _placed(ctx, x, width, lambda p: replace(
+        p, to=first + p.to // width * line + p.to % width, to_stride=p.to_stride // width * line))
+    sources, parts = moved or ([x], [Part(0, rows, width, 0, width, first, line)])
+    return _moved(ctx, "pad", sources, shape, [
+        *parts, *[Part(0, n, w, 0, 0, to, line, constant=bits) for n, w, to in around if n and w]])
+
+
+def _turned(p: Part, rows: int, width: int, backwards: bool, below: bool) -> Part:
+    """Part of rows of a width, in the result that has each row turned round, or their order."""
+    row, column = divmod(p.to, width)
+    if below:
+        row, p = rows - 1 - row, replace(p, to_stride=-p.to_stride)
+    if backwards:
+        column, p = width - column - p.width, replace(p, backwards=not p.backwards)
+    return replace(p, to=row * width + column)
+
+
+def _placed(ctx: Context, x: Value, width: int, place: Callable[[Part], Part]
+            ) -> tuple[list[Value], list[Part]] | None:
+    """From where x was moved, and its parts, cut into rows of a width, in their new places; None
+    where x was not moved, or parts do not fit into rows."""
+    sources, parts = ctx.moves.get(x, ([], []))
+    cut = [_cut(p, width) for p in parts]
+    if not sources or not all(cut):
+        return None
+    found = [place(q) for c in cut for q in c]
+    return (sources, found) if len(found) <= MOST_PARTS else None
+
+
+def _cut(p: Part, width: int) -> list[Part]:
+    """A part as parts that lie within rows of a width each; none where that cannot be said."""
+    column = p.to % width
+    steady = p.rows == 1 or p.to_stride % width == 0
+    if steady and column + p.width <= width:
+        return [p]
+    plain = p.constant is not None or not (p.backwards or p.order or p.picked)
+    if not plain or not (p.rows == 1 or steady and p.constant is not None):
+        return []
+    head = min(p.width, (width - column) % width)
+    count, tail = divmod(p.width - head, width)
+    if p.rows > 1 and count:
+        return []
+    ahead = 0 if p.constant is not None else 1  # how far in the source
+    pieces = [replace(p, width=head)] if head else []
+    if count:
+        pieces.append(replace(p, rows=count, width=width, start=p.start + ahead * head,
+                              stride=ahead * width, to=p.to + head, to_stride=width))
+    if tail:
+        pieces.append(replace(p, width=tail, start=p.start + ahead * (head + count * width),
+                              to=p.to + head + count * width))
+    return pieces
 
 
 def exchange(ctx: Context, x: Value, permutation: Sequence[int]) -> Value | None:
@@ -195,13 +259,18 @@ def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: 
 
 def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: tuple[int, ...],
            parts: Sequence[Part]) -> Value:
+    parts = [p for p in parts if p.rows and p.width]
     ctx.kernels += 1
     name = f"{what}_{ctx.kernels}"
     total = math.prod(shape)
     groups = max(1, min(GROUPS, total // WORTH))
     insert(ctx.module, _executable(name, [(math.prod(x.shape), 8 * x.dtype.itemsize) for x in xs],
                                    (total, 8 * xs[0].dtype.itemsize), parts, groups))
-    return dispatch(ctx.b, name, xs, [(shape, xs[0].dtype)])[0]
+    made = dispatch(ctx.b, name, xs, [(shape, xs[0].dtype)])[0]
+    # only of arguments that stay as they are: others may be gone when they are read later
+    if all(_stays(ctx, x.ir) for x in xs) and not any(p.picked for p in parts):
+        ctx.moves[made] = list(xs), list(parts)
+    return made
 
 
 def _executable(name: str, operands: Sequence[tuple[int, int]], result: tuple[int, int],
@@ -325,4 +394,4 @@ def _row(p: Part, arrays: Sequence[tuple[int, int]]) -> str:
     return "\n        ".join([*lines, f"%from = arith.addi {total}, %c0 : index"])
 
 
-Context.joined = staticmethod(concatenate)
+AliasAnalysis.joined = staticmethod(concatenate)

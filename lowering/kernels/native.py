@@ -16,8 +16,8 @@ from typing import Any
 
 from calque.core.dims import Dim
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import Dtype, Spec, dispatch, insert
-from calque.lowering.rules.registry import Context
 from calque.lowering.targets import Target
 
 OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"

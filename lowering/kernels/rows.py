@@ -18,6 +18,7 @@ from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Literal, Program, Var, param_key
 from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import I32, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
@@ -26,7 +27,6 @@ from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Axes, Rows, is_fold, price
-from calque.lowering.rules.registry import Context
 
 GROUPS = 64  # workgroups at most
 WORTH = 50_000  # element operations that one should have
@@ -60,7 +60,7 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
         Kernel(shell, p, rows).emit()
     made = shell.dispatch(ctx.entering(xs))
     for v in made:  # new memory, whatever the operands
-        ctx.roots[v] = frozenset((id(v),))
+        ctx.aliases.roots[v] = frozenset((id(v),))
     return made
 
 

@@ -15,6 +15,7 @@ from calque.core.program import Equation, Literal, param_key
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
 from calque.lowering.compiler_server import FUNCTIONS
+from calque.lowering.context import Context
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
@@ -22,7 +23,6 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import KernelBuilder
 from calque.lowering.passes.cost import MOST_BINDINGS
-from calque.lowering.rules.registry import Context
 
 OFTEN, CALLED = 4, 2  # uses of a function in a kernel, and its weight, from which it is called
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)

@@ -15,8 +15,8 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
-from calque.lowering.rules.registry import Context
 
 INSERTION = 32  # rows up to this are sorted by insertion
 WIDE_DIGITS = 4096  # rows from this on have digits of 11 bits, others of 8

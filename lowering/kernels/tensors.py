@@ -14,13 +14,14 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.builder import Dtype, Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import Registers, dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes.loops import decomposition
-from calque.lowering.rules.registry import Context, rules
+from calque.lowering.rules.registry import rules
 
 Entry = Value | Memory
 FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),

@@ -11,6 +11,7 @@ panels.py     matrices that a kernel's loop multiplies by are laid out before it
 groups.py     equations that become one kernel of ours, found by the next two
 rows.py       groups of equations over independent rows, each of which becomes one kernel
 chains.py     long elementwise stretches
+components.py points taken apart into coordinates, so that rows of pairs are groups
 graph.py      which equations follow from which, while groups of them become one
 loops.py      which bodies have a form as a kernel
 split.py      a loop over rows that do not know each other, as a loop over a part of them

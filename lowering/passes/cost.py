@@ -16,7 +16,7 @@ from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
 SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
-PASS_WORK = 150_000  # more of it for each sum, product or join: on the queue each is some 10 us
+PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
@@ -60,9 +60,9 @@ def is_dynamic(e: Equation) -> bool:
         is_static(a.aval.shape) for a in (*e.inputs, *e.outputs))
 
 
-def equation_work(e: Equation, in_place: bool = False) -> Any:
+def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> Any:
     """Element operations of one equation (a Dim where they depend on sizes); in_place: in a loop,
-    whose updates and views copy nothing."""
+    whose updates and views copy nothing; fresh: what it updates is nobody else's."""
     inner = inner_programs(e)
     if inner:
         return sum(total(p, in_place or e.primitive.kernel == "loop") * n for p, n in inner)
@@ -76,7 +76,10 @@ def equation_work(e: Equation, in_place: bool = False) -> Any:
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * e.primitive.weight + (0 if in_place else e.inputs[0].aval.size)
+        return update * e.primitive.weight + (
+            0 if in_place or fresh else e.inputs[0].aval.size)
+    if e.primitive.name == "broadcast_in_dim" and e.inputs[0].aval.shape == ():
+        return out // 4  # fused, or a fill: 20 us for a million f32
     if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
@@ -93,8 +96,13 @@ def _at_least_1(n: Any) -> Any:
 
 def total(p: Program, in_place: bool = False) -> Any:
     """Element operations of a whole Program, loops counted (a Dim where they depend on sizes)."""
-    return p.derived(("work", in_place), lambda: sum(
-        equation_work(e, in_place) for e in p.equations))
+    def count() -> Any:
+        made = {v for e in p.equations for v in e.outputs if e.primitive.memory != "view"
+                or e.primitive.name == "broadcast_in_dim"}
+        copying = hazards.copying(p)
+        return sum(equation_work(e, in_place, i not in copying and bool(e.inputs)
+                                 and e.inputs[0] in made) for i, e in enumerate(p.equations))
+    return p.derived(("work", in_place), count)
 
 
 def work(p: Program) -> int:
@@ -189,7 +197,9 @@ def _loop_steps(p: Program) -> int:
 
 def is_small(p: Program) -> bool:
     """Whether the program runs inline on the caller's thread."""
-    limit = min(MOST_WORK, SMALL_WORK + PASS_WORK * loops.passes(p))
+    nests = loops.passes(p) + sum(
+        e.primitive.name == "gather" or hazards.is_update(e) for e in p.equations)
+    limit = min(MOST_WORK, SMALL_WORK + PASS_WORK * nests)
     return work(p) < limit and may_be_small(p)
 
 

@@ -1,14 +1,15 @@
 """Lowering rules; importing this package fills the table.
 
-registry.py holds the table and the context.  A primitive of calque/primitives has its rule
-in the file of the same name: call.py (with while: control.py), callback.py, collectives.py,
-contract.py, control.py, conv.py, cumulative.py, custom.py, elementwise.py, fft.py, gather.py,
-generator.py, index.py, linalg.py (with orthogonal and tridiagonal), random.py (threefry; prng.py:
-keys), reduce.py, scatter.py, shape.py, sort.py, special.py, spectral.py, window.py; client.py:
-those of libraries and users.
+registry.py holds the table, lowering/context what a rule is given.  A primitive of
+calque/primitives has its rule in the file of the same name: call.py (with while: control.py),
+callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
+elementwise.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
+tridiagonal), random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py, sort.py,
+special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
 from __future__ import annotations
 
+from calque.lowering.context import Context, physical
 from calque.lowering.rules import (  # noqa: F401
     call,
     callback,
@@ -34,6 +35,6 @@ from calque.lowering.rules import (  # noqa: F401
     spectral,
     window,
 )
-from calque.lowering.rules.registry import Context, physical, rules
+from calque.lowering.rules.registry import rules
 
 __all__ = ["Context", "physical", "rules"]

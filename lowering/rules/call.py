@@ -5,8 +5,9 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels.rows import emit_rows
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 
 @rule("jit")

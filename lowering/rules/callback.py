@@ -12,7 +12,8 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.context import Context
+from calque.lowering.rules.registry import rule
 
 
 def carriers(dtype: Dtype) -> list[Dtype]:

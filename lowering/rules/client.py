@@ -15,8 +15,9 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.passes.clients import closed_by_constants, const_p
-from calque.lowering.rules.registry import Context, Rule
+from calque.lowering.rules.registry import Rule
 
 
 class LoweringContext:

@@ -6,7 +6,8 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.lowering.builder import Value
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.context import Context
+from calque.lowering.rules.registry import rule
 
 
 @rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",

@@ -12,10 +12,11 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context
 from calque.lowering.folding import guarded_pair
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import BodyBuilder, scalar_type
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 from calque.lowering.rules.window import fill
 
 HALF = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))

@@ -16,6 +16,7 @@ from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context, physical
 from calque.lowering.forms import form_of
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.passes.cost import (
@@ -29,7 +30,7 @@ from calque.lowering.passes.cost import (
 from calque.lowering.passes.loops import DTYPES
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Context, physical, rule
+from calque.lowering.rules.registry import rule
 
 
 @rule("cond")
@@ -39,7 +40,7 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     branches: tuple[Program, ...] = params["branches"]
     if len(branches) == 1:
         return ctx.emit_program(branches[0], operands)
-    ctx.shared.update(operands)
+    ctx.aliases.shared.update(operands)
     # Inside a loop always: a branch in a loop in IREE may fail when it runs ("indirect buffer
     # reference slot 0 is out of range"; tests/transforms: scan_in_cond_in_scan[30]).
     # But never what calls Python: a branch that is not taken may raise.
@@ -71,10 +72,10 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
             results = [ctx.opaque(r) for r in ctx.emit_program(program, operands)]
             ctx.regions -= 1
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
-        roots = [r | ctx.roots_of(v) for r, v in zip(roots, results)]
+        roots = [r | ctx.aliases.roots_of(v) for r, v in zip(roots, results)]
     results = [ctx.b.tied(Value(ctx.b, r, *spec)) for r, spec in zip(op.results, specs)]
     for r, views in zip(results, roots):
-        ctx.roots[r] = views | {id(r)}
+        ctx.aliases.roots[r] = views | {id(r)}
     return results
 
 
@@ -88,13 +89,13 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
     length = params["length"]
     if is_kernel(ctx.equation) and _has_kernel(ctx):
         return emit_kernel(ctx, ctx.equation, xs, outs)
-    ctx.shared.update(consts)
+    ctx.aliases.shared.update(consts)
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
     if is_unrolled(params):
         return loop.unrolled(carry)
     if writes_in_place(body):
         # IREE's loop writes into its initial values even if they are used after it
-        carry = [c if _single(c) else ctx.private(c) for c in carry]
+        carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
         loop.keep_out = True
     return loop.rolled(carry, outs[n_carry:])
 
@@ -185,27 +186,27 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
         values = [b.tied(Value(b, a, *s)) for a, s in zip(block.arguments, specs)]
         ctx.loops += 1
         ctx.regions += 1
-        roots = frozenset[int]().union(*[ctx.roots_of(c) for c in state[carried]])
+        roots = frozenset[int]().union(*[ctx.aliases.roots_of(c) for c in state[carried]])
         for v in values[carried]:
-            ctx.roots[v] = roots | {id(v)}
+            ctx.aliases.roots[v] = roots | {id(v)}
         if keep_out:
-            ctx.carries.update(values[carried])
+            ctx.aliases.carries.update(values[carried])
         results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
         ctx.loops -= 1
         ctx.regions -= 1
-        roots = roots.union(*[ctx.roots_of(r) for r in results])
+        roots = roots.union(*[ctx.aliases.roots_of(r) for r in results])
         ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
     out = [b.tied(Value(b, r, *s)) for r, s in zip(op.results, specs)]
     for v in out[carried]:
-        ctx.roots[v] = roots | {id(v)}
+        ctx.aliases.roots[v] = roots | {id(v)}
     return out
 
 
 def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> list[Value]:
     """Carries for the next step: what comes from outside the loop would be written into by it."""
-    shared = ctx.protected.union(*[ctx.roots_of(v) for v in outside])
-    return [c if _single(c) or shared.isdisjoint(ctx.roots_of(c)) else ctx.private(c)
-            for c in carry]
+    shared = ctx.aliases.protected.union(*[ctx.aliases.roots_of(v) for v in outside])
+    return [c if _single(c) or shared.isdisjoint(ctx.aliases.roots_of(c))
+            else ctx.aliases.private(c) for c in carry]
 
 
 def _has_kernel(ctx: Context) -> bool:
@@ -223,10 +224,10 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
     k = params["cond_nconsts"]
     n = k + params["body_nconsts"]
     cond_consts, body_consts, carry = xs[:k], xs[k:n], xs[n:]
-    ctx.shared.update(xs[:n])
+    ctx.aliases.shared.update(xs[:n])
     in_place = writes_in_place(body)
     if in_place:
-        carry = [c if _single(c) else ctx.private(c) for c in carry]
+        carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
     carry = [ctx.opaque(c) for c in carry]
 
     def head(carry: Sequence[Value]) -> list[Value]:

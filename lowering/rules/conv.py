@@ -21,13 +21,14 @@ from calque.core.dims import floordiv, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.context import Context
 from calque.lowering.folding import guarded_pair
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import real_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features

@@ -17,9 +17,10 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_larger
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.context import Context
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.reduce import NARROW, extreme
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 Combine = Callable[[Builder, Value, Value], Value]
 

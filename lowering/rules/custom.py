@@ -6,7 +6,8 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.lowering.builder import Value
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.context import Context
+from calque.lowering.rules.registry import rule
 
 
 @rule("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
@@ -31,7 +32,7 @@ def _checkpoint(ctx: Context, xs: list[Value], params: dict[str, Any],
     if params["differentiated"] and params["prevent_cse"]:
         cut = [ctx.b.barrier(x)[0] if x not in ctx.constants and x.shape else x for x in xs]
         for new, old in zip(cut, xs):
-            ctx.roots[new] = ctx.roots_of(old)
+            ctx.aliases.roots[new] = ctx.aliases.roots_of(old)
         xs = cut
     return ctx.emit_program(params["jaxpr"], xs)
 

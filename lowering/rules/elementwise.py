@@ -13,7 +13,8 @@ from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
-from calque.lowering.rules.registry import Context, rule, rules
+from calque.lowering.context import Context
+from calque.lowering.rules.registry import rule, rules
 
 Emit = Callable[..., Value]
 
@@ -29,7 +30,7 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
         def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
                  outs: list[ShapedArray]) -> Value:
             values = [_spread(ctx.b, x, outs[0].shape) for x in xs]
-            return ctx.fused(f(ctx.b, *values, **params), xs)
+            return ctx.fusion.note(f(ctx.b, *values, **params), xs)
         return f
     return register
 
@@ -62,9 +63,9 @@ def _pow(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
     known = ctx.literals.get(y)
     x = _spread(ctx.b, x, outs[0].shape)
     if isinstance(known, Literal) and x.dtype.kind == "f" and np.isreal(known.value):
-        return ctx.fused(math.pow_const(ctx.b, x, float(known.value)), xs)
+        return ctx.fusion.note(math.pow_const(ctx.b, x, float(known.value)), xs)
     y = _spread(ctx.b, y, outs[0].shape)
-    return ctx.fused(math.TABLE["pow"](ctx.b, x, y), xs)
+    return ctx.fusion.note(math.TABLE["pow"](ctx.b, x, y), xs)
 
 
 # ---- comparison: complex numbers by real part, then imaginary
@@ -108,7 +109,7 @@ def _conj(b: Builder, x: Value) -> Value:
 @rule("convert_element_type")
 def _convert(ctx: Context, xs: list[Value], params: dict[str, Any],
              outs: list[ShapedArray]) -> Value:
-    return ctx.fused(math.convert(ctx.b, xs[0], outs[0].dtype), xs)
+    return ctx.fusion.note(math.convert(ctx.b, xs[0], outs[0].dtype), xs)
 
 
 @rule("bitcast_convert_type")
@@ -129,11 +130,11 @@ def _select_n(ctx: Context, xs: list[Value], params: dict[str, Any],
     if len(which.shape) < len(shape):  # a scalar, or the mask of an array of keys
         which = b.broadcast(which, shape, range(len(which.shape)))
     if which.dtype == np.dtype(bool):
-        return ctx.fused(b.select(which, cases[1], cases[0]), xs)
+        return ctx.fusion.note(b.select(which, cases[1], cases[0]), xs)
     result = cases[-1]
     for i in range(len(cases) - 2, -1, -1):
         result = b.select(which <= i if i == 0 else which.eq(i), cases[i], result)
-    return ctx.fused(result, xs)
+    return ctx.fusion.note(result, xs)
 
 
 @rule("copy", "stop_gradient")

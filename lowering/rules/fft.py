@@ -16,9 +16,10 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.lowering import fourier
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.rules.contract import emit_dot
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 RADIX = 64  # the largest dense matrix
 TABLE = 4096  # twiddles beyond are products from two small tables

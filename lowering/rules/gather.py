@@ -17,9 +17,10 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import in_int32, is_larger, min_dim
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.context import Context
 from calque.lowering.kernels import move
 from calque.lowering.math.region import scalar_type
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
 
@@ -128,7 +129,7 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
         # (tests/lowering/test_refusals.py)
         (rows,) = b.barrier(Value(b, op.results[0], (count, width), kind))
         return rows.view(x.dtype)
-    return ctx.fused(_elements(data, ids, target).view(x.dtype), [x, ids])
+    return ctx.fusion.note(_elements(data, ids, target).view(x.dtype), [x, ids])
 
 
 def _elements(data: Value, ids: Value, target: Value) -> Value:
@@ -209,4 +210,5 @@ def _gather(
         return found
     fill = 0 if params["fill_value"] is None else params["fill_value"]
     mask = b.broadcast(at.inside, out.shape, places)
-    return ctx.fused(b.select(mask, found, b.splat(fill, out.shape, out.dtype)), [found, indices])
+    picked = b.select(mask, found, b.splat(fill, out.shape, out.dtype))
+    return ctx.fusion.note(picked, [found, indices])

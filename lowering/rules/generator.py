@@ -12,9 +12,10 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.random import I32, U32, threefry
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 U64 = np.dtype(np.uint64)
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

@@ -13,7 +13,8 @@ from calque.core.dims import in_int32, is_static, min_dim
 from calque.lowering import mlir
 from calque.lowering import sizes as cut
 from calque.lowering.builder import Builder, Value, int_array
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.context import Context
+from calque.lowering.rules.registry import rule
 
 
 def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
@@ -49,12 +50,12 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
         return update
     if 0 in update.shape:
         return x
-    x = ctx.owned(x)
+    x, update = ctx.aliases.owned(x), ctx.aliases.apart(update, [x])
     if is_static((*x.shape, *update.shape)):
         out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
     else:
         out = cut.insert(ctx.b, x, update, _places(starts, x.shape, update.shape))
-    ctx.roots[out] = ctx.roots_of(x) | {id(out)}
+    ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
     return out
 
 

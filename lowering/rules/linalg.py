@@ -13,11 +13,12 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, guess, max_dim, min_dim, operation
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.passes.cost import is_open
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have

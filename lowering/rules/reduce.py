@@ -15,9 +15,10 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, floordiv, is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
+from calque.lowering.context import Context
 from calque.lowering.folding import guarded
 from calque.lowering.math.region import BodyBuilder, elementwise
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
 NARROW = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))

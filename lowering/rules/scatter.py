@@ -19,10 +19,11 @@ from calque.core.dims import bounds, in_int32, is_nonnegative, is_static
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.context import Context
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
-from calque.lowering.rules.registry import Context, rule, rules
+from calque.lowering.rules.registry import rule, rules
 from calque.lowering.scatter_loop import scatter_rows
 
 NAMES = {
@@ -44,8 +45,8 @@ def _register(name: str, op: str) -> None:
         if 0 in updates.shape:
             return x
         out = _scatter(ctx, op, x, indices, updates, params)
-        if out not in ctx.roots:
-            ctx.roots[out] = ctx.roots_of(x) | {id(out)}
+        if out not in ctx.aliases.roots:
+            ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
         return out
 
 
@@ -63,12 +64,15 @@ def _scatter(
     ask, reads = params["mode"].name != "CLIP", (updates, indices)
     targets = d.scatter_dims_to_operand_dims
     first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
+    one = math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets)
+    if one:
+        updates = ctx.aliases.apart(updates, [x])
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
-    if math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets):
+    if one:
         return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     # the updates may be a view of the operand: IREE gives both one memory, and a window would be
     # read after it was written (tests/lowering/test_scatter.py)
-    x = ctx.apart(x, reads)
+    x = ctx.aliases.apart(x, reads)
     at = addresses(
         ctx,
         indices,
@@ -138,7 +142,7 @@ def _loop(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Val
         x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
         rows = (2, 1)
     else:
-        x = ctx.owned(x)
+        x = ctx.aliases.owned(x)
     data, updates = _as_known(b, b.reshape(x, rows)), _as_known(b, updates)
     out = scatter_rows(data, at.ids, updates, op, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
@@ -189,7 +193,7 @@ def _portable(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) ->
         ids = b.select(at.ids < 0, b.like(at.ids, at.rows), at.ids)
         out = _emit(b, op, data, ids, updates)
         return b.slice(out, (0, 0), (at.rows, at.width))
-    data = b.reshape(ctx.owned(x), (at.rows, at.width))
+    data = b.reshape(ctx.aliases.owned(x), (at.rows, at.width))
     bad = b.broadcast(at.ids < 0, updates.shape, (0,))
     updates = b.select(bad, b.splat(_identity(op, dtype), updates.shape, dtype), updates)
     return _emit(b, op, data, b.maximum(at.ids, 0), updates)

@@ -10,9 +10,10 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static, max_dim
 from calque.lowering.builder import Builder, Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import move
 from calque.lowering.math.convert import convert
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 LARGE = 1 << 14  # elements from which an iota of several axes is a constant, repeated
 ROW = 4096  # elements of such a constant at most
@@ -35,7 +36,7 @@ def _transpose(ctx: Context, xs: list[Value], params: dict[str, Any],
 def _broadcast(ctx: Context, xs: list[Value], params: dict[str, Any],
                outs: list[ShapedArray]) -> Value:
     out = ctx.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
-    return ctx.fused(out, xs)
+    return ctx.fusion.note(out, xs)
 
 
 @rule("concatenate")
@@ -118,7 +119,7 @@ def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shap
         return ctx.b.broadcast(ctx.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))
     else:
         out = ctx.b.iota(shape, dtype, axis)
-    return ctx.fused(out, [])
+    return ctx.fusion.note(out, [])
 
 
 @rule("dim_as_value")

@@ -12,10 +12,11 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.forms import form_of
 from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.linalg import call_native
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 
 @rule("eig", "schur")

@@ -18,13 +18,14 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value, signed
+from calque.lowering.context import Context
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
 from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
 from calque.lowering.rules.reduce import NARROW, extreme
-from calque.lowering.rules.registry import Context, rule
+from calque.lowering.rules.registry import rule
 
 LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 

@@ -10,7 +10,9 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import errors, signatures
+from calque import errors, lax, signatures
+from calque.core.dtypes import bfloat16
+from calque.jit import MOST_NUMBERS
 
 
 def counted(f):
@@ -91,6 +93,33 @@ def test_closures_over_arrays_are_read_when_traced() -> None:
     np.testing.assert_array_equal(first, [1, 2, 3])
     np.testing.assert_array_equal(f(jnp.ones(3)), [1, 2, 3])  # the old trace
     np.testing.assert_array_equal(f(jnp.ones((2, 3)))[0], [101, 102, 103])  # a new one
+
+
+def test_many_captured_numbers_are_written_into_the_program(x64: None) -> None:
+    """Of every dtype, special values included; positions of donated arguments stay right."""
+    floats = [np.dtype(d) for d in ("float16", "float32", "float64", bfloat16)]
+    numbers = [jnp.asarray(v, d) for d in floats for v in (1.5, -0.0, np.inf, np.nan, 1e-7)]
+    numbers += [jnp.asarray(v, d) for d in ("int8", "uint8", "int64", "uint64", "bool")
+                for v in (0, 1, 100)]
+    numbers += [jnp.asarray(complex(-0.0, np.inf), "complex64"), jnp.asarray(2), jnp.asarray(2.5)]
+    assert len(numbers) > MOST_NUMBERS
+    table = jnp.arange(4.0)
+
+    @functools.partial(calque.jit, donate_argnums=1)
+    def f(x: Any, given: Any) -> Any:
+        inner = calque.jit(lambda y: y * numbers[1] + table)
+        steps = lax.scan(lambda c, _: (c + numbers[-1], numbers[0]), x[0], None, length=3)
+        return [jnp.broadcast_to(n, (2,)) for n in numbers], inner(given), steps, numbers[5]
+
+    given = jnp.full(4, 3.0)
+    whole, rows, steps, number = f(jnp.arange(2.0), given)
+    assert given.is_deleted()
+    for n, w in zip(numbers, whole, strict=True):
+        assert (w.dtype, w.weak_type) == (n.dtype, n.weak_type)
+        assert np.asarray(w).tobytes() == 2 * np.asarray(n).tobytes(), (n.dtype, n)
+    assert np.asarray(rows).tobytes() == (3.0 * np.float16(-0.0) + np.arange(4.0)).tobytes()
+    assert float(steps[0]) == 7.5 and list(np.asarray(steps[1])) == [1.5] * 3
+    assert number.dtype == np.float32 and float(number) == 1.5
 
 
 def test_nested_jit_and_inline() -> None:

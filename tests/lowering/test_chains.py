@@ -19,6 +19,7 @@ from calque.core.dtypes import bfloat16
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering.compiler_server import FUNCTIONS
+from calque.lowering.kernels import stretch
 from calque.lowering.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.passes import chains
 from calque.lowering.passes.groups import grouped
@@ -156,8 +157,11 @@ ARRAYS = [((), np.float32), ((7,), np.float32), ((1, 1), np.float32), ((3, 5, 67
           ((2, 0, 3), np.float32), ((1, 33), np.float64), ((70,), np.float16), ((5, 13), bfloat16)]
 
 
-@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
-def test_values(level: str, x64: None) -> None:
+@pytest.mark.parametrize("level, alive", [
+    ("x86-64-v2", stretch.ALIVE), ("x86-64-v3", stretch.ALIVE), ("x86-64-v3", 64)])
+def test_values(level: str, alive: int, x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretch, "ALIVE", alive)  # 64: parts of four operations
+    calque.clear_caches()
     with config.context("calque_cpu", level):
         try:
             runnable_target()
@@ -221,3 +225,41 @@ def test_hundreds_of_steps_and_their_gradient() -> None:
     np.testing.assert_allclose(float(value), y.sum(), rtol=1e-5)
     np.testing.assert_allclose(np.asarray(gradient), slope, rtol=1e-3)  # hundreds of roundings
     assert chains.MOST >= 6000  # in one kernel
+
+
+def test_a_long_gradient_fits_the_stack() -> None:
+    """Each of 800 values is read by the gradient; workers have 128 KiB of stack."""
+    def f(x: Any) -> Any:
+        for i in range(800):
+            x = x * (1.4 + 0.0001 * i - x)
+        return x
+    x = np.linspace(0.05, 0.95, 300_000, dtype=np.float32)
+    with config.context("calque_cpu", "x86-64-v3"):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+        gradient = calque.grad(lambda x: f(x).sum())
+        assert len(stretches(gradient, x)) == 1
+        got = np.asarray(calque.jit(gradient)(x))
+    y, slope = x.astype(np.float64), np.ones(x.size)
+    for i in range(800):
+        slope, y = slope * (1.4 + 0.0001 * i - 2 * y), y * (1.4 + 0.0001 * i - y)
+    # 800 factors, each rounded; they contract: what is small is small by all of them
+    np.testing.assert_allclose(got, slope, rtol=2e-3, atol=1e-30)
+
+
+def test_numbers_that_a_stretch_reads() -> None:
+    numbers = [np.float32(0.5 + 0.001 * i) for i in range(150)]
+
+    def f(x: Any, numbers: Any) -> Any:
+        for c in numbers:
+            x = jnp.sin(x * c) + c
+        return x
+    x = np.linspace(-1, 1, 33, dtype=np.float32)
+    want = interpret(calque.make_jaxpr(f)(x, numbers).jaxpr, [x, *numbers])[0]
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(x, numbers)), want, rtol=1e-5, atol=1e-6)
+    assert len(stretches(f, x, numbers)) == 2
+    captured = [jnp.asarray(c) for c in numbers]
+    module = calque.jit(lambda x: f(x, captured))
+    np.testing.assert_allclose(np.asarray(module(x)), want, rtol=1e-5, atol=1e-6)

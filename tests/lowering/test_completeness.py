@@ -14,11 +14,11 @@ from calque.core.weights import MEASURED
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import CALLS
 from calque.export.write import rules as portable
+from calque.lowering.aliasing import _IDENTITIES
 from calque.lowering.forms import FORMS
 from calque.lowering.kernels import tensors
 from calque.lowering.passes import accumulate, cost, rows, scalars
 from calque.lowering.rules import rules
-from calque.lowering.rules.registry import _IDENTITIES
 
 # structurally linear primitives: a cotangent may reach them
 LINEAR = [n for n, r in samples.ROWS.items() if r.linear] + [

@@ -7,8 +7,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque.errors import JaxRuntimeError
+from calque.lowering.context import CONSTANT_BYTES
 from calque.lowering.module import lower
-from calque.lowering.rules.registry import CONSTANT_BYTES
 from calque.lowering.targets import cpu_target
 
 LATER = "--iree-opt-const-expr-hoisting=false"

@@ -26,6 +26,15 @@ FUNCTIONS = {
     "pad 1": lambda n, a, b, c: n.pad(a, ((0, 0), (2, 5)), constant_values=-3),
     "pad in the middle": lambda n, a, b, c: n.pad(c, ((0, 0), (1, 2), (0, 0)), constant_values=2),
     "pad of what moved": lambda n, a, b, c: n.pad(n.flip(a, 1), 1),
+    "rolled, padded and flipped": lambda n, a, b, c: n.flip(n.pad(n.roll(a, 3, 0), 2), 1),
+    "rolled aside, padded, upside down": lambda n, a, b, c: n.flip(n.pad(
+        n.roll(a, -5, 1), ((1, 2), (3, 4)), constant_values=1), 0),
+    "padded and turned": lambda n, a, b, c: n.flip(n.pad(n.concatenate([b, a]), ((2, 0), (0, 1)))),
+    "flipped twice": lambda n, a, b, c: n.flip(n.flip(a, 0), 1),
+    "padded twice": lambda n, a, b, c: n.pad(n.pad(a, 1), ((3, 0), (0, 2)), constant_values=1),
+    "joined and joined, then flipped": lambda n, a, b, c: n.flip(n.concatenate(
+        [n.concatenate([a, b]), n.flip(a, 1)]), 0),
+    "three axes": lambda n, a, b, c: n.flip(n.pad(n.roll(c, 2, 1), ((0, 0), (1, 0), (0, 0))), 2),
     "all": lambda n, a, b, c: n.all(c != 0, axis=(0, 2)),
     "any": lambda n, a, b, c: n.any(a == a[0, 0], axis=0),
 }

@@ -14,9 +14,9 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
 from calque.lowering import forms
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.kernels import native
 from calque.lowering.rules import rules
-from calque.lowering.rules.registry import Context
 from calque.lowering.targets import cpu_target, parse_target
 
 FLAGS = (Path(native.__file__).parents[1] / "native" / "FLAGS").read_text().split()

@@ -195,7 +195,7 @@ def test_constants_of_host_loops() -> None:
 
 def test_iree_still_makes_constants_of_loops_in_the_wrong_place(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Context.opaque in lowering/rules/registry.py."""
+    """Context.opaque in lowering/context.py."""
     calque.clear_caches()
     monkeypatch.setattr(Context, "opaque", lambda self, x: x)
     with pytest.raises(CompileError, match="circular dependency"):
@@ -398,7 +398,7 @@ def test_carries_that_the_body_does_not_read() -> None:
 
 
 def test_iree_still_dies_of_carries_that_the_body_does_not_read() -> None:
-    """Context.reads in lowering/rules/registry.py."""
+    """Context.reads in lowering/context.py."""
     code = """
 import numpy as np, calque, calque.numpy as jnp
 from calque import lax

@@ -1,7 +1,7 @@
 """Arguments are never overwritten, indices never reach outside, wide expressions load.
 
 IREE writes dynamic_update_slice into the memory of its operand, an argument's included; the cure
-is Context.owned (lowering/rules/registry.py).  Every way an argument's memory may reach an update
+is AliasAnalysis.owned (lowering/aliasing.py).  Every way an argument's memory may reach an update
 is tried inline (small) and queued (large), then random programs against the NumPy interpreter.
 The last tests fail when plain IREE no longer needs a cure.
 """
@@ -24,10 +24,10 @@ from calque import lax
 from calque.array import current_device
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
+from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower, module_text
 from calque.lowering.passes import cost, hazards
-from calque.lowering.rules import Context
 from calque.lowering.targets import cpu_target
 from calque.runtime import Buffer, Executable
 from calque.transforms.stage import stage
@@ -348,14 +348,14 @@ def test_random_programs(start: int) -> None:
 
 
 def test_copies_of_one_array_are_not_merged() -> None:
-    """Context.copy: IREE made one of two equal copies, and two updates wrote into it."""
+    """AliasAnalysis.copy: IREE made one of two equal copies, and two updates wrote into it."""
     with calque.enable_x64(True):
         assert fuzz.failures([18137]) == []
 
 
 def test_iree_still_merges_equal_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Context.copy in lowering/rules/registry.py."""
-    def halves(self: Context, x: Any) -> Any:
+    """AliasAnalysis.copy in lowering/aliasing.py."""
+    def halves(self: AliasAnalysis, x: Any) -> Any:
         half, *rest = x.shape[0] // 2, *x.shape[1:]
         zero = [0] * len(x.shape)
         copy = self.b.concatenate([self.b.slice(x, zero, [half, *rest]),
@@ -364,7 +364,7 @@ def test_iree_still_merges_equal_copies(monkeypatch: pytest.MonkeyPatch) -> None
         return copy
 
     calque.clear_caches()
-    monkeypatch.setattr(Context, "copy", halves)
+    monkeypatch.setattr(AliasAnalysis, "copy", halves)
     with calque.enable_x64(True):
         assert fuzz.failures([18137])
     calque.clear_caches()
@@ -476,7 +476,7 @@ def plain(text: str, *args: Array) -> list[Array]:
 
 
 def test_iree_still_overwrites_arguments() -> None:
-    """Context.owned in lowering/rules/registry.py."""
+    """AliasAnalysis.owned in lowering/aliasing.py."""
     *_, x, _ = plain("""
       func.func @main(%x: tensor<8xf32>, %u: tensor<2xf32>) -> tensor<8xf32> {
         %i = stablehlo.constant dense<3> : tensor<i32>
@@ -484,11 +484,11 @@ def test_iree_still_overwrites_arguments() -> None:
             : (tensor<8xf32>, tensor<2xf32>, tensor<i32>) -> tensor<8xf32>
         return %r : tensor<8xf32>
       }""", np.zeros(8, np.float32), np.ones(2, np.float32))
-    assert x.any(), "IREE copies the argument now: Context.owned can go"
+    assert x.any(), "IREE copies the argument now: AliasAnalysis.owned can go"
 
 
-def arguments_only(self: Context, x: Any) -> Any:
-    """Context.owned without what passes/hazards says."""
+def arguments_only(self: AliasAnalysis, x: Any) -> Any:
+    """AliasAnalysis.owned without what passes/hazards says."""
     return self.copy(x) if self.is_protected(x) else x
 
 
@@ -559,7 +559,7 @@ def test_tuples_of_numbers_are_no_calls() -> None:
 def test_iree_still_reads_after_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """passes/hazards in lowering/."""
     calque.clear_caches()
-    monkeypatch.setattr(Context, "owned", arguments_only)
+    monkeypatch.setattr(AliasAnalysis, "owned", arguments_only)
     try:
         r, _ = calque.jit(read_then_written)(*STEPS)
         assert np.asarray(r).tolist() != [1, 2, 0, 3, 0], "right now: passes/hazards can go"
@@ -569,9 +569,9 @@ def test_iree_still_reads_after_writing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_iree_still_writes_into_the_initial_values_of_loops(
         monkeypatch: pytest.MonkeyPatch, host_loops: None) -> None:
-    """Context.private in lowering/rules/registry.py."""
-    monkeypatch.setattr(Context, "private", lambda self, x: x)
-    monkeypatch.setattr(Context, "owned", arguments_only)
+    """AliasAnalysis.private in lowering/aliasing.py."""
+    monkeypatch.setattr(AliasAnalysis, "private", lambda self, x: x)
+    monkeypatch.setattr(AliasAnalysis, "owned", arguments_only)
     x = np.linspace(0.5, 1, 13, dtype=np.float32)
 
     def f(x: Any) -> Any:
@@ -580,7 +580,7 @@ def test_iree_still_writes_into_the_initial_values_of_loops(
 
     _, updated = calque.jit(f)(x)
     assert not np.allclose(np.asarray(updated), wrote(np.sin(x), 4)), (
-        "a loop's initial values stay as they are now: Context.private can go")
+        "a loop's initial values stay as they are now: AliasAnalysis.private can go")
 
 
 def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
@@ -597,7 +597,7 @@ def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
 
 
 def test_iree_still_refuses_many_bindings() -> None:
-    """FUSION_LIMIT in lowering/rules/registry.py."""
+    """FUSION_LIMIT in lowering/fusion.py."""
     n = 40
     args = ", ".join(f"%a{i}: tensor<8xf32>" for i in range(n))
     adds = "\n".join(f"%s{i} = stablehlo.add %{f's{i - 1}' if i > 1 else 'a0'}, %a{i} : "

@@ -226,7 +226,7 @@ def test_iree_still_gathers_outside() -> None:
 
 
 def test_iree_still_scatters_into_its_argument() -> None:
-    """Context.owned in lowering/rules/scatter.py."""
+    """AliasAnalysis.owned in lowering/rules/scatter.py."""
     *_, x, _, _ = plain("""
       func.func @main(%x: tensor<8xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>) -> tensor<8xf32> {
         %r = "stablehlo.scatter"(%x, %i, %u) ({
@@ -269,7 +269,7 @@ def test_iree_still_refuses_to_reverse_some_slices() -> None:
 # ---- updates that lie in the operand's memory
 @pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "bfloat16", "c8", "?"])
 def test_updates_may_be_the_operand(dtype: str) -> None:
-    """Context.apart: IREE gives both one memory, and reads windows that are written already."""
+    """AliasAnalysis.apart: IREE gives both one memory, and reads windows written already."""
     n = 16
     start = (np.arange(n) % 5).astype(dtype)
     positions = (np.arange(n) * 7 + 3)[:, None].astype(np.int32) % n

@@ -13,7 +13,7 @@ from calque.core.errors import explain
 from calque.export.container import Aval
 from calque.export.errors import UnsupportedOperationError
 from calque.export.stream import damaged
-from calque.lowering.rules.registry import physical
+from calque.lowering.context import physical
 
 Bound = tuple[tuple[str, int], ...]  # sizes by name
 

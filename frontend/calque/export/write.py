@@ -19,9 +19,9 @@ from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
 from calque.lowering.builder import Value
+from calque.lowering.context import physical
 from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
-from calque.lowering.rules.registry import physical
 
 Rule = Callable[["Writer", list[Value], dict[str, Any], list[ShapedArray]], Any]
 rules: dict[str, Rule] = {}

@@ -2,9 +2,9 @@
 //
 // One backend is built: hosting (src/hosting: a Python with calque.runtime in the process) or native
 // (src/native: IREE's C runtime).  Its folder has a `backend.hpp` with five types, DeviceState, Buffer,
-// ModuleState, FunctionState and Room (made before a call claims its arrays: it may wait), and defines the
-// functions of `calque::backend` below.  Everything that does not depend on it is here and in array.cc,
-// device.cc and module.cc: handles, checks before a call, who may use an array.
+// ModuleState, FunctionState and CallReservation (made before a call borrows its arrays: it may wait),
+// and defines the functions of `calque::backend` below.  Everything that does not depend on it is here
+// and in array.cc, device.cc and module.cc: handles, checks before a call, who may use an array.
 #pragma once
 
 #include <atomic>
@@ -102,13 +102,13 @@ struct FunctionImpl {
   const Signature& signature() const { return module->signatures[index]; }
 };
 
-// The claims of one call on its arguments: donated ones taken, the others shared.
-class Claims {
+// The borrows of one call on its arguments: donated ones taken, the others shared.
+class Borrows {
  public:
-  Claims(const FunctionImpl& function, Span<const Array> arguments);
-  Claims(const Claims&) = delete;
-  Claims& operator=(const Claims&) = delete;
-  ~Claims() { release(done_); }
+  Borrows(const FunctionImpl& function, Span<const Array> arguments);
+  Borrows(const Borrows&) = delete;
+  Borrows& operator=(const Borrows&) = delete;
+  ~Borrows() { release(done_); }
 
   // The call was made, or failed after it had taken its arguments: what it took over is gone.
   void done() noexcept { done_ = true; }
@@ -183,7 +183,8 @@ void bind(detail::FunctionImpl& function);
 
 // Calls with arguments that were checked and claimed; `sizes` are the values of variables in shapes.
 std::vector<Array> call(const detail::FunctionImpl& function, Span<const Array> arguments,
-                        const artifact::Sizes& sizes, Room& room, detail::Claims& claims);
+                        const artifact::Sizes& sizes, CallReservation& reservation,
+                        detail::Borrows& borrows);
 
 }  // namespace backend
 

@@ -208,9 +208,9 @@ const Signature& Function::signature() const { return impl_->signature(); }
 
 std::vector<Array> Function::call(Span<const Array> arguments) const {
   const Sizes sizes = check_arguments(*impl_, arguments);
-  backend::Room room(*impl_, arguments, sizes);
-  detail::Claims claims(*impl_, arguments);
-  return backend::call(*impl_, arguments, sizes, room, claims);
+  backend::CallReservation reservation(*impl_, arguments, sizes);
+  detail::Borrows borrows(*impl_, arguments);
+  return backend::call(*impl_, arguments, sizes, reservation, borrows);
 }
 
 }  // namespace calque

@@ -60,10 +60,10 @@ bool has_no_fence(const ArrayImpl& array) {
 }
 
 // A buffer of Python's, given back under the lock.
-struct Held {
+struct BufferHold {
   Py_buffer view{};
   python::Ref object;
-  ~Held() {
+  ~BufferHold() {
     if (view.obj == nullptr || !python::is_alive()) return;
     python::Lock lock;
     PyBuffer_Release(&view);
@@ -153,7 +153,7 @@ bool wait(ArrayImpl& array, double seconds) {
 Span<const std::uint8_t> view(ArrayImpl& array, std::shared_ptr<void>& hold) {
   const python::Hosting& hosting = python::hosting();
   python::Lock lock;
-  auto held = std::make_shared<Held>();
+  auto held = std::make_shared<BufferHold>();
   held->object =
       python::checked(PyObject_CallOneArg(hosting.view, array.buffer.object.get()), "Array::view");
   if (held->object.get() == Py_None) return {};
@@ -207,7 +207,7 @@ void bind(FunctionImpl& function) {
 }
 
 std::vector<Array> call(const FunctionImpl& function, Span<const Array> arguments,
-                        const artifact::Sizes&, Room&, detail::Claims& claims) {
+                        const artifact::Sizes&, CallReservation&, detail::Borrows& borrows) {
   const std::string& name = function.signature().name;
   python::hosting();
   python::Lock lock;
@@ -220,7 +220,7 @@ std::vector<Array> call(const FunctionImpl& function, Span<const Array> argument
   if (!results) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    claims.failed([](const ArrayImpl& array) {
+    borrows.failed([](const ArrayImpl& array) {
       python::Ref gone(PyObject_CallMethod(array.buffer.object.get(), "is_deleted", nullptr));
       PyErr_Clear();
       return !gone || gone.get() != Py_False;
@@ -228,7 +228,7 @@ std::vector<Array> call(const FunctionImpl& function, Span<const Array> argument
     PyErr_Restore(type, value, trace);
     python::raise_pending(name);
   }
-  claims.done();
+  borrows.done();
   return arrays_of(function, results.get());
 }
 

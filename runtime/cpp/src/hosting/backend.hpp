@@ -25,8 +25,8 @@ struct ModuleState {
 struct FunctionState {
   python::Ref target;  // called with a tuple of Buffers, gives a sequence of them
 };
-struct Room {  // Python waits, within the call
-  Room(const detail::FunctionImpl&, Span<const Array>, const artifact::Sizes&) {}
+struct CallReservation {  // Python waits, within the call
+  CallReservation(const detail::FunctionImpl&, Span<const Array>, const artifact::Sizes&) {}
 };
 
 }  // namespace calque::backend

@@ -66,20 +66,20 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
 // Calls under way on a device's queue, bounded: the memory between the operations of a queued program
 // comes from a pool of slabs that loses what lies in many of them (runtime/pending.py says more).
-class Pending {
+class InFlightCalls {
  public:
-  // The place of one call among them.  Making it waits, for the oldest calls, until the call and `room`
+  // The slot of one call among them.  Making it waits, for the oldest calls, until the call and `room`
   // bytes of the pool may be had; whether those calls failed is their results' affair.
-  class Place {
+  class Slot {
    public:
-    Place(Pending& pending, std::size_t room);
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
-    ~Place();  // given back, if the call was not queued
+    Slot(InFlightCalls& calls, std::size_t room);
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    ~Slot();  // given back, if the call was not queued
     void hold_until(const Semaphore& done);  // it was
 
    private:
-    Pending& pending_;
+    InFlightCalls& calls_;
     const std::size_t room_;
     bool held_ = false;
   };
@@ -95,7 +95,7 @@ class Pending {
   std::mutex lock_;
   std::condition_variable changed_;  // a call that was being queued is, or will not be
   std::vector<Queued> queued_;       // the oldest first
-  std::size_t calls_ = 0, room_ = 0;  // of those, and of the ones that are being queued
+  std::size_t count_ = 0, room_ = 0;  // of those, and of the ones that are being queued
 };
 
 // The IREE devices of one device, opened at first use, for ever.  On a GPU both are the same one.
@@ -105,14 +105,14 @@ class Queues {
   ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
   ci_device* queue();         // queues it and returns (local-task)
   std::string path() const;   // IREE's name of the device (GPU-... with its UUID), or nothing
-  Pending& pending() { return pending_; }
+  InFlightCalls& in_flight() { return in_flight_; }
 
  private:
   ci_device* opened(std::atomic<ci_device*>& device, const std::string& driver);
   const std::string driver_;  // "cpu", "cuda", "vulkan"
   const std::size_t index_;
   std::atomic<ci_device*> sync_{nullptr}, task_{nullptr};
-  Pending pending_;  // on the second
+  InFlightCalls in_flight_;  // on the second
 };
 
 // Throws what IREE says, if it says something, as an Error (execution or out_of_memory).
@@ -130,7 +130,7 @@ bool is_reached(const Semaphore& semaphore, const std::string& where);
 // Waits until then; false if it took longer.
 bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where);
 
-class Form;  // module.cc: a module of an artifact
+class Variant;  // module.cc: a module of an artifact
 
 }  // namespace calque::native
 
@@ -151,18 +151,19 @@ struct Buffer {
   std::shared_ptr<native::Memory> memory;
 };
 struct ModuleState {
-  std::vector<std::shared_ptr<native::Form>> forms;  // of each record
+  std::vector<std::shared_ptr<native::Variant>> variants;  // of each record
   std::vector<std::string> entries;                  // and its function's name in the module
 };
 struct FunctionState {
-  std::shared_ptr<native::Form> form;
+  std::shared_ptr<native::Variant> variant;
   ci_function function{};
 };
-// What a call needs before it may hold arrays: its place on the queue, if it looks as if it will be queued.
-struct Room {
-  Room(const detail::FunctionImpl& function, Span<const Array> arguments, const artifact::Sizes& sizes);
+// What a call needs before it may hold arrays: its slot on the queue, if it looks as if it will be queued.
+struct CallReservation {
+  CallReservation(const detail::FunctionImpl& function, Span<const Array> arguments,
+                  const artifact::Sizes& sizes);
   bool small = false;  // to be run within the call, where nothing has to be waited for
-  std::optional<native::Pending::Place> place;
+  std::optional<native::InFlightCalls::Slot> slot;
 };
 
 }  // namespace calque::backend

@@ -38,9 +38,9 @@ bool overlap(const ci_place& a, const ci_place& b) {
 class Call {
  public:
   Call(const FunctionImpl& function, Span<const Array> arguments, const artifact::Sizes& sizes,
-       backend::Room& room, detail::Claims& claims)
+       backend::CallReservation& reservation, detail::Borrows& borrows)
       : function_(function), record_(function.record()), device_(function.module->device),
-        arguments_(arguments), sizes_(sizes), room_(room), claims_(claims) {}
+        arguments_(arguments), sizes_(sizes), reservation_(reservation), borrows_(borrows) {}
 
   std::vector<Array> run() {
     results_.resize(record_.results.size());
@@ -116,7 +116,7 @@ class Call {
   }
 
   bool is_taken(const ArrayImpl& array) const {
-    const std::vector<std::size_t>& taken = claims_.taken();
+    const std::vector<std::size_t>& taken = borrows_.taken();
     return std::any_of(taken.begin(), taken.end(),
                        [&](std::size_t i) { return &impl(arguments_[i]) == &array; });
   }
@@ -165,12 +165,12 @@ class Call {
 
   // What the call takes over is gone from here on, also if the call fails.
   void take_over() {
-    claims_.done();
-    for (const std::size_t i : claims_.taken()) backend::drop(impl(arguments_[i]));
+    borrows_.done();
+    for (const std::size_t i : borrows_.taken()) backend::drop(impl(arguments_[i]));
   }
 
   // Memory for the results that the program writes where it is told to.  It is ours: what the pool of
-  // a queue gives is lost when much of it is kept (Pending).
+  // a queue gives is lost when much of it is kept (InFlightCalls).
   void add_storage(Queues& queues) {
     for (const artifact::Storage& stored : record_.storage) {
       const artifact::Result& result = record_.results[stored.result];
@@ -185,7 +185,7 @@ class Call {
 
   void invoke() {
     Queues& queues = queues_of(device_);
-    const bool small = room_.small;
+    const bool small = reservation_.small;
     if (small && record_.inline_only) {
       for (const Semaphore& wait : waits_) wait_for(wait, HUGE_VAL, where());
       waits_.clear();
@@ -195,12 +195,12 @@ class Call {
     computed_.resize(record_.computed);
     std::vector<ci_view*> made(record_.computed);
     const bool in_place = small && waits.empty();
-    ci_program* program = in_place ? function_.state.form->on_inline_queue(queues)
-                                   : function_.state.form->on_queue(queues);
+    ci_program* program = in_place ? function_.state.variant->on_inline_queue(queues)
+                                   : function_.state.variant->on_queue(queues);
     if (in_place) {
-      room_.place.reset();
+      reservation_.slot.reset();
     } else {  // without a place yet: small, but readers of what is handed over are under way
-      if (!room_.place) room_.place.emplace(queues.pending(), record_.room);
+      if (!reservation_.slot) reservation_.slot.emplace(queues.in_flight(), record_.room);
       ci_semaphore* done = nullptr;
       check(ci_create_semaphore(queues.queue(), &done), where());
       done_ = Semaphore(done);
@@ -213,7 +213,7 @@ class Call {
       raise_failure_of_waits(error);
       check(error, where());
     }
-    if (room_.place) room_.place->hold_until(done_);
+    if (reservation_.slot) reservation_.slot->hold_until(done_);
     for (std::size_t i = 0; i < made.size(); ++i) computed_[i].view = View(made[i]);
     if (done_)
       for (const Reader& reader : readers_) reader.memory->note_reader(done_);
@@ -284,8 +284,8 @@ class Call {
   const Device& device_;
   Span<const Array> arguments_;
   const artifact::Sizes& sizes_;
-  backend::Room& room_;
-  detail::Claims& claims_;
+  backend::CallReservation& reservation_;
+  detail::Borrows& borrows_;
   std::vector<ci_view*> views_;
   std::vector<View> held_;  // of memory that was handed over, copied, or made for results
   std::vector<Semaphore> waits_;
@@ -316,8 +316,8 @@ bool is_small(const FunctionImpl& function, const artifact::Sizes& sizes) {
 
 }  // namespace native
 
-backend::Room::Room(const detail::FunctionImpl& function, Span<const Array> arguments,
-                    const artifact::Sizes& sizes) {
+backend::CallReservation::CallReservation(const detail::FunctionImpl& function,
+                                          Span<const Array> arguments, const artifact::Sizes& sizes) {
   detail::check_not_forked();
   const artifact::Record& record = function.record();
   if (record.computed == 0) return;
@@ -326,12 +326,13 @@ backend::Room::Room(const detail::FunctionImpl& function, Span<const Array> argu
     return native::impl(array).ready.load(std::memory_order_relaxed);
   };
   if (small && (record.inline_only || std::all_of(arguments.begin(), arguments.end(), is_there))) return;
-  place.emplace(native::queues_of(function.module->device).pending(), record.room);
+  slot.emplace(native::queues_of(function.module->device).in_flight(), record.room);
 }
 
 std::vector<Array> backend::call(const detail::FunctionImpl& function, Span<const Array> arguments,
-                                 const artifact::Sizes& sizes, Room& room, detail::Claims& claims) {
-  return native::Call(function, arguments, sizes, room, claims).run();
+                                 const artifact::Sizes& sizes, CallReservation& reservation,
+                                 detail::Borrows& borrows) {
+  return native::Call(function, arguments, sizes, reservation, borrows).run();
 }
 
 }  // namespace calque

@@ -19,12 +19,12 @@ inline Queues& queues_of(const Device& device) {
 inline bool is_host(const Device& device) { return detail::Access::impl(device)->is_host; }
 
 // A module of an artifact: loaded once, put on a device at the first call there.
-class Form {
+class Variant {
  public:
-  explicit Form(ci_module* module) : module_(module) {}
-  Form(const Form&) = delete;
-  Form& operator=(const Form&) = delete;
-  ~Form();
+  explicit Variant(ci_module* module) : module_(module) {}
+  Variant(const Variant&) = delete;
+  Variant& operator=(const Variant&) = delete;
+  ~Variant();
 
   ci_module* module() const { return module_; }
   void read_from(std::shared_ptr<ci_archive> archive) { archive_ = std::move(archive); }

@@ -61,7 +61,7 @@ std::vector<std::uint8_t> read_file(const std::string& path) {
 struct Described {
   artifact::Record record;
   std::string entry;
-  std::shared_ptr<Form> form;
+  std::shared_ptr<Variant> variant;
 };
 
 void read_part(artifact::Bytes part, const std::string& source, std::vector<Described>& made) {
@@ -75,14 +75,14 @@ void read_part(artifact::Bytes part, const std::string& source, std::vector<Desc
     throw Error(Code::artifact, undescribed, source, fix);
   ci_module* module = nullptr;
   check_load(ci_load_module(part.data(), part.size(), &module), source);
-  const auto form = std::make_shared<Form>(module);
+  const auto variant = std::make_shared<Variant>(module);
   const std::size_t before = made.size();
   for (std::size_t i = 0; i < ci_count_functions(module); ++i) {
     ci_text name{}, value{};
     check_load(ci_name_function(module, i, &name), source);
     check_load(ci_describe_function(module, name, artifact::kRecordKey.data(), &value), source);
     if (value.size == 0) continue;
-    made.push_back({artifact::parse_record(view_of(value)), std::string(view_of(name)), form});
+    made.push_back({artifact::parse_record(view_of(value)), std::string(view_of(name)), variant});
   }
   if (made.size() == before) throw Error(Code::artifact, undescribed, source, fix);
   bool calls_python = false;
@@ -141,13 +141,13 @@ std::shared_ptr<ci_archive> open_archive(const std::string& path,
 
 }  // namespace
 
-Form::~Form() {
+Variant::~Variant() {
   for (ci_program* program : {sync_.load(), task_.load()})
     if (program != nullptr) ci_release_program(program);
   ci_release_module(module_);
 }
 
-ci_program* Form::load(std::atomic<ci_program*>& program, ci_device* device) {
+ci_program* Variant::load(std::atomic<ci_program*>& program, ci_device* device) {
   // One at a time: every load of IREE's writes what the CPU can do to the same place.
   static auto* lock = new std::mutex();
   static std::size_t loads = 0;
@@ -177,31 +177,31 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
   for (const artifact::Bytes part : artifact::split(bytes, source))
     native::read_part(part, source, described);
   std::vector<const artifact::StoredArray*> wanted;
-  for (const native::Described& form : described)
-    for (const artifact::StoredArray& array : form.record.parameters) wanted.push_back(&array);
+  for (const native::Described& each : described)
+    for (const artifact::StoredArray& array : each.record.parameters) wanted.push_back(&array);
   if (!wanted.empty()) {
     const auto archive = native::open_archive(
         parameters.empty() ? native::beside(source) : parameters, wanted, source);
-    for (const native::Described& form : described)
-      if (!form.record.parameters.empty()) form.form->read_from(archive);
+    for (const native::Described& each : described)
+      if (!each.record.parameters.empty()) each.variant->read_from(archive);
   }
   artifact::Place place{module.device.name(), module.device.platform(), nullptr};
   if (place.platform == "vulkan")
     place.vulkan = native::vulkan_device(native::queues_of(module.device).path());
-  // Functions in the order in which they are met first; of the forms of each, one.
+  // Functions in the order in which they are met first; of the variants of each, one.
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
     if (done[i]) continue;
-    std::vector<const artifact::Record*> forms;
+    std::vector<const artifact::Record*> variants;
     std::vector<std::size_t> indices;
     for (std::size_t k = i; k < described.size(); ++k) {
       if (described[k].record.name != described[i].record.name) continue;
       done[k] = true;
-      forms.push_back(&described[k].record);
+      variants.push_back(&described[k].record);
       indices.push_back(k);
     }
-    const std::size_t chosen = indices[artifact::choose(forms, place, source)];
-    module.state.forms.push_back(described[chosen].form);
+    const std::size_t chosen = indices[artifact::choose(variants, place, source)];
+    module.state.variants.push_back(described[chosen].variant);
     module.state.entries.push_back(described[chosen].entry);
     module.records.push_back(described[chosen].record);
   }
@@ -210,11 +210,11 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
 void bind(detail::FunctionImpl& function) {
   const ModuleState& module = function.module->state;
   const artifact::Record& record = function.record();
-  function.state.form = module.forms[function.index];
+  function.state.variant = module.variants[function.index];
   if (record.computed == 0) return;  // every result is an argument or empty: nothing is called
   const std::string& name = module.entries[function.index];
   const ci_text entry = {name.data(), name.size()};
-  ci_module* const loaded = function.state.form->module();
+  ci_module* const loaded = function.state.variant->module();
   std::size_t arguments = 0, results = 0;
   native::check_load(
       ci_find_function(loaded, entry, &function.state.function, &arguments, &results), record.name);

@@ -5,7 +5,7 @@
 
 namespace calque::detail {
 
-Claims::Claims(const FunctionImpl& function, Span<const Array> arguments)
+Borrows::Borrows(const FunctionImpl& function, Span<const Array> arguments)
     : function_(function), arguments_(arguments) {
   try {
     if (function.donates) take();
@@ -17,15 +17,15 @@ Claims::Claims(const FunctionImpl& function, Span<const Array> arguments)
   }
 }
 
-ArrayImpl& Claims::impl(std::size_t i) const { return *Access::impl(arguments_[i]); }
+ArrayImpl& Borrows::impl(std::size_t i) const { return *Access::impl(arguments_[i]); }
 
-bool Claims::is_taken(std::size_t i) const {
+bool Borrows::is_taken(std::size_t i) const {
   const auto same = [&](std::size_t k) { return &impl(k) == &impl(i); };
   return std::any_of(taken_.begin(), taken_.end(), same) ||
          std::any_of(gone_.begin(), gone_.end(), same);
 }
 
-void Claims::take() {
+void Borrows::take() {
   taken_.reserve(arguments_.size());
   gone_.reserve(arguments_.size());
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
@@ -36,12 +36,12 @@ void Claims::take() {
 }
 
 // Leaves an argument taken when this ends.
-std::vector<std::size_t>::iterator Claims::forget(std::vector<std::size_t>::iterator i) noexcept {
+std::vector<std::size_t>::iterator Borrows::forget(std::vector<std::size_t>::iterator i) noexcept {
   gone_.push_back(*i);  // reserved in take()
   return taken_.erase(i);
 }
 
-void Claims::release(bool consumed) noexcept {
+void Borrows::release(bool consumed) noexcept {
   while (shared_ > 0)
     if (!is_taken(--shared_)) impl(shared_).claim.unshare();
   if (!consumed)
@@ -49,7 +49,7 @@ void Claims::release(bool consumed) noexcept {
   taken_.clear();
 }
 
-void Claims::raise_deleted(std::size_t i) const {
+void Borrows::raise_deleted(std::size_t i) const {
   detail::raise_deleted(impl(i), context(function_.signature(), i));
 }
 
