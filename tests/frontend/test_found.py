@@ -383,3 +383,17 @@ def test_copies_of_known_booleans_in_loops() -> None:
         known = lax.copy_p.bind(jnp.ones((), bool))
         return c[0] + 1, jnp.where(known, c[1] * 2, c[1])
     assert calque.jit(lambda x: lax.while_loop(lambda c: c[0] < 3, step, (0, x)))(1.0)[1] == 8
+
+
+def test_checkpoint_takes_keys() -> None:
+    """As in flax's remat, whose dropout gets a key."""
+    key = calque.random.key(0)
+
+    def f(k: Any, x: Any) -> Any:
+        return (x * calque.random.normal(k, (3,))).sum()
+
+    x = jnp.arange(3.0)
+    want = calque.random.normal(key, (3,))
+    np.testing.assert_allclose(calque.grad(calque.checkpoint(f), argnums=1)(key, x), want)
+    np.testing.assert_allclose(
+        calque.jit(calque.grad(calque.checkpoint(f), argnums=1))(key, x), want)
