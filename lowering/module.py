@@ -28,6 +28,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.rules import Context, physical, rules
+from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
 from calque.lowering.sizes import Sizes
 from calque.lowering.targets import Target
@@ -345,7 +346,7 @@ class Emitter:
         if keys.has_keys(ins) or keys.has_keys([v.aval for v in e.outputs]):
             params = keys.physical_params(e.primitive.name, params, ins,
                                           [v.aval for v in e.outputs])
-        rule = rules.get(e.primitive.name)
+        rule = rules.get(e.primitive.name) or emitted(e.primitive)
         if rule is None:
             raise NotImplementedError(explain(
                 f"{e.primitive.name}: no lowering rule for this primitive.",

@@ -58,6 +58,14 @@ class Pending:
             with contextlib.suppress(DeviceError):
                 wait_for(oldest, None, "")
 
+    def wait(self) -> None:
+        """Wait for all calls under way; whether they failed is their results' affair."""
+        with self._lock:
+            calls = list(self._calls)
+        for semaphore, _ in calls:
+            with contextlib.suppress(DeviceError):
+                wait_for(semaphore, None, "")
+
     def _fits(self, room: int) -> bool:
         return not self._calls or (
             len(self._calls) < MOST_CALLS and self._room + room <= MOST_ROOM)

@@ -22,6 +22,9 @@ NAMESPACES = {
     "calque.nn": "functions of neural networks",
     "calque.nn.initializers": "first values of parameters",
     "calque.scipy.special": "special functions",
+    "calque.scipy.fft": "cosine transforms under SciPy's names",
+    "calque.scipy.optimize": "minimization under SciPy's names",
+    "calque.scipy.sparse.linalg": "iterative solvers under SciPy's names",
     "calque.scipy.linalg": "linear algebra under SciPy's names",
     "calque.scipy.signal": "signal processing under SciPy's names",
     "calque.scipy.stats": "distributions under SciPy's names",
@@ -38,6 +41,19 @@ NAMESPACES = {
     "calque.export": "portable functions, to and from JAX",
     "calque.stages": "a jitted function traced, lowered, compiled",
     "calque.aot": "artifacts: programs compiled ahead of time",
+    "calque.core": "types of values, tracers, evaluation of jaxprs",
+    "calque.extend.core": "primitives and jaxprs for libraries",
+    "calque.extend.linear_util": "functions with layers of transformations",
+    "calque.extend.source_info_util": "places and scopes of what is traced",
+    "calque.interpreters.ad": "derivative rules of primitives",
+    "calque.interpreters.batching": "batching rules of primitives",
+    "calque.interpreters.mlir": "lowering of primitives",
+    "calque.interpreters.partial_eval": "what of a function is known",
+    "calque.interpreters.xla": "primitives evaluated by their lowering",
+    "calque.api_util": "functions of trees as functions of flat values",
+    "calque.example_libraries.optimizers": "optimizers as triples of functions",
+    "calque.example_libraries.stax": "networks as pairs of functions",
+    "calque.compat": "programs written for JAX, unmodified",
     "calque.test_util": "checks of derivatives",
 }
 
@@ -45,7 +61,7 @@ NAMESPACES = {
 def names(module: Any) -> list[str]:
     found = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     return sorted((n for n in set(found) if not inspect.ismodule(getattr(module, n))),
-                  key=str.lower)
+                  key=lambda n: (n.lower(), n))
 
 
 def signature(value: Any) -> str:

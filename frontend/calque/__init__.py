@@ -19,6 +19,9 @@
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
   debug.py, test_util.py                               for users' programs and tests
+  extend/ interpreters/ api_util.py                    for libraries: primitives of their own
+  compat/                                              programs written for JAX, unmodified
+  example_libraries/                                   stax and optimizers
   cli/         the command                             lowering/, runtime/  links: see there
 
 Start reading at docs/architecture.md.
@@ -61,13 +64,18 @@ from calque import eager as _eager
 
 _trace.evaluator[0] = _eager.evaluate
 
+from calque import api_util as api_util  # noqa: E402
+from calque import core as core  # noqa: E402
 from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
 from calque import distributed as distributed  # noqa: E402
 from calque import errors as errors  # noqa: E402
+from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
+from calque import extend as extend  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
+from calque import interpreters as interpreters  # noqa: E402
 from calque import lax as lax  # noqa: E402
 from calque import nn as nn  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
@@ -113,6 +121,7 @@ from calque.devices import (  # noqa: E402
     device_count as device_count,
     device_get as device_get,
     devices as devices,
+    effects_barrier as effects_barrier,
     local_device_count as local_device_count,
     local_devices as local_devices,
     process_count as process_count,
@@ -172,8 +181,9 @@ default_prng_impl = _context("jax_default_prng_impl")
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "dtypes", "errors",
-            "experimental", "export", "flatten_util", "lax", "nn", "numpy", "ops", "random",
+_MODULES = ("ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives", "debug",
+            "dtypes", "errors", "example_libraries", "experimental", "export", "extend",
+            "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random",
             "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))

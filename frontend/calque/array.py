@@ -591,6 +591,8 @@ def _install_tracer_methods() -> None:
                "nbytes": property(lambda x: x.aval.nbytes),
                "itemsize": property(lambda x: x.aval.dtype.itemsize)}
     for name, f in methods.items():
+        if not name.startswith("_"):
+            f.__doc__ = getattr(Array, name).__doc__
         setattr(Tracer, name, f)
 
 

@@ -23,6 +23,8 @@ from calque.primitives.custom import (
     custom_jvp_p,
     custom_vjp_p,
 )
+from calque.primitives.custom import custom_jvp_p as custom_jvp_call_p
+from calque.primitives.custom import custom_vjp_p as custom_vjp_call_p
 from calque.primitives.elementwise import add, convert_element_type_p
 from calque.tracing import check_arguments, check_outputs, name_of
 from calque.transforms.stage import replay, stage
@@ -400,8 +402,11 @@ class _VjpCall:
         avals, tree = tree_util.flatten(want)
         if part is None:
             return [None] * len(avals)
-        leaves, got = tree_util.flatten(part, is_leaf=lambda x: isinstance(x, SymbolicZero) or
-                                        x is None)
+        leaves, got = tree_util.flatten(part, is_leaf=_is_zero_or_none)
+        places, shape = tree_util.flatten(want, is_leaf=_is_zero_or_none)
+        if got == shape:  # None may also stand where the argument has None
+            leaves = [c for c, a in zip(leaves, places) if a is not None]
+            got = tree
         if len(leaves) != len(avals) or (got != tree and None not in leaves):
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
@@ -421,6 +426,10 @@ class _VjpCall:
                 f"shape/dtype {want.short()} for an argument of type {aval.short()}, but got "
                 f"{have.short()}."))
         return ct
+
+
+def _is_zero_or_none(x: Any) -> bool:
+    return x is None or isinstance(x, SymbolicZero)
 
 
 def _is_array(x: Any) -> bool:
@@ -590,7 +599,8 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 __all__ = [
     "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp",
-    "custom_vjp", "custom_vjp_primal_tree_values", "is_zero", "zero_from_primal"]
+    "custom_jvp_call_p", "custom_vjp", "custom_vjp_call_p",
+    "custom_vjp_primal_tree_values", "is_zero", "zero_from_primal"]
 
 
 def __dir__() -> list[str]:

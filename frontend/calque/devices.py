@@ -14,8 +14,8 @@ from calque.core.config import config
 from calque.runtime import Device
 
 __all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices",
-           "local_device_count", "local_devices", "process_count", "process_index",
-           "process_indices"]
+           "effects_barrier", "local_device_count", "local_devices", "process_count",
+           "process_index", "process_indices"]
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -270,3 +270,22 @@ def block_until_ready(x: Any) -> Any:
         if hasattr(v, "block_until_ready"):
             v.block_until_ready()
     return x
+
+
+def effects_barrier() -> None:
+    """Wait until everything that was started has run, with the effects it has (callbacks, prints).
+
+    Returns:
+      Nothing.
+
+    Raises:
+      Nothing: what failed, its results' users are told.
+
+    Example:
+      >>> import calque
+      >>> calque.jit(lambda x: calque.debug.print("x = {}", x))(2)
+      x = 2
+      >>> calque.effects_barrier()
+    """
+    for device in runtime.devices():
+        device.pending.wait()

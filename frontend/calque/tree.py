@@ -1,4 +1,7 @@
 """tree_util under its short names: calque.tree.map, leaves, structure, ..."""
+import dataclasses
+from typing import Any
+
 from calque.tree_util import tree_all as all  # noqa: A004
 from calque.tree_util import tree_broadcast as broadcast
 from calque.tree_util import tree_flatten as flatten
@@ -14,8 +17,34 @@ from calque.tree_util import tree_transpose as transpose
 from calque.tree_util import tree_unflatten as unflatten
 
 __all__ = ["all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
-           "map", "map_with_path", "reduce", "reduce_associative", "structure", "transpose",
-           "unflatten"]
+           "map", "map_with_path", "reduce", "reduce_associative", "static", "structure",
+           "transpose", "unflatten"]
+
+
+def static(**kwargs: Any) -> Any:
+    """A static field of a dataclass that register_dataclass makes a node.
+
+    Args:
+      **kwargs: as of dataclasses.field.
+
+    Returns:
+      A field.
+
+    Raises:
+      TypeError: dataclasses.field has no such argument.
+
+    Example:
+      >>> import dataclasses, calque
+      >>> @calque.tree_util.register_dataclass
+      ... @dataclasses.dataclass
+      ... class Layer:
+      ...     w: float
+      ...     name: str = calque.tree.static(default="dense")
+      >>> calque.tree.leaves(Layer(1.5))
+      [1.5]
+    """
+    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    return dataclasses.field(**kwargs, metadata=metadata)
 
 
 def __dir__() -> list[str]:

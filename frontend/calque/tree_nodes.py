@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import optree
 
@@ -118,6 +119,10 @@ def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") ->
                           else str(k) for k in keys)
 
 
+KeyEntry = TypeVar("KeyEntry", bound=Hashable)
+KeyPath = tuple[KeyEntry, ...]
+
+
 # ---- registration
 def _check_new(nodetype: type) -> None:
     if nodetype in _registered:
@@ -161,7 +166,9 @@ def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any
             return tuple(children), aux, tuple(k for k, _ in pairs)
         return tuple(children), aux
 
-    optree.register_pytree_node(nodetype, flatten_node, unflatten_func, namespace=NAMESPACE)
+    with warnings.catch_warnings():  # that a named tuple is a node otherwise: it was asked for
+        warnings.filterwarnings("ignore", "PyTree type .* is a subclass of")
+        optree.register_pytree_node(nodetype, flatten_node, unflatten_func, namespace=NAMESPACE)
 
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], Any],

@@ -16,6 +16,8 @@ from calque.tree_nodes import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
+    KeyEntry,
+    KeyPath,
     Partial,
     SequenceKey,
     keystr,
@@ -29,8 +31,9 @@ from calque.tree_nodes import (
 from calque.tree_spec import PyTreeDef, raw, structure_of
 
 __all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey",
-    "all_leaves", "flatten_one_level", "is_tree_node", "keystr", "register_dataclass",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef",
+    "SequenceKey", "all_leaves", "default_registry", "flatten_one_level",
+    "flatten_one_level_with_keys", "is_tree_node", "keystr", "register_dataclass",
     "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
     "register_pytree_with_keys_class", "register_static", "tree_all", "tree_broadcast",
     "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path",
@@ -484,6 +487,54 @@ def flatten_one_level(tree: Any) -> tuple[Any, Any]:
     if isinstance(tree, dict) and not isinstance(data, tuple):
         data = tuple(tree)
     return list(children), data
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Any, Any]:
+    """The children of a node with their keys, and what is static of it.
+
+    Args:
+      tree: a list, tuple, dictionary or another node.
+
+    Returns:
+      (pairs of key and child, what is static of it, as flatten_one_level gives it).
+
+    Raises:
+      ValueError: the value is a leaf.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.flatten_one_level_with_keys({"b": 1})
+      (((DictKey(key='b'), 1),), ('b',))
+    """
+    children, data = flatten_one_level(tree)
+    paths = tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)[0]
+    keys = {id(leaf): path[0] for path, leaf in paths}
+    return tuple((keys.get(id(c), SequenceKey(i)), c) for i, c in enumerate(children)), data
+
+
+class PyTreeRegistry:
+    """Which classes are nodes, as an object.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.default_registry.flatten_one_level([1, (2, 3)])
+      ([1, (2, 3)], None)
+    """
+
+    def flatten_one_level(self, tree: Any) -> tuple[Any, Any] | None:
+        """(children, what is static); None for a leaf."""
+        return flatten_one_level(tree) if is_tree_node(type(tree)) else None
+
+    def flatten_one_level_with_keys(self, tree: Any) -> tuple[Any, Any] | None:
+        """(pairs of key and child, what is static); None for a leaf."""
+        return flatten_one_level_with_keys(tree) if is_tree_node(type(tree)) else None
+
+    def flatten(self, tree: Any, leaf_predicate: Any = None) -> tuple[list[Any], Any]:
+        """(leaves, structure)."""
+        return flatten(tree, leaf_predicate)
+
+
+default_registry = PyTreeRegistry()
 
 
 # ---- paths

@@ -4,6 +4,7 @@ keys.py       parameters of shape primitives on PRNG keys, which have one axis m
 cost.py       how much work a Program is: small programs run inline, which loops become kernels
 hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it
+clients.py    primitives of libraries become calls of what they compute
 hoist.py      what a loop computes anew in every step is computed before it
 accumulate.py sums over the steps of a scan are taken behind it
 panels.py     matrices that a kernel's loop multiplies by are laid out before it

@@ -11,6 +11,7 @@ from typing import Any
 from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes.clients import expanded, is_const
 from calque.lowering.passes.cost import is_callback
 from calque.lowering.passes.flat import flat
 
@@ -60,6 +61,8 @@ def _hoist(p: Program) -> Program:
 
 
 def _inner_hoisted(e: Equation) -> Equation:
+    if e.primitive.client:
+        e = expanded(e)
     if e.primitive.name == "shard_map":
         assert e.primitive.program is not None
         return e.replace(primitive=registry["jit"], params={
@@ -115,7 +118,7 @@ def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
     known: set[Atom] = set(consts)
     found = []
     for e in body.equations:
-        if is_callback(e) or not any(isinstance(a, Var) for a in e.inputs) or (
+        if is_callback(e) or not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)) or (
                 not all(isinstance(a, Literal) or a in known for a in e.inputs)):
             continue
         if e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:

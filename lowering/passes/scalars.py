@@ -29,7 +29,7 @@ _KNOWN: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum,
     "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "not": np.invert, "copy": np.positive}
+    "xor": np.bitwise_xor, "not": np.invert, "copy": lambda x: x}
 _EXACT = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4",
                                          "f8"))  # NumPy rounds these as the CPU does
 TABLE = 32  # elements of a loop's constant above which registers do not hold it

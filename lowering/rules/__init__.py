@@ -5,7 +5,7 @@ calque/primitives has its rule in the file of the same name: call.py (with while
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
 elementwise.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
 tridiagonal), random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py, sort.py,
-special.py, spectral.py, window.py.
+special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from calque.lowering.context import Context, physical
 from calque.lowering.rules import (  # noqa: F401
     call,
     callback,
+    client,
     collectives,
     contract,
     control,

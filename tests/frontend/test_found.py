@@ -5,6 +5,7 @@ The values beside the calls are what JAX 0.10.2 gives, where nothing else is sai
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -374,3 +375,25 @@ def test_mantissas_are_differentiated(dtype: str) -> None:
         out = wrap(calque.vmap(calque.grad(lambda v: jnp.frexp(v)[0])))(x)
         assert out.dtype == dtype
         np.testing.assert_array_equal(out, [.25, 2, .125, .5, .25, 1, 1, 1])
+
+
+def test_copies_of_known_booleans_in_loops() -> None:
+    """A loop in registers evaluates what is known: np.positive has no booleans."""
+    def step(c: Any) -> Any:
+        known = lax.copy_p.bind(jnp.ones((), bool))
+        return c[0] + 1, jnp.where(known, c[1] * 2, c[1])
+    assert calque.jit(lambda x: lax.while_loop(lambda c: c[0] < 3, step, (0, x)))(1.0)[1] == 8
+
+
+def test_checkpoint_takes_keys() -> None:
+    """As in flax's remat, whose dropout gets a key."""
+    key = calque.random.key(0)
+
+    def f(k: Any, x: Any) -> Any:
+        return (x * calque.random.normal(k, (3,))).sum()
+
+    x = jnp.arange(3.0)
+    want = calque.random.normal(key, (3,))
+    np.testing.assert_allclose(calque.grad(calque.checkpoint(f), argnums=1)(key, x), want)
+    np.testing.assert_allclose(
+        calque.jit(calque.grad(calque.checkpoint(f), argnums=1))(key, x), want)

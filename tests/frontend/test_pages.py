@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/eager.md",
          "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md",
          "docs/export.md",
-         "docs/dynamic_shapes.md")
+         "docs/dynamic_shapes.md", "docs/your_jax_code_here.md")
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")
 

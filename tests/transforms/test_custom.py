@@ -404,3 +404,22 @@ def test_zeros_of_trees() -> None:
     assert [type(z) for z in (symbolic[0], symbolic[1][0])] == [SymbolicZero] * 2
     with pytest.raises(TypeError):
         zero_from_primal("x")
+
+
+def test_numbers_among_residuals_stay_pythons() -> None:
+    """As in JAX, whose libraries keep flags there; None may answer a None in an argument."""
+    seen: list[Any] = []
+
+    @calque.custom_vjp
+    def f(x: Any) -> Any:
+        return x[0] * 2
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        seen.append(residuals[1:])
+        return ((ct * residuals[0] * residuals[2], None),)
+
+    f.defvjp(lambda x: (x[0] * 2, (x[0], True, 3)), backward)
+    for g in (calque.grad(f), calque.jit(calque.grad(f)),
+              lambda x: calque.vmap(calque.grad(f))((jnp.full(2, x[0]), None))):
+        np.testing.assert_allclose(g((2.0, None))[0], 6.0)
+    assert all(type(n) is int and flag is True for flag, n in seen) and len(seen) == 3

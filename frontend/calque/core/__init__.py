@@ -1,10 +1,12 @@
-"""The Program, what types it, and what carries values to it.  Map:
+"""The Program, what types it, and what carries values to it; and JAX's names of these.  Map:
 
   program.py     Program, Equation, Var, Literal: flat, typed, immutable
   avals.py       ShapedArray: shape and dtype of a value
   dtypes.py      dtypes, their promotion, keys
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
+  client.py      primitives of libraries and users
   trace.py       dispatch: traces, tracers, the current one
+  evaluate.py    a Program run equation by equation
   zeros.py       symbolic zeros of tangents
   checker.py     the type checker of Programs
   printer.py     Programs as jaxprs
@@ -19,3 +21,15 @@
 
 Imports nothing else of calque.
 """
+from calque.core.avals import AbstractValue, ShapedArray
+from calque.core.dims import max_dim, min_dim
+from calque.core.evaluate import eval_jaxpr
+from calque.core.program import Atom
+from calque.core.trace import Trace, Tracer, ensure_compile_time_eval, eval_context
+
+__all__ = ["AbstractValue", "Atom", "ShapedArray", "Trace", "Tracer", "ensure_compile_time_eval",
+           "eval_context", "eval_jaxpr", "max_dim", "min_dim"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,8 +20,33 @@ from calque.core.errors import explain
 NOWHERE: frozenset[Any] = frozenset()
 
 
-class ShapedArray:
-    """Shape, dtype and weak type.  Interned: two equal ones are the same object."""
+class AbstractValue:
+    """What is known of a value before it is there.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> isinstance(calque.typeof(jnp.ones(2)), calque.core.AbstractValue)
+      True
+    """
+
+    __slots__ = ()
+
+
+class ShapedArray(AbstractValue):
+    """Shape, dtype and weak type.  Interned: two equal ones are the same object.
+
+    Args:
+      shape: sizes of the axes.
+      dtype: of the elements.
+      weak_type: whether the dtype gives way in promotion.
+      sharding: how the array is spread over devices; None: nobody placed it.
+      vma: the mapped axes over which the value varies, inside shard_map.
+
+    Example:
+      >>> import calque
+      >>> calque.core.ShapedArray((2, 3), "float32")
+      ShapedArray(float32[2,3])
+    """
 
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "sharding", "vma", "plain")
     shape: tuple[int, ...]
@@ -35,7 +60,10 @@ class ShapedArray:
     _marks: dict[Any, ShapedArray] = {}
     _all: dict[tuple[tuple[int, ...], Any, bool], ShapedArray] = {}
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
+                vma: frozenset[Any] = NOWHERE) -> ShapedArray:
+        if sharding is not None or vma:
+            return cls(shape, dtype, weak_type).marked(sharding, vma)
         try:
             return cls._all[shape, dtype, weak_type]
         except (KeyError, TypeError):
@@ -86,6 +114,7 @@ class ShapedArray:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.size * int(self.dtype.itemsize)
 
     def __str__(self) -> str:
@@ -122,6 +151,7 @@ class ShapedArray:
         return made.marked(self.sharding if made.shape == self.shape else None, self.vma)
 
     def strong(self) -> ShapedArray:
+        """The same, not weak."""
         return self.update(weak_type=False) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:

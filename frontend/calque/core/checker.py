@@ -14,11 +14,33 @@ enabled = os.environ.get("CALQUE_CHECK", "0") not in ("0", "", "false")
 
 
 class ProgramError(AssertionError):
-    """The program is malformed: a bug in calque, never in the user's code."""
+    """The program is malformed: a bug in calque, or in who made the program.
+
+    Example:
+      >>> from calque.extend.core import JaxprTypeError
+      >>> issubclass(JaxprTypeError, AssertionError)
+      True
+    """
 
 
 def check(p: Program, when: str = "") -> Program:
-    """p itself, or ProgramError saying which equation is wrong."""
+    """p itself, or ProgramError saying which equation is wrong.
+
+    Args:
+      p: a jaxpr; when: said in the error.
+
+    Returns:
+      The jaxpr.
+
+    Raises:
+      ProgramError: a variable is used before it is defined, or bound twice, or types differ.
+
+    Example:
+      >>> import calque
+      >>> from calque.extend.core import check_jaxpr
+      >>> check_jaxpr(calque.make_jaxpr(lambda x: x)(1.0).jaxpr) is not None
+      True
+    """
     known: set[Var] = set()
     for v in (*p.const_vars, *p.inputs):
         if v in known:

@@ -149,12 +149,42 @@ def _difference(x: Any, y: Any) -> Any:
 
 
 def max_dim(x: Any, y: Any) -> Any:
-    """The larger of two dimensions or ints."""
+    """The larger of two dimensions or ints.
+
+    Args:
+      x, y: ints, or sizes that are known at the call only.
+
+    Returns:
+      An int, or such a size.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.core.max_dim(2, 3)
+      3
+    """
     return _extreme("max", x, y)
 
 
 def min_dim(x: Any, y: Any) -> Any:
-    """The smaller of two dimensions or ints."""
+    """The smaller of two dimensions or ints.
+
+    Args:
+      x, y: ints, or sizes that are known at the call only.
+
+    Returns:
+      An int, or such a size.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.core.min_dim(2, 3)
+      2
+    """
     return _extreme("min", x, y)
 
 

@@ -51,7 +51,7 @@ class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
     __slots__ = ("name", *RULES, "program", "collective", "inline", "staged", "effects", "varying",
-                 "factors", *FACTS, "__weakref__")
+                 "factors", "client", *FACTS, "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -59,8 +59,9 @@ class Primitive:
                  elementwise: bool = False, arity: int | None = None, function: bool = False,
                  moves: bool = False, weight: int = 1, memory: str = "", kernel: str = "",
                  no_kernel: str = "", keys: bool = False, calls_python: bool = False,
-                 static_operand: int | None = None) -> None:
+                 static_operand: int | None = None, client: bool = False) -> None:
         self.name = name
+        self.client = client  # not ours (core/client): not in the registry, expanded by lowering
         self.elementwise, self.arity, self.function = elementwise, arity, function
         self.moves, self.memory = moves, memory
         self.weight = MEASURED.get(name, weight)
@@ -85,8 +86,9 @@ class Primitive:
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Callable[..., Any] | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None
-        assert name not in registry, name
-        registry[name] = self
+        if not client:
+            assert name not in registry, name
+            registry[name] = self
 
     def __repr__(self) -> str:
         return self.name
@@ -113,7 +115,17 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Linear(HasAval):
-    """Stands for a linear operand in a transpose rule: known by its aval only."""
+    """Stands for a linear operand in a transpose rule: known by its aval only.
+
+    Args:
+      aval: its type.
+
+    Example:
+      >>> import calque
+      >>> from calque.interpreters import ad
+      >>> ad.is_undefined_primal(ad.UndefinedPrimal(calque.core.ShapedArray((), "float32")))
+      True
+    """
 
     aval: ShapedArray
 

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 
 class Var:
-    """A typed variable; identity is its name."""
+    """A typed variable; identity is its name.
+
+    Args:
+      aval: its type.
+
+    Example:
+      >>> import calque
+      >>> from calque.extend.core import Var
+      >>> Var(calque.core.ShapedArray((2,), "float32"))
+      Var(f32[2])
+    """
 
     __slots__ = ("aval",)
 
@@ -32,7 +42,18 @@ class Var:
 
 
 class Literal:
-    """A rank-0 constant written into the equation."""
+    """A rank-0 constant written into the equation.
+
+    Args:
+      value: the number.
+      aval: its type.
+
+    Example:
+      >>> import calque
+      >>> from calque.extend.core import Literal
+      >>> Literal(2.0, calque.core.ShapedArray((), "float32")).val
+      np.float32(2.0)
+    """
 
     __slots__ = ("value", "aval")
 
@@ -42,6 +63,7 @@ class Literal:
 
     @property
     def val(self) -> Any:
+        """The number."""
         return self.value
 
     def __repr__(self) -> str:
@@ -62,22 +84,40 @@ class Equation:
         self.primitive, self.inputs, self.outputs = primitive, inputs, outputs
         self.params, self.source, self.scope = params, source, scope
 
+    # JAX's names for the same things
     @property
     def invars(self) -> tuple[Atom, ...]:
+        """The operands."""
         return self.inputs
 
     @property
     def outvars(self) -> tuple[Var, ...]:
+        """The results."""
         return self.outputs
+
+    @property
+    def source_info(self) -> Source:
+        """Where in the user's program it stands."""
+        return self.source
+
+    @property
+    def effects(self) -> frozenset[Any]:
+        """Its name, if it has effects beside its results."""
+        has = self.primitive.has_effects(self.params)
+        return frozenset((self.primitive.name,)) if has else frozenset()
 
     def replace(self, **changes: Any) -> Equation:
         """A copy with some fields replaced."""
         fields = {s: getattr(self, s) for s in self.__slots__}
-        fields.update(changes)
+        fields.update({_OURS.get(k, k): v for k, v in changes.items()})
         return Equation(**fields)
 
     def __repr__(self) -> str:
         return f"<{self.primitive.name} at {self.source}>"
+
+
+_OURS = {"invars": "inputs", "outvars": "outputs", "eqns": "equations",
+         "constvars": "const_vars", "source_info": "source"}
 
 
 class Program:
@@ -130,6 +170,14 @@ class Program:
     def constvars(self) -> tuple[Var, ...]:
         return self.const_vars
 
+    @property
+    def literals(self) -> tuple[Any, ...]:
+        return self.consts
+
+    @property
+    def effects(self) -> frozenset[Any]:
+        return frozenset().union(*[e.effects for e in self.equations])
+
     def hoisted(self) -> Program:
         """The same program with its consts as leading inputs."""
         if not self.const_vars:
@@ -151,7 +199,7 @@ class Program:
         """A copy with some of inputs, equations, outputs, const_vars, consts and name replaced."""
         fields = {n: getattr(self, n) for n in ("inputs", "equations", "outputs", "const_vars",
                                                 "consts", "name")}
-        fields.update(changes)
+        fields.update({_OURS.get(k, k): v for k, v in changes.items()})
         return Program(**fields)
 
     def key(self) -> ProgramKey:
@@ -213,7 +261,26 @@ def param_key(value: Any) -> Any:
         return (type(value), value.hex())  # 0.0 == -0.0 and nan != nan: compare the bits
     if isinstance(value, (bool, int)):
         return (type(value), value)  # True == 1 == 1.0 as dictionary keys
+    try:
+        hash(value)
+    except TypeError:  # a parameter of a client's primitive
+        return Itself(value)
     return value
+
+
+class Itself:
+    """A value without a hash as a key: equal to no other one."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.value is self.value
 
 
 def literal_key(atom: Literal) -> Any:

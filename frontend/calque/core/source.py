@@ -18,7 +18,13 @@ _COMMAND = (os.sep + "typer" + os.sep, os.sep + "click" + os.sep, os.sep + "calq
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file, a line and the function they are in."""
+    """A file, a line and the function they are in.
+
+    Example:
+      >>> from calque.extend.source_info_util import SourceInfo
+      >>> str(SourceInfo("train.py", 14, "loss"))
+      'loss (train.py:14)'
+    """
 
     file: str
     line: int
@@ -48,9 +54,33 @@ def is_ours(filename: str) -> bool:
     known = _ours_cache.get(filename)
     if known is None:
         known = filename.startswith((PACKAGE, "<frozen")) or filename == contextlib.__file__ or (
-            any(part in filename for part in _COMMAND[:2]) or filename.endswith(_COMMAND[2]))
+            any(part in filename for part in _COMMAND[:2]) or filename.endswith(_COMMAND[2])
+            or filename.startswith(tuple(_excluded)))
         _ours_cache[filename] = known
     return known
+
+
+_excluded: list[str] = []  # files of libraries that are no user's code, either
+
+
+def register_exclusion(path: str) -> None:
+    """Leave a file, or the files of a folder, out of tracebacks and out of places of equations.
+
+    Args:
+      path: of the file, as in `__file__`, or of a folder.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import source_info_util
+      >>> source_info_util.register_exclusion("/nowhere/library")
+    """
+    _excluded.append(path)
+    _ours_cache.clear()
 
 
 # While a Program is replayed, the source of the equation at hand.

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 
 class Trace:
-    """How primitives are processed in one context."""
+    """How primitives are processed in one context.
+
+    Example:
+      >>> import calque
+      >>> calque.jit(lambda x: 1.0 * isinstance(x._trace, calque.core.Trace))(0.0)
+      Array(1., dtype=float32, weak_type=True)
+    """
 
     __slots__ = ("parent", "open", "source")
     kind = "trace"
@@ -32,10 +38,17 @@ class Trace:
         self.source: Source | None = None
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The results of a primitive on these values."""
         raise NotImplementedError
 
     def close(self) -> None:
+        """Values of the trace that are used from now on have leaked."""
         self.open = False
+
+    @property
+    def main(self) -> Trace:
+        """Itself: the name under which older JAX kept what traces of one transformation share."""
+        return self
 
 
 class EvalTrace(Trace):
@@ -151,8 +164,37 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def eval_context() -> Iterator[None]:
+    """Evaluate the block's operations at once, whatever is being traced.
+
+    Returns:
+      A context manager.
+
+    Raises:
+      UnexpectedTracerError: (by operations) an operand is traced.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> def f(x):
+      ...     with calque.core.eval_context():
+      ...         known = float(jnp.sin(0.0))
+      ...     return x + known
+      >>> calque.jit(f)(1.0)
+      Array(1., dtype=float32, weak_type=True)
+    """
+    with under(bottom):
+        yield
+
+
 class Tracer(HasAval):
-    """A value that a trace stands for; operators are installed by calque.array."""
+    """A value that a trace stands for; operators are installed by calque.array.
+
+    Example:
+      >>> import calque
+      >>> calque.jit(lambda x: 1.0 * isinstance(x, calque.core.Tracer))(0.0)
+      Array(1., dtype=float32, weak_type=True)
+    """
 
     __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
@@ -223,4 +265,4 @@ scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 
 __all__ = ["EagerTrace", "EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "axis_bound",
            "axis_env", "bottom", "concretization_error", "current", "ensure_compile_time_eval",
-           "evaluator", "leaked", "scope", "scopes", "under"]
+           "eval_context", "evaluator", "leaked", "scope", "scopes", "under"]

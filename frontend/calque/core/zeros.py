@@ -16,9 +16,23 @@ from calque.core.primitive import registry
 
 @dataclass(frozen=True, slots=True)
 class Zero(HasAval):
-    """A tangent or cotangent known to be zero."""
+    """A tangent or cotangent known to be zero.
+
+    Args:
+      aval: its shape and dtype.
+
+    Example:
+      >>> from calque.interpreters import ad
+      >>> ad.Zero.from_primal_value(2.0)
+      Zero(aval=ShapedArray(float32[], weak_type=True))
+    """
 
     aval: ShapedArray
+
+    @staticmethod
+    def from_primal_value(value: Any) -> Zero:
+        """The zero tangent of a value."""
+        return zero_like(value)
 
 
 def is_zero(x: Any) -> bool:
@@ -48,7 +62,22 @@ def instantiate(x: Any) -> Any:
 
 
 def add_tangents(x: Any, y: Any) -> Any:
-    """x + y where either may be Zero."""
+    """x + y where either may be Zero.
+
+    Args:
+      x, y: tangents.
+
+    Returns:
+      A tangent.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.interpreters import ad
+      >>> ad.add_tangents(ad.Zero.from_primal_value(1.0), 2.0)
+      2.0
+    """
     if isinstance(x, Zero):
         return y
     if isinstance(y, Zero):

@@ -22,7 +22,7 @@ from calque.transforms.vmap import batch_program
 checkpoint_p = Primitive(
     "checkpoint", multiple_results=True, higher_order=True,
     effects=lambda params: any(e.primitive.has_effects(e.params)
-                               for e in params["jaxpr"].equations))
+                               for e in params["jaxpr"].equations), keys=True)
 name_p = Primitive("name", moves=True, memory="view")
 Policy = Callable[..., Any]
 

@@ -224,13 +224,16 @@ def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any,
         _no_closed_tangents("custom_vjp", [None])
     own = list(primals[num_consts:])
     outs, residuals = fwd(own, list(nonzero[num_consts:]))
+    numbers = tuple((i, r) for i, r in enumerate(residuals)  # Python's stay what they are
+                    if type(r) in (bool, int, float, complex))
+    residuals = [r for r in residuals if type(r) not in (bool, int, float, complex)]
     avals = tuple(aval_of(o).tangent() for o in outs)
     inputs = tuple(aval_of(x).tangent() for x in own)
 
     def apply(*tangents: Any) -> list[Any]:
         made = custom_lin_p.bind(
             *residuals, *tangents, bwd=bwd, num_res=len(residuals), avals=avals, inputs=inputs,
-            nonzero=tuple(nonzero[num_consts:]), symbolic_zeros=symbolic_zeros)
+            nonzero=tuple(nonzero[num_consts:]), symbolic_zeros=symbolic_zeros, numbers=numbers)
         return [Zero(a) if a.dtype == dtypes.float0 else m for a, m in zip(avals, made)]
 
     return outs, apply
@@ -306,10 +309,13 @@ def _lin_abstract(*_: ShapedArray, avals: tuple[ShapedArray, ...], **__: Any) ->
 
 def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Rule, num_res: int,
                    avals: tuple[ShapedArray, ...], inputs: tuple[ShapedArray, ...],
-                   nonzero: tuple[bool, ...], symbolic_zeros: bool) -> list[Any]:
-    residuals = args[:num_res]
+                   nonzero: tuple[bool, ...], symbolic_zeros: bool,
+                   numbers: tuple[tuple[int, Any], ...]) -> list[Any]:
+    residuals = list(args[:num_res])
     assert not any(is_linear(r) for r in residuals)
-    found = bwd(list(residuals), shown(cts, symbolic_zeros))
+    for i, number in numbers:
+        residuals.insert(i, number)
+    found = bwd(residuals, shown(cts, symbolic_zeros))
     kept = [Zero(a) if f is None else f for f, a, n in zip(found, inputs, nonzero) if n]
     return [None] * num_res + kept
 

@@ -25,6 +25,7 @@ from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn
+from calque.scipy.exponential import expi
 
 _DOC = """{sentence}
 
@@ -585,7 +586,7 @@ def _boxcox(log: Any, lmbda: Any) -> Any:
 
 __all__ = [
     "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf",
-    "erfc", "erfinv", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln",
+    "erfc", "erfinv", "expi", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln",
     "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax", "logit",
     "logsumexp", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "softmax",
     "xlog1py", "xlogy", "zeta"]

@@ -19,13 +19,31 @@ from calque.transforms.stage import replay, stage
 
 
 class JVPTracer(PairTracer):
-    """A primal value with its tangent."""
+    """A primal value with its tangent.
+
+    Example:
+      >>> import calque
+      >>> from calque.interpreters import ad
+      >>> seen = []
+      >>> _ = calque.jvp(lambda x: seen.append(x) or x, (1.0,), (1.0,))
+      >>> isinstance(seen[0], ad.JVPTracer)
+      True
+    """
 
     __slots__ = ()
 
 
 class JVPTrace(PairTrace):
-    """Applies jvp rules under the parent trace."""
+    """Applies jvp rules under the parent trace.
+
+    Example:
+      >>> import calque
+      >>> from calque.interpreters import ad
+      >>> seen = []
+      >>> _ = calque.jvp(lambda x: seen.append(x) or x, (1.0,), (1.0,))
+      >>> isinstance(seen[0]._trace, ad.JVPTrace)
+      True
+    """
 
     __slots__ = ()
     kind = "jvp"
@@ -33,6 +51,7 @@ class JVPTrace(PairTrace):
 
     def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
              params: dict[str, Any]) -> tuple[Any, Any]:
+        """The results of a primitive and their tangents."""
         assert self.parent is not None
         rule = prim.rule("jvp")
         with under(self.parent):

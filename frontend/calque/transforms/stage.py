@@ -1,4 +1,4 @@
-"""Staging: run a function on StageTracers and record a Program; replay a Program under any trace.
+"""Staging: run a function on StageTracers and record a Program (core/evaluate replays one).
 
 `stage(f, avals)` -> (Program, whatever f returned besides its flat outputs).  Values of enclosing
 traces and concrete arrays become consts of the Program.  Start reading at `StageTrace.process`.
@@ -13,15 +13,26 @@ import numpy as np
 from calque.core import checker
 from calque.core.avals import NOWHERE, ShapedArray, aval_of
 from calque.core.dims import Dim
+from calque.core.evaluate import literal_value as literal_value
+from calque.core.evaluate import replay as replay
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.core.source import called, here, replaying
+from calque.core.source import called, here
 from calque.core.trace import Trace, Tracer, leaked, scopes, under
 from calque.transforms import explicit
 
 
 class StageTracer(Tracer):
-    """A variable of a Program being recorded."""
+    """A variable of a Program being recorded.
+
+    Example:
+      >>> import calque
+      >>> from calque.interpreters import partial_eval as pe
+      >>> seen = []
+      >>> _ = calque.jit(lambda x: seen.append(x) or x)(1.0)
+      >>> isinstance(seen[0], pe.DynamicJaxprTracer)
+      True
+    """
 
     __slots__ = ("_var",)
 
@@ -30,6 +41,7 @@ class StageTracer(Tracer):
 
     @property
     def aval(self) -> ShapedArray:
+        """Its type."""
         return self._var.aval
 
 
@@ -169,31 +181,3 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
 def closed(p: Program) -> tuple[Program, list[Any]]:
     """(program without consts, the values to pass first): for higher-order primitives."""
     return p.hoisted(), list(p.consts)
-
-
-def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[Any]:
-    """Run a Program's equations under the current trace; args are its inputs."""
-    env: dict[Var, Any] = dict(zip(p.const_vars, p.consts if consts is None else consts))
-    if len(args) != len(p.inputs):
-        raise TypeError(f"replay: {p.name} takes {len(p.inputs)} values, got {len(args)}")
-    env.update(zip(p.inputs, args))
-
-    def read(a: Atom) -> Any:
-        return literal_value(a) if isinstance(a, Literal) else env[a]
-
-    for e in p.equations:
-        token = replaying.set(e.source)
-        try:
-            out = e.primitive.bind(*[read(a) for a in e.inputs], **e.params)
-        finally:
-            replaying.reset(token)
-        if e.primitive.multiple_results:
-            env.update(zip(e.outputs, out))
-        else:
-            env[e.outputs[0]] = out
-    return [read(o) for o in p.outputs]
-
-
-def literal_value(a: Literal) -> Any:
-    """The literal as a value that keeps its weak type when bound again."""
-    return a.value.item() if a.aval.weak_type else a.value

@@ -1,0 +1,21 @@
+"""Programs written for JAX, run unmodified: `jax` and `jaxlib` are calque's own modules.
+
+    python -m calque.compat PROGRAM [args]      (also -m module, -c code)
+    import calque.compat; calque.compat.install()      before anything imports jax
+
+Map:
+
+  modules.py    which name of JAX's is which module of ours; the finder; install
+  private.py    the private modules that libraries touch, a few lines each
+
+`python -m` runs its module __main__.
+
+Start reading at modules.py.
+"""
+from calque.compat.modules import JAX_VERSION, install, installed
+
+__all__ = ["JAX_VERSION", "install", "installed"]
+
+
+def __dir__() -> list[str]:
+    return __all__

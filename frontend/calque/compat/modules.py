@@ -1,0 +1,201 @@
+"""Which name of JAX's is which module of ours, and the finder that answers imports of them.
+
+`jax.numpy` is `calque.numpy`, the same object, and so on for every public module.  `jax` itself is
+a module of its own: it has calque's names and JAX's version, and says of a name that it is absent.
+Private modules are made from private.py when they are imported.  Start reading at `install`.
+"""
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import os
+import pathlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import calque
+from calque.compat import private
+from calque.core.config import config
+from calque.core.errors import explain
+
+JAX_VERSION = private.JAX_VERSION
+TOPS = ("jax", "jaxlib")
+
+# JAX's modules that are modules of ours, by name; others of the same name below need no row
+SAME = {
+    "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
+    "jax.custom_derivatives", "jax.debug", "jax.dtypes", "jax.errors", "jax.example_libraries",
+    "jax.example_libraries.optimizers", "jax.example_libraries.stax", "jax.experimental.mesh_utils",
+    "jax.experimental.pjit", "jax.experimental.shard_map", "jax.export", "jax.extend",
+    "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util",
+    "jax.extend.source_info_util", "jax.flatten_util", "jax.interpreters", "jax.interpreters.ad",
+    "jax.interpreters.batching", "jax.interpreters.mlir", "jax.interpreters.partial_eval",
+    "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg", "jax.nn",
+    "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
+    "jax.random", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
+    "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg", "jax.scipy.special",
+    "jax.scipy.stats", "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
+    "jax.typing"}
+SAME |= {f"jax.scipy.stats.{n}" for n in calque.scipy.stats.__all__
+         if isinstance(getattr(calque.scipy.stats, n), types.ModuleType)}
+
+
+def installed() -> bool:
+    """Whether `import jax` gives calque.
+
+    Returns:
+      A bool.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque.compat
+      >>> isinstance(calque.compat.installed(), bool)
+      True
+    """
+    return isinstance(sys.modules.get("jax"), _Module)
+
+
+def install() -> None:
+    """Make `import jax` and `import jaxlib` give calque, in this process.
+
+    The random stream is today's JAX's (jax_threefry_partitionable), as libraries expect, unless
+    the environment says otherwise.
+
+    Returns:
+      Nothing; a second call does nothing.
+
+    Raises:
+      ImportError: jax is imported already.
+
+    Example:
+      >>> import subprocess, sys
+      >>> code = "import calque.compat as c; c.install(); import jax; print(jax.__version__)"
+      >>> print(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout.decode())
+      0.10.2
+      <BLANKLINE>
+    """
+    if installed():
+        return
+    there = [m for m in TOPS if m in sys.modules]
+    if there:
+        raise ImportError(explain(
+            f"calque.compat.install: {there[0]} is already imported, from "
+            f"{getattr(sys.modules[there[0]], '__file__', 'elsewhere')}.",
+            fix="call calque.compat.install() before the first import of jax and of every library "
+            "that imports it, or run the program by python -m calque.compat prog.py."))
+    sys.meta_path.insert(0, _Finder())
+    if "JAX_THREEFRY_PARTITIONABLE" not in os.environ:
+        config.update("jax_threefry_partitionable", True)
+    importlib.import_module("jax")
+
+
+class _Module(types.ModuleType):
+    """A module of JAX's that is made here; `rest` is asked for what it lacks."""
+
+    def __init__(self, name: str, names: dict[str, Any] | None = None, rest: Any = None) -> None:
+        super().__init__(name, f"{name}, as calque.compat has it.")
+        self.__dict__.update(names or {})
+        self.__dict__["_rest"] = rest
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        rest = self.__dict__.get("_rest")
+        if rest is not None and not name.startswith("__") and hasattr(rest, name):
+            return getattr(rest, name)
+        if not name.startswith("__"):
+            inner = f"{self.__name__}.{name}"
+            if inner in SAME or inner in private.MODULES:
+                return importlib.import_module(inner)
+        raise AttributeError(_absent(self.__name__, name, [*dir(rest), *self.__dict__]))
+
+    def __dir__(self) -> list[str]:
+        rest = self.__dict__.get("_rest")
+        own = [n for n in self.__dict__ if n != "_rest"]
+        return sorted({*own, *(dir(rest) if rest is not None else [])})
+
+
+def _absent(module: str, name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1)
+    meant = f"; {module}.{near[0]} is the nearest name" if near else ""
+    return (f"module {module!r} has no attribute {name!r} (calque.compat has not this name of "
+            f"JAX's{meant}).")
+
+
+class _Finder:
+    """Finds jax, jaxlib and what lies in them; answers for their distributions (importlib calls
+    find_spec, find_distributions and invalidate_caches)."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        if name.split(".")[0] not in TOPS:
+            return None
+        if name not in TOPS and name not in SAME and name not in private.MODULES:
+            return None
+        return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+
+    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+        wanted = getattr(context, "name", None)
+        for name in TOPS:
+            if wanted is None or wanted.lower().replace("-", "_") == name:
+                yield _Distribution(name)
+
+    def invalidate_caches(self) -> None:
+        """Nothing is cached."""
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What importlib.metadata says of jax and jaxlib (it calls read_text and locate_file)."""
+
+    def __init__(self, name: str) -> None:
+        self._is = name
+
+    def read_text(self, filename: str) -> str | None:
+        if filename == "METADATA":
+            return f"Metadata-Version: 2.1\nName: {self._is}\nVersion: {JAX_VERSION}\n"
+        return None
+
+    def locate_file(self, path: Any) -> Any:
+        return pathlib.Path(calque.__file__).parent / path
+
+
+class _Loader(importlib.abc.Loader):
+    """Gives a module of ours under JAX's name, or makes one (importlib calls create_module and
+    exec_module)."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        name = spec.name
+        if name == "jax":
+            return _Module("jax", {**_versions(), **private.top()}, calque)
+        if name == "jaxlib":
+            return _Module("jaxlib", _versions())
+        if name in SAME:  # a place holder: exec_module puts our module in its stead
+            return types.ModuleType(name)
+        make: Callable[[], dict[str, Any]] = private.MODULES[name]
+        rest = _ours(name)
+        return _Module(name, make(), rest)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        name = module.__name__
+        if name in SAME:
+            module = sys.modules[name] = importlib.import_module("calque" + name[len("jax"):])
+        parent, _, last = name.rpartition(".")
+        if parent and isinstance(sys.modules.get(parent), _Module):
+            sys.modules[parent].__dict__[last] = module
+
+
+def _ours(name: str) -> Any:
+    """The module of ours that a made one stands beside, if there is one."""
+    try:
+        return importlib.import_module("calque" + name[len("jax"):])
+    except ImportError:
+        return None
+
+
+_versions = private.MODULES["jax.version"]

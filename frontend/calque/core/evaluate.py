@@ -1,0 +1,70 @@
+"""Running a Program's equations one by one under the current trace: whatever that makes of them.
+
+Start reading at `replay`.  Imports core only.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core.errors import explain
+from calque.core.program import Atom, Literal, Program, Var
+from calque.core.source import replaying
+
+
+def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[Any]:
+    """Run a Program's equations under the current trace; args are its inputs."""
+    env: dict[Var, Any] = dict(zip(p.const_vars, p.consts if consts is None else consts))
+    if len(args) != len(p.inputs):
+        raise TypeError(f"replay: {p.name} takes {len(p.inputs)} values, got {len(args)}")
+    env.update(zip(p.inputs, args))
+
+    def read(a: Atom) -> Any:
+        return literal_value(a) if isinstance(a, Literal) else env[a]
+
+    for e in p.equations:
+        token = replaying.set(e.source)
+        try:
+            out = e.primitive.bind(*[read(a) for a in e.inputs], **e.params)
+        finally:
+            replaying.reset(token)
+        if e.primitive.multiple_results:
+            env.update(zip(e.outputs, out))
+        else:
+            env[e.outputs[0]] = out
+    return [read(o) for o in p.outputs]
+
+
+def literal_value(a: Literal) -> Any:
+    """The literal as a value that keeps its weak type when bound again."""
+    return a.value.item() if a.aval.weak_type else a.value
+
+
+def eval_jaxpr(jaxpr: Program, consts: Sequence[Any], *args: Any,
+               propagate_source_info: bool = True) -> list[Any]:
+    """The results of a jaxpr on values, one equation after the other under the current trace.
+
+    Args:
+      jaxpr: from make_jaxpr.
+      consts: one value for each of its constvars.
+      *args: one value for each of its invars.
+      propagate_source_info: accepted; equations keep their places in the user's program.
+
+    Returns:
+      A list of the results.
+
+    Raises:
+      TypeError: the number of consts or values is wrong.
+
+    Example:
+      >>> import calque
+      >>> closed = calque.make_jaxpr(lambda x: 2 * x)(1.0)
+      >>> calque.core.eval_jaxpr(closed.jaxpr, closed.consts, 3.0)
+      [Array(6., dtype=float32, weak_type=True)]
+    """
+    if len(consts) != len(jaxpr.const_vars) or len(args) != len(jaxpr.inputs):
+        raise TypeError(explain(
+            f"eval_jaxpr: the jaxpr has {len(jaxpr.const_vars)} constvars and {len(jaxpr.inputs)} "
+            f"invars, got {len(consts)} consts and {len(args)} values.",
+            fix="pass closed.consts and one value for each argument."))
+    return replay(jaxpr, *args, consts=list(consts))

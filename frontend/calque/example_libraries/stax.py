@@ -1,0 +1,383 @@
+"""Neural networks as pairs of functions: init(rng, input_shape) -> (output_shape, params) and
+apply(params, inputs, rng=None) -> outputs.
+
+Layers without arguments are pairs themselves (Relu), others are functions that make one (Dense).
+Start reading at `Dense`, then `serial`.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import calque.numpy as jnp
+from calque import lax, nn, random
+from calque.core.errors import explain
+from calque.nn.initializers import glorot_normal, normal, ones, zeros
+from calque.staging import eval_shape
+from calque.tracing import ShapeDtypeStruct
+
+Layer = tuple[Callable[..., Any], Callable[..., Any]]
+
+
+def _layer(sentence: str, arguments: str = "", given: str = "", shape: str = "(2, 3)",
+           raises: str = "Nothing.", many: bool = False) -> Callable[[Any], Any]:
+    """Decorator: the docstring of a function that makes a layer."""
+    def finish(f: Any) -> Any:
+        args = f"\n    Args:\n      {arguments}\n" if arguments else ""
+        shapes = f"[{shape}] * 2" if many else shape
+        f.__doc__ = f"""{sentence}
+{args}
+    Returns:
+      (init, apply).
+
+    Raises:
+      {raises}
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.{f.__name__}({given})
+      >>> out_shape, params = init(calque.random.PRNGKey(0), {shapes})
+    """
+        return f
+    return finish
+
+
+@_layer("A layer of all outputs from all inputs: x W + b.",
+        "out_dim: outputs.\n      W_init, b_init: initializers.", "4")
+def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -> Layer:  # noqa: N802, N803
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        k1, k2 = random.split(rng)
+        w = W_init(k1, (input_shape[-1], out_dim))
+        return (*input_shape[:-1], out_dim), (w, b_init(k2, (out_dim,)))
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        w, b = params
+        return jnp.dot(inputs, w) + b
+
+    return init, apply
+
+
+def _general(transposed: bool, dimension_numbers: Any, out_chan: int, filter_shape: Any,
+             strides: Any, padding: Any, w_init: Any, b_init: Any) -> Layer:
+    lhs, rhs, out = dimension_numbers
+    strides = strides or (1,) * len(filter_shape)
+    w_init = w_init or glorot_normal(rhs.index("I"), rhs.index("O"))
+
+    def run(x: Any, w: Any) -> Any:
+        if transposed:
+            return lax.conv_transpose(x, w, strides, padding, dimension_numbers=dimension_numbers)
+        return lax.conv_general_dilated(x, w, strides, padding, (1,) * len(strides),
+                                        (1,) * len(strides), dimension_numbers)
+
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        sizes = iter(filter_shape)
+        kernel = [out_chan if c == "O" else input_shape[lhs.index("C")] if c == "I"
+                  else next(sizes) for c in rhs]
+        k1, k2 = random.split(rng)
+        w = w_init(k1, tuple(kernel))
+        bias = b_init(k2, tuple(out_chan if c == "C" else 1 for c in out))
+        known = [1 if n == -1 else n for n in input_shape]  # (sizes that are left open)
+        made = list(eval_shape(run, ShapeDtypeStruct(known, w.dtype), w).shape)
+        made[out.index("N")] = input_shape[lhs.index("N")]
+        return tuple(made), (w, bias)
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        w, b = params
+        return run(inputs, w) + b
+
+    return init, apply
+
+
+_CONV = ("dimension_numbers: letters of inputs, kernel and outputs, ('NHWC', 'HWIO', 'NHWC').\n"
+         "      out_chan: features of outputs.\n      filter_shape: the kernel's sizes.\n"
+         "      strides: of the window.\n      padding: 'SAME' or 'VALID'.\n"
+         "      W_init, b_init: initializers.")
+_GIVEN = "('NHWC', 'HWIO', 'NHWC'), 3, (2, 2)"
+
+
+@_layer("A convolution with a bias.", _CONV, _GIVEN, "(1, 5, 5, 2)")
+def GeneralConv(dimension_numbers: Any, out_chan: int, filter_shape: Any, strides: Any = None,  # noqa: N802
+                padding: Any = "VALID", W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    return _general(False, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
+                    b_init)
+
+
+@_layer("The transpose of a convolution, with a bias.", _CONV, _GIVEN, "(1, 5, 5, 2)")
+def GeneralConvTranspose(dimension_numbers: Any, out_chan: int, filter_shape: Any,  # noqa: N802
+                         strides: Any = None, padding: Any = "VALID", W_init: Any = None,  # noqa: N803
+                         b_init: Any = normal(1e-6)) -> Layer:
+    return _general(True, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
+                    b_init)
+
+
+_FEATURES = _CONV.split("\n", 1)[1].strip()
+
+
+@_layer("A convolution of images whose features come last.", _FEATURES, "3, (2, 2)", "(1, 5, 5, 2)")
+def Conv(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+         W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    return GeneralConv(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init,
+                       b_init)
+
+
+@_layer("The transpose of Conv.", _FEATURES, "3, (2, 2)", "(1, 5, 5, 2)")
+def ConvTranspose(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+                  W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    return GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding,
+                                W_init, b_init)
+
+
+@_layer("The transpose of a convolution along one axis.", _FEATURES, "3, (2,)", "(1, 5, 2)")
+def Conv1DTranspose(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+                    W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    return GeneralConvTranspose(("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding,
+                                W_init, b_init)
+
+
+@_layer("A batch brought to mean 0 and variance 1, then scaled and moved.",
+        "axis: over which mean and variance are taken.\n      epsilon: added to the variance.\n"
+        "      center, scale: whether there are parameters for these.\n"
+        "      beta_init, gamma_init: their initializers.", "0")
+def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,  # noqa: N802
+              scale: bool = True, beta_init: Any = zeros, gamma_init: Any = ones) -> Layer:
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        shape = tuple(n for i, n in enumerate(input_shape) if i not in axes)
+        k1, k2 = random.split(rng)
+        return tuple(input_shape), (beta_init(k1, shape) if center else (),
+                                    gamma_init(k2, shape) if scale else ())
+
+    def apply(params: Any, x: Any, **_: Any) -> Any:
+        beta, gamma = params
+        wide = tuple(None if i in axes else slice(None) for i in range(jnp.ndim(x)))
+        z = nn.standardize(x, axes, epsilon=epsilon)
+        if scale:
+            z = gamma[wide] * z
+        return z + beta[wide] if center else z
+
+    return init, apply
+
+
+# ---- functions of elements
+@_layer("A function applied to all inputs, without parameters.",
+        "fun: function of an array.\n      **fun_kwargs: passed on to it.",
+        "calque.numpy.sin")
+def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
+    def init(rng: Any, input_shape: Any) -> Any:
+        return input_shape, ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        return fun(inputs, **fun_kwargs)
+
+    return init, apply
+
+
+Tanh = elementwise(jnp.tanh)
+Relu = elementwise(nn.relu)
+Exp = elementwise(jnp.exp)
+LogSoftmax = elementwise(nn.log_softmax, axis=-1)
+Softmax = elementwise(nn.softmax, axis=-1)
+Softplus = elementwise(nn.softplus)
+Sigmoid = elementwise(nn.sigmoid)
+Elu = elementwise(nn.elu)
+LeakyRelu = elementwise(nn.leaky_relu)
+Selu = elementwise(nn.selu)
+Gelu = elementwise(nn.gelu)
+
+
+# ---- windows
+def _pooling(fun: Any, start: Any, window: Any, strides: Any, padding: Any, spec: Any,
+             mean: bool = False) -> Layer:
+    strides = tuple(strides or (1,) * len(window))
+    spec = spec or ("NHWC" if len(window) == 2 else "N" + "D" * len(window) + "C")
+
+    def whole(sizes: Sequence[int]) -> tuple[int, ...]:
+        given = iter(sizes)
+        return tuple(1 if c in "NC" else next(given) for c in spec)
+
+    dims, steps = whole(window), whole(strides)
+
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        pads = lax.padtype_to_pads(input_shape, dims, steps, padding)
+        shape = tuple((n + a + b - d) // s + 1
+                      for n, (a, b), d, s in zip(input_shape, pads, dims, steps))
+        return shape, ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        out = lax.reduce_window(inputs, start, fun, dims, steps, padding)
+        if not mean:
+            return out
+        if padding == "VALID":
+            return out / math.prod(window)
+        one = jnp.ones([1 if c in "NC" else n for c, n in zip(spec, inputs.shape)], inputs.dtype)
+        return out / lax.reduce_window(one, 0.0, lax.add, dims, steps, padding)
+
+    return init, apply
+
+
+_POOL = ("window_shape: sizes of the window.\n      strides: between windows.\n"
+         "      padding: 'SAME' or 'VALID'.\n      spec: letters of the axes, 'NHWC'.")
+
+
+@_layer("The largest input of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
+def MaxPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+            spec: Any = None) -> Layer:
+    return _pooling(lax.max, -jnp.inf, window_shape, strides, padding, spec)
+
+
+@_layer("The sum of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
+def SumPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+            spec: Any = None) -> Layer:
+    return _pooling(lax.add, 0.0, window_shape, strides, padding, spec)
+
+
+@_layer("The mean of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
+def AvgPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
+            spec: Any = None) -> Layer:
+    return _pooling(lax.add, 0.0, window_shape, strides, padding, spec, True)
+
+
+# ---- shapes
+def _flatten() -> Layer:
+    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        return (input_shape[0], math.prod(input_shape[1:])), ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        return jnp.reshape(inputs, (inputs.shape[0], -1))
+
+    return init, apply
+
+
+def _identity() -> Layer:
+    return (lambda rng, input_shape: (input_shape, ())), (lambda params, inputs, **_: inputs)
+
+
+def _fan_in_sum() -> Layer:
+    def init(rng: Any, input_shape: Any) -> Any:
+        return input_shape[0], ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        total = inputs[0]
+        for x in inputs[1:]:
+            total = operator.add(total, x)
+        return total
+
+    return init, apply
+
+
+Flatten, Identity, FanInSum = _flatten(), _identity(), _fan_in_sum()
+
+
+@_layer("The same inputs several times, for parallel layers.", "num: how often.", "2")
+def FanOut(num: int) -> Layer:  # noqa: N802
+    def init(rng: Any, input_shape: Any) -> Any:
+        return [input_shape] * num, ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        return [inputs] * num
+
+    return init, apply
+
+
+@_layer("Several inputs joined along an axis.", "axis: of the joint.", "", many=True)
+def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
+    def init(rng: Any, input_shape: Any) -> Any:
+        at = axis % len(input_shape[0])
+        size = sum(shape[at] for shape in input_shape)
+        return (*input_shape[0][:at], size, *input_shape[0][at + 1:]), ()
+
+    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        return jnp.concatenate(inputs, axis)
+
+    return init, apply
+
+
+@_layer("Inputs set to 0 at random, the others scaled up, while training.",
+        "rate: of those that are kept.\n      mode: 'train', or anything else for the identity.",
+        "0.9")
+def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
+    def init(rng: Any, input_shape: Any) -> Any:
+        return input_shape, ()
+
+    def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        rng = kwargs.get("rng")
+        if rng is None:
+            raise ValueError(explain(
+                "Dropout layer requires apply_fun to be called with a PRNG key argument. That is, "
+                "instead of `apply_fun(params, inputs)`, call it like `apply_fun(params, inputs, "
+                "rng)` where `rng` is a PRNG key (e.g. from `jax.random.key`)."))
+        if mode != "train":
+            return inputs
+        keep = random.bernoulli(rng, rate, inputs.shape)
+        return jnp.where(keep, inputs / rate, 0)
+
+    return init, apply
+
+
+# ---- composition
+@_layer("Layers one after another.", "*layers: pairs (init, apply).", "stax.Dense(4), stax.Relu")
+def serial(*layers: Layer) -> Layer:
+    def init(rng: Any, input_shape: Any) -> Any:
+        params = []
+        for one, _ in layers:
+            rng, own = random.split(rng)
+            input_shape, made = one(own, input_shape)
+            params.append(made)
+        return input_shape, params
+
+    def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        for (_, one), p, rng in zip(layers, params, _keys(kwargs.pop("rng", None), layers)):
+            inputs = one(p, inputs, rng=rng, **kwargs)
+        return inputs
+
+    return init, apply
+
+
+def _keys(rng: Any, layers: Sequence[Any]) -> Any:
+    return [None] * len(layers) if rng is None else random.split(rng, len(layers))
+
+
+@_layer("Layers side by side, each with an input of its own (see FanOut).",
+        "*layers: pairs (init, apply).", "stax.Dense(4), stax.Dense(3)", many=True)
+def parallel(*layers: Layer) -> Layer:
+    def init(rng: Any, input_shape: Any) -> Any:
+        made = [one(key, shape) for (one, _), key, shape
+                in zip(layers, random.split(rng, len(layers)), input_shape)]
+        shapes, params = zip(*made)
+        return list(shapes), params
+
+    def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        rngs = _keys(kwargs.pop("rng", None), layers)
+        return [one(p, x, rng=r, **kwargs)
+                for (_, one), p, x, r in zip(layers, params, inputs, rngs)]
+
+    return init, apply
+
+
+@_layer("A layer that is made when the shape of its inputs is known.",
+        "make_layer: function of the shape that returns a layer.",
+        "lambda shape: stax.Dense(shape[-1])")
+def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
+    def init(rng: Any, input_shape: Any) -> Any:
+        return make_layer(input_shape)[0](rng, input_shape)
+
+    def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        return make_layer(inputs.shape)[1](params, inputs, **kwargs)
+
+    return init, apply
+
+
+__all__ = [
+    "AvgPool", "BatchNorm", "Conv", "Conv1DTranspose", "ConvTranspose", "Dense", "Dropout", "Elu",
+    "Exp", "FanInConcat", "FanInSum", "FanOut", "Flatten", "Gelu", "GeneralConv",
+    "GeneralConvTranspose", "Identity", "LeakyRelu", "LogSoftmax", "MaxPool", "Relu", "Selu",
+    "Sigmoid", "Softmax", "Softplus", "SumPool", "Tanh", "elementwise", "parallel", "serial",
+    "shape_dependent"]
+
+
+def __dir__() -> list[str]:
+    return __all__

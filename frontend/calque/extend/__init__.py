@@ -1,0 +1,18 @@
+"""For those who extend calque: primitives of their own, interpreters of jaxprs.  Map:
+
+  core/                Primitive, Jaxpr, ClosedJaxpr, Var, Literal, ...; core/primitives.py: ours
+  linear_util.py       functions with layers of transformations around them
+  source_info_util.py  names and places of what is traced
+
+JAX's names, in the form in which libraries use them.  Start reading at core/__init__.py, then
+calque/interpreters.
+"""
+from calque.extend import core as core
+from calque.extend import linear_util as linear_util
+from calque.extend import source_info_util as source_info_util
+
+__all__ = ["core", "linear_util", "source_info_util"]
+
+
+def __dir__() -> list[str]:
+    return __all__

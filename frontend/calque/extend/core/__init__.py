@@ -1,0 +1,86 @@
+"""Primitives and jaxprs as libraries see them.  Map:
+
+  jaxprs.py      Jaxpr, ClosedJaxpr, JaxprEqn, DropVar: JAX's constructors of Programs
+  traces.py      which trace is current
+  primitives.py  our primitives under JAX's names: sin_p, scan_p, ...
+
+A Primitive is core/client.ClientPrimitive; its rules are set in calque/interpreters.
+"""
+from calque.core.checker import ProgramError as JaxprTypeError
+from calque.core.checker import check as check_jaxpr
+from calque.core.client import ClientPrimitive
+from calque.core.errors import InconclusiveDimensionOperation
+from calque.core.primitive import Primitive as _Primitive
+from calque.core.program import Literal, Var
+from calque.extend.core import primitives as primitives
+from calque.extend.core.jaxprs import (
+    ClosedJaxpr,
+    DebugInfo,
+    DropVar,
+    Effect,
+    Effects,
+    Jaxpr,
+    JaxprEqn,
+    gensym,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+    mapped_aval,
+    new_jaxpr_eqn,
+    no_effects,
+    subjaxprs,
+    unmapped_aval,
+)
+from calque.extend.core.traces import (
+    Token,
+    concrete_or_error,
+    find_top_trace,
+    get_opaque_trace_state,
+    primal_dtype_to_tangent_dtype,
+    set_current_trace,
+    take_current_trace,
+    valid_jaxtype,
+)
+
+
+class _PrimitiveMeta(type):
+    """isinstance(p, Primitive) also holds for our own."""
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, _Primitive)
+
+
+class Primitive(ClientPrimitive, metaclass=_PrimitiveMeta):
+    """An operation of a library's or of a user's.
+
+    Rules are set by the methods and by the tables of calque.interpreters: an abstract one, which
+    every primitive needs, an implementation for values, jvp, transpose, batching, lowering.
+
+    Args:
+      name: for messages and jaxprs; need not be unique.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.extend.core import Primitive
+      >>> from calque.interpreters import mlir
+      >>> double_p = Primitive("double")
+      >>> _ = double_p.def_impl(lambda x: np.asarray(x) * 2)
+      >>> _ = double_p.def_abstract_eval(lambda x: calque.core.ShapedArray(x.shape, x.dtype))
+      >>> mlir.register_lowering(double_p, mlir.lower_fun(lambda x: x + x, multiple_results=False))
+      >>> print(calque.jit(double_p.bind)(3.0))
+      6.0
+    """
+
+    __slots__ = ("__dict__",)
+
+
+__all__ = [
+    "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
+    "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "Var", "check_jaxpr",
+    "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state", "jaxpr_as_fun",
+    "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
+    "primal_dtype_to_tangent_dtype", "primitives", "set_current_trace", "subjaxprs",
+    "take_current_trace", "unmapped_aval", "valid_jaxtype"]
+
+
+def __dir__() -> list[str]:
+    return __all__

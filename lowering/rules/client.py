@@ -1,0 +1,94 @@
+"""Primitives of clients whose lowering is written in MLIR, and the arrays that others captured.
+
+Start reading at `emitted`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.core.program import Program
+from calque.lowering import mlir
+from calque.lowering.builder import Value
+from calque.lowering.context import Context
+from calque.lowering.passes.clients import closed_by_constants, const_p
+from calque.lowering.rules.registry import Rule
+
+
+class LoweringContext:
+    """What a client's lowering rule gets: the types of operands and results, and the module.
+
+    Attributes:
+      avals_in, avals_out: ShapedArrays; primitive: whose rule runs; module: the MLIR module.
+
+    Example:
+      >>> from calque.interpreters import mlir
+      >>> sorted(n for n in dir(mlir.LoweringRuleContext) if n.startswith("e"))
+      ['emit']
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.primitive = ctx.equation.primitive
+        self.avals_in = [a.aval for a in ctx.equation.inputs]
+        self.avals_out = [v.aval for v in ctx.equation.outputs]
+        self.module = ctx.module
+        self.platforms = (("cpu",) if ctx.cpu else ("cuda", "vulkan"))
+
+    @property
+    def module_context(self) -> LoweringContext:
+        """Itself: there is one context."""
+        return self
+
+    @property
+    def context(self) -> Any:
+        """MLIR's context."""
+        return mlir.context()
+
+    def emit(self, p: Program, operands: Sequence[Any]) -> list[Any]:
+        """The MLIR values of a Program on MLIR values."""
+        values = [_value(self._ctx, v, a) for v, a in zip(operands, p.in_avals)]
+        return [v.ir for v in self._ctx.emit_program(closed_by_constants(p), values)]
+
+
+def _value(ctx: Context, v: Any, aval: ShapedArray) -> Value:
+    made = getattr(v, "result", v)  # an operation stands for its result
+    return Value(ctx.b, made, tuple(aval.shape), np.dtype(aval.dtype))
+
+
+def emitted(prim: Primitive) -> Rule | None:
+    """The rule of a client's primitive; None where it has none."""
+    if not prim.client:
+        return None
+    rule: Callable[..., Any] | None = getattr(prim, "lowering", None)
+
+    def constant(ctx: Context, xs: list[Value], params: dict[str, Any],
+                 outs: list[ShapedArray]) -> Value:
+        made = ctx.b.constant(np.asarray(params["value"]).reshape(outs[0].shape))
+        ctx.constants.add(made)
+        return made
+
+    def run(ctx: Context, xs: list[Value], params: dict[str, Any],
+            outs: list[ShapedArray]) -> list[Value]:
+        assert rule is not None
+        with mlir.context(), mlir.ir().Location.unknown():
+            made = rule(LoweringContext(ctx), *[x.ir for x in xs], **params)
+        made = list(made) if isinstance(made, (list, tuple)) else [made]
+        values = [_value(ctx, v, a) for v, a in zip(made, outs)]
+        for v, a in zip(values, outs):
+            want = mlir.tensor_type(a.shape, a.dtype)
+            if len(made) != len(outs) or v.ir.type != want:
+                raise TypeError(explain(
+                    f"{prim.name}: its lowering made a value of type {v.ir.type}, its abstract "
+                    f"evaluation says {want}.", where=str(ctx.equation.source),
+                    fix="let both give the same types."))
+        return values
+
+    if prim is const_p:
+        return constant
+    return None if rule is None else run

@@ -1,0 +1,93 @@
+"""calque.compat: programs that import jax run on calque, in processes of their own."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+PROGRAM = '''
+import importlib.metadata, sys
+import jax, jax.numpy as jnp, jax.scipy.stats.norm, jaxlib
+from jax import lax, random, tree_util
+from jax.experimental import io_callback, checkify, hijax
+from jax.experimental.shard_map import shard_map
+from jax.extend.core import Primitive, primitives
+from jax.interpreters import ad, batching, mlir
+from jax.scipy.sparse.linalg import cg
+from jax._src import dtypes, core as _core
+from jax._src.lib.mlir.dialects import hlo
+import calque
+assert jax.jit is calque.jit and jnp is calque.numpy and jax.numpy.linalg is calque.numpy.linalg
+import jax.lax
+assert sys.modules["jax.lax"] is lax is calque.lax and jax.interpreters.ad is ad
+assert calque.numpy.__name__ == "calque.numpy" and calque.numpy.__spec__.name == "calque.numpy"
+assert jax.__version_info__ == (0, 10, 2) and jaxlib.__version__ == jax.version.__version__
+assert importlib.metadata.version("jax") == importlib.metadata.version("JaxLib") == "0.10.2"
+assert importlib.metadata.version("numpy") and jax.config.jax_threefry_partitionable
+print(float(random.uniform(random.key(0))), sys.argv[1:])
+assert _core.trace_state_clean() and not jax.jit(lambda x: _core.trace_state_clean())(1)
+hijax.control_flow_allowed_effects.add_type(int)
+
+# the document's lowering in MLIR
+p = Primitive("multiply_add")
+p.def_abstract_eval(lambda x, y, z: jax.core.ShapedArray(x.shape, x.dtype))
+mlir.register_lowering(p, lambda ctx, x, y, z: [hlo.AddOp(hlo.MulOp(x, y), z).result],
+                       platform="cpu")
+assert jax.jit(p.bind)(2.0, 3.0, 4.0) == 10
+
+for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.devicse"),
+                   ("ImportError", "import jax.nonsense"),
+                   ("ImportError", "import jax._src.pallas"),
+                   ("NotImplementedError", "jax.new_ref(1)"),
+                   ("NotImplementedError", "checkify.checkify(abs)"),
+                   ("NotImplementedError", "checkify.Error()")):
+    try:
+        exec(code)
+    except Exception as e:
+        assert name in [k.__name__ for k in type(e).__mro__], (code, repr(e))
+        print(code, "->", str(e).splitlines()[0])
+'''
+
+
+def run(*args: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_program_runs(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "beside.py").write_text("here = True")
+    (tmp_path / "prog.py").write_text("import beside\n" + PROGRAM)
+    done = run("-m", "calque.compat", "prog.py", "a", "-b", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.splitlines()
+    number, _, words = first.partition(" ")
+    assert abs(float(number) - 0.947667) < 1e-6  # today's stream, which jax 0.10.2 gives
+    assert words == "['a', '-b']" and len(rest) == 7
+    assert rest[0].startswith("jax.nonsense -> module 'jax' has no attribute 'nonsense'")
+    assert "jax.devices is the nearest name" in rest[1]
+
+
+def test_modules_and_code_run(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "__main__.py").write_text(
+        "import sys, jax\nprint(jax.__version__, sys.argv[1:], __name__)")
+    done = run("-m", "calque.compat", "-m", "inside", "x", cwd=tmp_path)
+    assert done.stdout == "0.10.2 ['x'] __main__\n", done.stderr
+    code = "import jax, sys; print(jax.jit(abs)(-2), sys.argv)"
+    done = run("-m", "calque.compat", "-c", code, "y")
+    assert done.stdout == "2 ['-c', 'y']\n", done.stderr
+    for args, said in ((("-m",), "takes an argument"), (("gone.py",), "there is no file gone.py")):
+        done = run("-m", "calque.compat", *args)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert run("-m", "calque.compat", "--help").stdout.startswith("usage: python -m calque.compat")
+
+
+def test_the_order_of_imports(tmp_path: pathlib.Path) -> None:
+    """With a jax imported already an error says the order; without compat nothing is there."""
+    (tmp_path / "jax.py").write_text("")
+    done = run("-c", "import jax, calque.compat as c\nc.install()", cwd=tmp_path)
+    assert "ImportError" in done.stderr and "jax is already imported, from" in done.stderr
+    assert "Fix: call calque.compat.install() before the first import of jax" in done.stderr
+    code = ("import calque.compat as c, sys\nassert 'jax' not in sys.modules\n"
+            "assert not c.installed(); c.install(); c.install(); import jax\n"
+            "assert c.installed() and jax.jit")
+    assert run("-c", code).returncode == 0
