@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import in_int32, is_larger, min_dim
+from calque.core.dims import in_int32, is_larger, is_static, min_dim
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
@@ -118,7 +118,7 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     kind = signed(x.dtype)
     data = x.view(kind)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
     target = Value(b, b.empty((count, width), kind), (count, width), kind)
-    if ctx.cpu and is_larger(width, WIDE - 1) and x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
+    if _is_moved(ctx, width, x.dtype):
         op = b.op(
             "iree_linalg_ext.gather",
             [data, ids, target],
@@ -130,6 +130,17 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
         (rows,) = b.barrier(Value(b, op.results[0], (count, width), kind))
         return rows.view(x.dtype)
     return ctx.fusion.note(_elements(data, ids, target).view(x.dtype), [x, ids])
+
+
+def _is_moved(ctx: Context, width: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether rows are moved by linalg_ext.gather.  For AArch64 IREE compiles it where rows are whole
+    vectors only ("large vector sizes": tests/lowering/test_refusals.py)."""
+    if not ctx.cpu or dtype.kind not in "iuf" or dtype.itemsize == 1:
+        return False
+    if ctx.target is not None and ctx.target.arch == "aarch64" and not (
+            is_static((width,)) and width * dtype.itemsize % 16 == 0):
+        return False
+    return is_larger(width, WIDE - 1)
 
 
 def _elements(data: Value, ids: Value, target: Value) -> Value:

@@ -19,8 +19,9 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.module import lower, module_text
 from calque.lowering.rules import Context
-from calque.lowering.targets import cpu_target
+from calque.lowering.targets import cpu_target, parse_target
 
 A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
 I = np.array([1, 3, 0, 2, 1], np.int32)
@@ -402,6 +403,7 @@ def test_iree_still_dies_of_carries_that_the_body_does_not_read() -> None:
     code = """
 import numpy as np, calque, calque.numpy as jnp
 from calque import lax
+from calque.lowering.module import lower, module_text
 from calque.lowering.rules import Context
 Context.reads = lambda self, old, new: new
 calque.jit(lambda i, x, s: lax.while_loop(lambda c: c[0] < 10, lambda c: (
@@ -459,3 +461,29 @@ def test_products_of_single_elements() -> None:
              [[False] * 2, [True] * 2, [True] * 2], wrapped]
     for out, want in zip(calque.jit(f)(v, w), wants, strict=True):
         np.testing.assert_allclose(np.asarray(out), want, rtol=1e-6)
+
+
+# ---- rows of AArch64
+def test_rows_that_are_no_whole_vectors() -> None:
+    """lowering/rules/gather.py: picked from what is computed, for AArch64; compiled, not run."""
+    target = parse_target("cpu:aarch64")
+    widths = {"f4": (4, 6, 33, 94), "f2": (12, 16), "f8": (6, 33), "i4": (7,), "c8": (5,)}
+    arrays = [np.ones((190, w), d) for d, ws in widths.items() for w in ws]
+    with calque.enable_x64(True):
+        lowered = lower(calque.make_jaxpr(lambda xs, i: [(x * 2)[i] + 1 for x in xs])(
+            arrays, np.arange(96, dtype=np.int32)).jaxpr, target)
+    assert lowered.module is not None and "linalg_ext.gather" in module_text(lowered.module)
+    compile_module(lowered.module, target, lowered.options)
+
+
+def test_iree_still_refuses_rows_that_are_no_whole_vectors() -> None:
+    """_is_moved in lowering/rules/gather.py."""
+    with pytest.raises(CompileError, match="large vector sizes"):
+        compile_module("""
+          func.func @main(%x: tensor<190x6xf32>, %i: tensor<96xi32>) -> tensor<96x6xf32> {
+            %e = tensor.empty() : tensor<96x6xf32>
+            %r = iree_linalg_ext.gather dimension_map = [0]
+              ins(%x, %i : tensor<190x6xf32>, tensor<96xi32>)
+              outs(%e : tensor<96x6xf32>) -> tensor<96x6xf32>
+            return %r : tensor<96x6xf32>
+          }""", parse_target("cpu:aarch64"), careful=True)
