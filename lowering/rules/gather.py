@@ -133,8 +133,8 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
 
 
 def _is_moved(ctx: Context, width: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether rows are moved by linalg_ext.gather.  For AArch64 IREE compiles it only where rows are
-    whole vectors ("large vector sizes": tests/lowering/test_refusals.py)."""
+    """Whether rows are moved by linalg_ext.gather.  For AArch64 IREE compiles it where rows are
+    whole vectors only ("large vector sizes": tests/lowering/test_refusals.py)."""
     if not ctx.cpu or dtype.kind not in "iuf" or dtype.itemsize == 1:
         return False
     if ctx.target is not None and ctx.target.arch == "aarch64" and not (
