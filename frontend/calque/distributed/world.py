@@ -100,7 +100,8 @@ class World:
                 "use the mpiexec of that MPI, or set MPI4PY_LIBMPI to the other's library.")
         rank, size = comm.Get_rank(), comm.Get_size()
         if size == 1:
-            return cls(0, 1, mpi, comm, None, None, shutdown)
+            mpi.Finalize()
+            return cls.alone()
         child, port, host = None, 0, socket.gethostname()
         hosts = comm.allgather(host)
         if rank == 0:
