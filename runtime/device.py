@@ -251,7 +251,6 @@ def cpu_count() -> int:
     return _cpu_count or max([1, *[ask() for ask in asked_count]])
 
 
-@functools.cache
 def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
     """The devices of all processes, in the processes' order (CPUs; of GPUs only one's own are
     known).
@@ -270,9 +269,14 @@ def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
       >>> runtime.device.devices_of_all()
       (CpuDevice(id=0),)
     """
-    own = devices(platform)
     if len(_device_counts) == 1:
-        return tuple(own)
+        return tuple(devices(platform))
+    return _of_all(platform or "cpu")
+
+
+@functools.cache
+def _of_all(platform: str) -> tuple[Device, ...]:
+    own = devices(platform)
     if own[0].platform != "cpu":
         raise RuntimeError(explain(
             f"the {own[0].platform} devices of other processes are not known.", "",
@@ -347,7 +351,11 @@ def _gpu_devices(platform: str) -> tuple[Device, ...]:
 
 
 def _by_id(platform: str, number: int) -> Device:
-    return next(d for d in devices_of_all(platform) if d.id == number)
+    for d in devices_of_all(platform):
+        if d.id == number:
+            return d
+    raise DeviceError(explain(f"there is no device {platform}:{number} here.", "",
+                              "unpickle it in a program with as many devices and processes."))
 
 
 def _hal_device(uri: str) -> Any:

@@ -3,7 +3,7 @@
 IREE copies on one thread, and reverses and picks element by element.  Here an array is written run
 by run: runs of at most RUN elements, moved by vectors and spread over workgroups.  Elements are
 integers of their size, whatever they stand for.  What is padded or reversed of what was moved is
-moved from where that came from (`_origin`): rolled, padded and flipped is one kernel.
+moved from where that came from (`_placed`): rolled, padded and flipped is one kernel.
 Start reading at `_runs`.
 """
 from __future__ import annotations

@@ -97,7 +97,8 @@ class _Region:
         self.k, self.members, self.wide = k, list[Equation](), list[Var]()
         self.leaving: set[Var] = set()
         self.parts: dict[Var, list[Atom]] = {}
-        self.equations: list[Equation] = []
+        self.equations: list[Equation] = []  # where `write` puts what it makes
+        self.at: Equation  # what is written
 
     def pays(self, p: Program) -> bool:
         """Whether what is cut and joined is little beside what is computed."""
@@ -141,8 +142,7 @@ class _Region:
         name, (out,) = e.primitive.name, e.outputs
         if name in JOINS:
             self.fold(e, out)
-            return
-        if name == "broadcast_in_dim":
+        elif name == "broadcast_in_dim":
             self.parts[out] = self.spread(e, out)
         else:
             given = [self.taken(a) for a in e.inputs]
@@ -151,7 +151,7 @@ class _Region:
                 if each not in made:
                     made[each] = self.one(e, each, out)
             self.parts[out] = [made[each] for each in zip(*given)]
-        if out in self.leaving:
+        if out in self.leaving and out in self.parts:  # (a sum of the components is whole)
             self.joined(out)
 
     def one(self, e: Equation, given: Sequence[Atom], out: Var) -> Atom:
@@ -187,8 +187,6 @@ class _Region:
             made = {a: self.make(e.primitive.name, [a], out.aval, out.aval.shape[:-1], params)
                     for a in dict.fromkeys(given)}
             self.parts[out] = [made[a] for a in given]
-            if out in self.leaving:
-                self.joined(out)
             return
         total = given[0]
         for i, a in enumerate(given[1:], 2):

@@ -70,6 +70,70 @@ def test_one_window_scattered() -> None:
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
+def test_what_was_written_into_is_read_afterwards() -> None:
+    """The argument (donated, too), what was computed of it, and moves that read it later."""
+    def f(x: Any) -> Any:
+        h = x + x
+        y, z = x.at[1:].set(x[:-1]), h.at[:, 1:].set(h[:, :-1])
+        moved = jnp.flip(jnp.pad(jnp.roll(x, 3, 0), 2), 1)
+        return y, z, moved, h - z, x * 1.5, moved.at[1:].set(moved[:-1])
+
+    x = np.random.default_rng(0).normal(size=(150, 200)).astype(np.float32)
+    h, y, z = x + x, x.copy(), x + x
+    y[1:], z[:, 1:] = x[:-1], h[:, :-1]
+    moved = np.flip(np.pad(np.roll(x, 3, 0), 2), 1)
+    last = moved.copy()
+    last[1:] = moved[:-1]
+    for donated in ((), (0,)):
+        given = jnp.array(x)
+        for got, want in zip(calque.jit(f, donate_argnums=donated)(given), (
+                y, z, moved, h - z, x * np.float32(1.5), last), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), want)
+        assert given.is_deleted() == bool(donated) and (donated or (np.asarray(given) == x).all())
+
+
+def test_nothing_is_an_argument() -> None:
+    """Constants only: shifted, paired, in a long chain, and many captured numbers."""
+    numbers = [jnp.float32(0.01 * i) for i in range(20)]
+
+    def f() -> Any:
+        h = 2 * jnp.arange(40.0).reshape(8, 5)
+        points = jnp.sin(jnp.arange(600.0).reshape(200, 3))
+        chain = jnp.arange(7.0)
+        for c in numbers * 3:
+            chain = jnp.sin(chain + c)
+        near = jnp.argmin(((points[:, None] - points[None] - 1) ** 2).sum(-1), 1)
+        return h.at[1:].set(h[:-1]), chain, near, sum(numbers)
+
+    h = 2 * np.arange(40.0).reshape(8, 5)
+    points, chain = np.sin(np.arange(600.0).reshape(200, 3)), np.arange(7.0)
+    for i in 3 * list(range(20)):
+        chain = np.sin(chain + np.float32(0.01 * i))
+    shifted, got, near, total = calque.jit(f)()
+    np.testing.assert_array_equal(shifted, np.concatenate([h[:1], h[:-1]]))
+    np.testing.assert_allclose(got, chain, rtol=1e-5)  # 60 sines, each contracting
+    np.testing.assert_array_equal(near, np.argmin(
+        ((points[:, None] - points[None] - 1) ** 2).sum(-1), 1))
+    np.testing.assert_allclose(total, 1.9, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_carries_of_many_arrays(kernels: bool, request: pytest.FixtureRequest) -> None:
+    """Fourteen arrays, each shifted into itself in each step; by a kernel and from the host."""
+    if not kernels:
+        request.getfixturevalue("host_loops")
+    arrays = [np.arange(5 + i, dtype=np.float32) for i in range(14)]
+
+    def step(_: Any, hs: Any) -> Any:
+        return [(lambda g: g.at[1:].set(g[:-1]).at[0].set(-1.0))(h + 1) for h in hs]
+
+    got = calque.jit(lambda hs: lax.fori_loop(0, 6, step, hs))(arrays)
+    for g, h in zip(got, arrays, strict=True):
+        for _ in range(6):
+            h = np.concatenate([[-1], (h + 1)[:-1]])
+        np.testing.assert_array_equal(np.asarray(g), h)
+
+
 @pytest.mark.parametrize("n", [8, 300])
 def test_a_shift_register(n: int) -> None:
     """In a scan, in a branch, and of one that is computed."""

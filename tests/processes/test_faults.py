@@ -50,7 +50,7 @@ def test_a_process_ends_early() -> None:
     done = by_hand("""
         mu.sync_global_devices("start")
         if rank == 1:
-            jax.distributed.shutdown() if False else sys.exit(0)
+            sys.exit(0)
         mu.process_allgather(1.0)
     """, 2)
     assert done[0].code != 0 and "process 1" in done[0].out, done[0].out
