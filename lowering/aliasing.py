@@ -4,6 +4,8 @@ IREE overwrites an array that nothing of its own reads any more, the caller's to
 and folds operations away, so that a result may be its operand.  For each value the analysis holds a
 set of roots: an argument, or what an equation made, whose memory it may be.  An update asks for
 `owned` or `apart` and gets a copy where that set says so; what is not known counts as shared.
+IREE merges what is computed twice, in other words too (x * x and x ** 2): computed arrays of one
+size count as one where a part is written into the other.
 Start reading at `AliasAnalysis.note`.
 """
 from __future__ import annotations
@@ -47,6 +49,7 @@ class AliasAnalysis:
         self.copying = False  # the equation's update copies its operand (passes/hazards)
         self.copies = 0  # made by `private`
         self.made: dict[Roots, int] = {}  # copies by whose memory they are of
+        self.computed: dict[int, int | Dim] = {}  # bytes of what equations made, by its id
 
     def add_argument(self, v: Value, protected: bool) -> None:
         self.roots[v] = frozenset((id(v),))
@@ -72,6 +75,7 @@ class AliasAnalysis:
         """Record what the results of an equation may be views of."""
         folds, name = p.memory == "folds", p.name
         for out in outs:
+            self.computed[id(out)] = nbytes(out)
             data = [v for v in inputs if v not in self.constants]
             new = p.memory == "fresh" or folds and not self._foldable(name, inputs, data)
             if folds and self._is_step(inputs, data):
@@ -118,9 +122,14 @@ class AliasAnalysis:
     def apart(self, x: Value, reads: Sequence[Value]) -> Value:
         """x, or a copy when what its writer reads may lie in the same memory."""
         mine = self.parts_of(x)
-        if all(mine.isdisjoint(self.parts_of(v)) for v in reads) or all(n == 1 for n in x.shape):
-            return x
-        return self.copy(x)
+        sizes = self._sizes(mine)
+        shared = any(not mine.isdisjoint(self.parts_of(v)) or sizes & self._sizes(self.parts_of(v))
+                     for v in reads)
+        return self.copy(x) if shared and any(n != 1 for n in x.shape) else x
+
+    def _sizes(self, parts: Roots) -> set[int | Dim]:
+        """How large the computed arrays among them are."""
+        return {self.computed[i] for i in parts if i in self.computed}
 
     def copy(self, x: Value) -> Value:
         """A concatenation of two slices: what simpler forms say, IREE folds away.

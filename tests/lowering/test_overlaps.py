@@ -125,13 +125,45 @@ def test_carries_of_many_arrays(kernels: bool, request: pytest.FixtureRequest) -
     arrays = [np.arange(5 + i, dtype=np.float32) for i in range(14)]
 
     def step(_: Any, hs: Any) -> Any:
-        return [(lambda g: g.at[1:].set(g[:-1]).at[0].set(-1.0))(h + 1) for h in hs]
+        return [(h + 1).at[1:].set((h + 1)[:-1]).at[0].set(-1.0) for h in hs]
 
     got = calque.jit(lambda hs: lax.fori_loop(0, 6, step, hs))(arrays)
     for g, h in zip(got, arrays, strict=True):
         for _ in range(6):
             h = np.concatenate([[-1], (h + 1)[:-1]])
         np.testing.assert_array_equal(np.asarray(g), h)
+
+
+SAME = {  # the same array said twice: IREE computes it once
+    "sum": (lambda x: x + 1, lambda x: x + 1), "commuted": (lambda x: x + 1.5, lambda x: 1.5 + x),
+    "square": (lambda x: x * x, lambda x: x ** 2),
+    "turned": (lambda x: jnp.cos(x).T, lambda x: jnp.cos(x.T)),
+    "reshaped": (lambda x: (x + 2).reshape(-1), lambda x: x.reshape(-1) + 2),
+    "converted": (lambda x: (x + 3).astype(int), lambda x: (3 + x).astype(int)),
+    "padded": (lambda x: jnp.pad(x, 1) + 1, lambda x: 1 + jnp.pad(x, 1)),
+    "called": (calque.jit(jnp.exp), calque.jit(jnp.exp)),
+    "sorted": (lambda x: jnp.sort(x, 0), lambda x: jnp.sort(x, 0)),
+    "cumulated": (lambda x: jnp.cumsum(x, 0), lambda x: jnp.cumsum(x, 0)),
+    "product": (lambda x: x.T @ x, lambda x: jnp.einsum("ij,ik->jk", x, x))}
+
+
+def test_parts_of_what_is_computed_twice() -> None:
+    """The update is of another array in the program, and of the same one in what IREE runs."""
+    def each(x: Any) -> Any:
+        pairs = [(f(x), g(x)) for f, g in SAME.values()]
+        return [a.at[1:].set(b[:-1]) for a, b in pairs]
+
+    def every(x: Any) -> Any:
+        add = lambda _, total: [a + b for a, b in zip(total, each(x))]  # noqa: E731
+        return each(x), lax.fori_loop(0, 3, add, [0 * a for a in each(x)])
+
+    x = np.random.default_rng(0).normal(size=(6, 50)).astype(np.float32)
+    once, thrice = calque.jit(every)(x)
+    arrays = [np.asarray(calque.jit(f)(x)) for f, _ in SAME.values()]
+    for name, got, repeated, a in zip(SAME, once, thrice, arrays, strict=True):
+        want = np.concatenate([a[:1], a[:-1]])
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6, err_msg=name)  # x * x in an fma
+        np.testing.assert_allclose(repeated, 3 * want, rtol=1e-6, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("n", [8, 300])
