@@ -57,6 +57,11 @@ class AliasAnalysis:
             self.protected.add(id(v))
             self.fixed.append(v.ir)
 
+    def protect(self, *values: Value) -> None:
+        """Keep what holds these as it is from here on: what IREE does not see reads it."""
+        for v in values:
+            self.protected |= self.roots_of(v) | self.parts_of(v)
+
     def roots_of(self, v: Value) -> Roots:
         found = self.roots.get(v)
         if found is None:

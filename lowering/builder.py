@@ -332,7 +332,7 @@ class Builder:
         if not is_static(shape):
             return sizes.broadcast(self, x, shape, tuple(dims))
         owner = x.ir.owner
-        if shape and not x.shape and getattr(owner, "name", "") == "stablehlo.reshape":
+        if shape and not x.shape and mlir.made_by(owner) == "stablehlo.reshape":
             # of a scalar that is broadcast twice and then changed, IREE moves both changes to the
             # scalar and fails where that is a reshape (tests/lowering/test_refusals.py)
             whole = tuple(owner.operands[0].type.shape)
@@ -452,7 +452,7 @@ class Builder:
 def _origin(x: Value, through: Sequence[str]) -> Any:
     """The operation that x comes from, through these; None for an argument."""
     owner = x.ir.owner
-    while (name := getattr(owner, "name", None)) in through:  # a block has no name
+    while (name := mlir.made_by(owner)) in through:  # a block has no name
         owner = owner.operands[0].owner
     return None if name is None else owner
 
@@ -469,7 +469,7 @@ def _may_be_slice(x: Value) -> bool:
     waiting = [x.ir]
     while waiting and len(seen) < _LOOKED_AT:
         v = waiting.pop()
-        name = getattr(v.owner, "name", None)  # a block has none
+        name = mlir.made_by(v.owner)  # a block has none
         if v in seen or name is None or name in _MEMORY or _count(v) != _count(x.ir):
             continue
         if name in _SLICES or name in _BRANCHES:

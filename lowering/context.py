@@ -1,7 +1,8 @@
 """The state of one function's emission: what lowering rules see.  Start reading at `Context`."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Context:
         self.module: Any = None
         self.entry: Any = None  # the function's block
         self.equation: Equation  # the one whose rule runs
+        self.views = False  # whether every loop from the host carries views (rules/views)
         self.loops = 0  # how many rolled loops the insertion point is in
         self.regions = 0  # how many rolled loops and branches
         # what the module gets beside the function
@@ -57,6 +59,15 @@ class Context:
             if any(guess(nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
                 self.options.add("--iree-opt-const-expr-hoisting=false")
         self.aliases.note(p, inputs, outs)
+
+    @contextmanager
+    def inside(self, loop: bool) -> Iterator[None]:
+        """While the insertion point is in a rolled loop, or in a branch."""
+        self.loops += loop
+        self.regions += 1
+        yield
+        self.loops -= loop
+        self.regions -= 1
 
     # ---- constants that IREE must not know
     def opaque(self, x: Value) -> Value:

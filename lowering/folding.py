@@ -103,7 +103,7 @@ def _origin(b: Builder, v: Any) -> _Origin:
 
 def _look(b: Builder, v: Any) -> _Origin:
     op = v.owner
-    full = getattr(op, "name", None)
+    full = mlir.made_by(op)
     if full is None:
         return _argument(b, v)
     if full == "tensor.empty":  # what nobody wrote has no bits to hide a zero in
@@ -112,7 +112,7 @@ def _look(b: Builder, v: Any) -> _Origin:
     operands = [o for o in op.operands if str(o.type) != "index"]  # (sizes)
     found = [_origin(b, o) for o in operands]
     if all(o is _CONSTANT for o in found):  # (flow: kernels of ours, util: parameters of a file)
-        return _DATA if dialect in ("flow", "util") else _CONSTANT
+        return _DATA if dialect in ("flow", "util", "hal") else _CONSTANT
     if full in _BARRIERS or dialect not in ("stablehlo", "linalg") or name in _COMPUTES:
         return _DATA
     if name in _JOINS:
@@ -129,7 +129,7 @@ def _look(b: Builder, v: Any) -> _Origin:
 def _only_moves(op: Any) -> bool:
     """Whether a linalg.generic yields an element that it reads."""
     body = list(op.regions[0].blocks[0].operations)
-    return len(body) == 1 and getattr(body[0].operands[0].owner, "name", None) is None
+    return len(body) == 1 and mlir.made_by(body[0].operands[0].owner) is None
 
 
 def _argument(b: Builder, v: Any) -> _Origin:

@@ -138,6 +138,12 @@ def spec(v: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     return _spec(v.type)
 
 
+def made_by(owner: Any) -> str | None:
+    """The name of the operation that owns a value; None of a block."""
+    operation = getattr(owner, "operation", None)  # (hal.tensor.import has another `name`)
+    return None if operation is None else str(operation.name)
+
+
 def is_tensor(v: Any) -> bool:
     """Whether an ir.Value is a tensor."""
     return str(v.type).startswith("tensor<")

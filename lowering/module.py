@@ -70,7 +70,7 @@ class Lowered:
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
           signature: Callable[[Lowered], str] | None = None, locations: bool = False,
           name: str = "calque", bake_consts: bool = False,
-          storage: bool = False, in_process: bool = False,
+          storage: bool = False, in_process: bool = False, views: bool = False,
           archived: Callable[[Any], str | None] = lambda value: None) -> Lowered:
     """Emit a Program for a target.
 
@@ -84,6 +84,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       archived: the name of a baked constant that is read from an archive when the module is loaded,
         None where its value is written into the module.
       in_process: the program will run in this process, where NumPy can be called.
+      views: every loop from the host carries buffer views (rules/views).
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
     plain = accumulate(hoist(eliminate_dead_code(program)))
@@ -110,7 +111,8 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
         None if signature is None else lambda stored: signature(replace(lowered, storage=stored)),
         locations, name, baked, archived,
-        storage and not (lowered.small or lowered.inline), in_process)
+        storage and not (lowered.small or lowered.inline), in_process,
+        views or cost.host_loops(plain, target.backend == "llvm-cpu") > 1)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    options=(*lowered.options, *sorted(ctx.options)),
                    callbacks=tuple(ctx.callbacks))
@@ -169,7 +171,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                   donated: Sequence[int],
                   signature: Callable[[tuple[int, ...]], str] | None, locations: bool,
                   name: str, baked: Mapping[Var, Any], archived: Callable[[Any], str | None],
-                  storage: bool, in_process: bool
+                  storage: bool, in_process: bool, views: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
     """The module's bytecode, the results that may share memory with arguments or each other,
     those that are written into storage arguments, and what emission noted."""
@@ -186,7 +188,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
             emitter = Emitter(target, locations, in_process)
-            emitter.ctx.module, emitter.ctx.entry = module, block
+            emitter.ctx.module, emitter.ctx.entry, emitter.ctx.views = module, block, views
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
@@ -330,12 +332,12 @@ class Emitter:
             self.ctx.aliases.copying = i in copying
             if self.locations:
                 with self._location(e):
-                    outs = self.equation(e, env)
+                    outs = self.equation(e, env, uses)
             else:
-                outs = self.equation(e, env)
+                outs = self.equation(e, env, uses)
             env.update(zip(e.outputs, outs))
 
-    def equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
+    def equation(self, e: Equation, env: dict[Var, Value], uses: Counter[Var]) -> list[Value]:
         avals = [physical(v.aval) for v in e.outputs]
         if self.narrow:
             _check_widths(e, self.ctx.target)
@@ -352,6 +354,9 @@ class Emitter:
                 f"{e.primitive.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
+        number = e.primitive.elementwise and avals[0].shape == ()
+        if number:
+            values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e
         try:
             out = rule(self.ctx, values, params, avals)
@@ -361,6 +366,9 @@ class Emitter:
             raise _undecided(e, error) from error
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
         self.ctx.note(e.primitive, values, outs)
+        if number:
+            self.ctx.fusion.join(values, outs[0], [
+                v for v, a in zip(values, e.inputs) if isinstance(a, Var) and uses[a] == 1])
         for v, a in zip(outs, avals):
             assert (v.shape, v.dtype) == (a.shape, a.dtype), (e.primitive, v, a)
         return outs

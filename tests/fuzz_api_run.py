@@ -28,11 +28,12 @@ from harness import Case, Failure, outputs
 from oracle import interpret
 
 import calque
-from calque import eager, generic
+from calque import generic
 from calque.array import Array, from_numpy
 from calque.core.avals import ShapedArray
 from calque.core.dtypes import is_key
 from calque.core.program import eliminate_dead_code
+from calque.lowering import attempts
 from calque.transforms.stage import replay, stage
 
 Finding = dict[str, Any]
@@ -49,12 +50,12 @@ def no_compiler() -> Iterator[None]:
     """Eager lines that would compile a program of their shapes stop instead."""
     def refuse(*_: Any, **__: Any) -> Any:
         raise Compiles
-    before = eager.compile_cached, generic.compile_cached
-    eager.compile_cached = generic.compile_cached = refuse
+    before = attempts.compile_cached, generic.compile_cached
+    attempts.compile_cached = generic.compile_cached = refuse
     try:
         yield
     finally:
-        eager.compile_cached, generic.compile_cached = before
+        attempts.compile_cached, generic.compile_cached = before
 
 
 class Jax:

@@ -28,8 +28,8 @@ from calque.core.program import Program
 from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, leaked
 from calque.eager import named_target
-from calque.lowering.cache import compile_cached
-from calque.lowering.compile import CompileError, compiler_version
+from calque.lowering.attempts import compile_lowered
+from calque.lowering.compile import compiler_version
 from calque.lowering.module import Lowered, lower
 from calque.lowering.passes import cost
 from calque.lowering.rules import physical
@@ -355,14 +355,15 @@ def _value(x: Any) -> np.ndarray[Any, Any]:
 
 
 # ---- lowering
-def lower_for(traced: Traced, target: Target, locations: bool = False) -> Lowered:
+def lower_for(traced: Traced, target: Target, locations: bool = False, views: bool = False
+              ) -> Lowered:
     """The module that goes into the artifact, its record included."""
     p = traced.program
     kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
     _check_callbacks(p)
     _check_sizes(p)
-    return lower(p, target, donated, locations=locations, bake_consts=True,
+    return lower(p, target, donated, locations=locations, views=views, bake_consts=True,
                  archived=traced.parameter_name, storage=target.backend == "llvm-cpu",
                  signature=lambda plan: _record(traced, target, plan))
 
@@ -403,17 +404,11 @@ def build_all(traced: Traced, targets: Sequence[Target], parameters: bool,
 
 def build(traced: Traced, target: Target) -> bytes:
     """The .vmfb of a traced function for one target."""
-    lowered = lower_for(traced, target)
-    assert lowered.module is not None
-    options = options_for(lowered, target)
-    try:
-        return compile_cached(lowered.module, target, options,
-                              reason=f"aot {traced.program.name}")
-    except CompileError:
-        # compile again with locations, so that the message names the user's line
-        located = lower_for(traced, target, locations=True)
-        assert located.module is not None
-        return compile_cached(located.module, target, options)
+    _, vmfb = compile_lowered(lambda **how: lower_for(traced, target, **how), target,
+                              lambda lowered: options_for(lowered, target),
+                              f"aot {traced.program.name}")
+    assert vmfb is not None
+    return vmfb
 
 
 # ---- the record

@@ -44,8 +44,7 @@ from calque.core.program import (
 )
 from calque.core.source import here
 from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
-from calque.lowering.cache import compile_cached
-from calque.lowering.compile import CompileError
+from calque.lowering.attempts import compile_lowered
 from calque.lowering.module import Lowered, lower, module_text
 from calque.lowering.targets import (
     Target,
@@ -167,28 +166,13 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     """Lower and compile, past the memory cache."""
     check_not_forked()
     target = target_of(device)
-    lowered = lower(program, target, donated, storage=device.platform == "cpu", in_process=True)
-    if lowered.module is None:
-        return Compiled(lowered, device, None)
-    try:
-        vmfb = compile_cached(lowered.module, target, lowered.options,
-                              reason=reason or program.name)
-    except CompileError as error:
-        raise _located(program, target, donated, error) from None
-    _dump(lowered, vmfb)
+    lowered, vmfb = compile_lowered(
+        lambda **how: lower(program, target, donated, storage=device.platform == "cpu",
+                            in_process=True, **how),
+        target, lambda lowered: lowered.options, reason or program.name)
+    if vmfb is not None:
+        _dump(lowered, vmfb)
     return Compiled(lowered, device, vmfb)
-
-
-def _located(program: Program, target: Target, donated: tuple[int, ...],
-             error: CompileError) -> CompileError:
-    """The error again from a compile with locations, so that it names the user's line."""
-    located = lower(program, target, donated, locations=True, in_process=True)
-    assert located.module is not None
-    try:
-        compile_cached(located.module, target, located.options)
-    except CompileError as named:
-        return named
-    return error
 
 
 def _dump(lowered: Lowered, vmfb: bytes) -> None:

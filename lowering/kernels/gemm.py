@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import Dtype
@@ -184,7 +185,7 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
 def _source(x: Value) -> tuple[Value, list[int]]:
     """What x is a transposition of, and x's axis at each place of it."""
     owner, axes = x.ir.owner, list(range(len(x.shape)))
-    if getattr(owner, "name", "") != "stablehlo.transpose":
+    if mlir.made_by(owner) != "stablehlo.transpose":
         return x, axes
     permutation = list(owner.attributes["permutation"])
     shape = [0] * len(axes)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.lowering import mlir
 from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
@@ -82,7 +83,7 @@ def concatenate(ctx: Context, xs: Sequence[Value], axis: int) -> Value | None:
 def _sliced(x: Value, axis: int) -> tuple[Value, int]:
     """What x is a slice of, along the axis only, and where that starts; or x itself."""
     op = x.ir.owner
-    if getattr(op, "name", "") != "stablehlo.slice" or {*op.attributes["strides"]} != {1}:
+    if mlir.made_by(op) != "stablehlo.slice" or {*op.attributes["strides"]} != {1}:
         return x, 0
     shape = tuple(op.operands[0].type.shape)
     if any(n != m for i, (n, m) in enumerate(zip(shape, x.shape)) if i != axis):
@@ -92,7 +93,7 @@ def _sliced(x: Value, axis: int) -> tuple[Value, int]:
 
 def _is_argument(value: Any) -> bool:
     """Whether a value is an argument of the program, perhaps in another shape."""
-    while getattr(value.owner, "name", "") in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
+    while mlir.made_by(value.owner) in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
         if math.prod(value.owner.operands[0].type.shape) != math.prod(value.type.shape):
             return False
         value = value.owner.operands[0]
@@ -101,7 +102,7 @@ def _is_argument(value: Any) -> bool:
 
 def _stays(ctx: Context, value: Any) -> bool:
     """Whether a value is an argument, perhaps in another shape, whose memory nobody writes to."""
-    while getattr(value.owner, "name", "") == "stablehlo.reshape":
+    while mlir.made_by(value.owner) == "stablehlo.reshape":
         value = value.owner.operands[0]
     return any(value == v for v in ctx.aliases.fixed)
 
@@ -235,9 +236,9 @@ def exchange(ctx: Context, x: Value, permutation: Sequence[int]) -> Value | None
 
 def _is_there(value: Any) -> bool:
     """Whether a value is an argument of the program or what a kernel of ours made."""
-    while getattr(value.owner, "name", "") in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+    while mlir.made_by(value.owner) in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
         value = value.owner.operands[0]
-    return getattr(value.owner, "name", "flow.dispatch") == "flow.dispatch"
+    return mlir.made_by(value.owner) in ("flow.dispatch", None)
 
 
 def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: Any = 0

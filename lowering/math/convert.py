@@ -82,7 +82,7 @@ def _converted_bool(x: Value) -> Value | None:
     if not mlir.is_tensor(v):  # an element within a region: IREE's pattern is not for these
         return None
     while str(v.type.element_type) != "i1":
-        if getattr(v.owner, "name", None) != "stablehlo.convert":
+        if mlir.made_by(v.owner) != "stablehlo.convert":
             return None
         v = v.owner.operands[0]
     return Value(x.b, v, x.shape, BOOL)

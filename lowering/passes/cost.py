@@ -217,21 +217,43 @@ def is_inline(p: Program) -> bool:
     return host_loops(p) > 1 or _host_stacks(p) > MOST_STACKED
 
 
-def host_loops(p: Program) -> int:
-    """Loops that IREE steps through from the host, and loops of ours within them."""
-    return p.derived(("host loops", loops.enabled), lambda: _host_loops(p, False))
+def host_loops(p: Program, kernels: bool = True) -> int:
+    """Loops that IREE steps through from the host, and loops of ours within them; `kernels`: loops
+    have forms of ours on the target."""
+    return p.derived(("host loops", loops.enabled, kernels),
+                     lambda: _host_loops(p, False, kernels))
 
 
-def _host_loops(p: Program, inside: bool) -> int:
+def _host_loops(p: Program, inside: bool, kernels: bool) -> int:
     found = 0
     for e in p.equations:
-        if is_kernel(e):
+        if kernels and is_kernel(e):
             found += inside
             continue
         stepped = e.primitive.name == "while" or (
             e.primitive.name == "scan" and not is_unrolled(e.params))
-        found += stepped + sum(_host_loops(q, inside or stepped) for q, _ in inner_programs(e))
+        found += stepped + sum(_host_loops(q, inside or stepped, kernels)
+                               for q, _ in inner_programs(e))
     return found
+
+
+def is_stepped(p: Program, kernels: bool) -> bool:
+    """Whether some loop or branch of a Program, at any depth, runs from the host; `kernels`: loops
+    have forms of ours on the target."""
+    return p.derived(("stepped", loops.enabled, kernels), lambda: any(
+        _is_stepped(e, kernels) for e in p.equations))
+
+
+def _is_stepped(e: Equation, kernels: bool) -> bool:
+    name = e.primitive.name
+    if name in ("scan", "while") and kernels and is_kernel(e):
+        return False
+    if name == "while" or name == "scan" and not is_unrolled(e.params):
+        return True
+    if name == "cond" and len(e.params["branches"]) > 1 and not all(
+            map(is_cheap, e.params["branches"])):
+        return True
+    return any(is_stepped(q, kernels) for q, _ in inner_programs(e))
 
 
 def _host_stacks(p: Program) -> int:

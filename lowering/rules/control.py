@@ -23,11 +23,13 @@ from calque.lowering.passes.cost import (
     calls_python,
     is_cheap,
     is_kernel,
+    is_stepped,
     is_unrolled,
     is_whole,
     writes_in_place,
 )
 from calque.lowering.passes.loops import DTYPES
+from calque.lowering.rules import views
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import rule
@@ -41,13 +43,20 @@ def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
     if len(branches) == 1:
         return ctx.emit_program(branches[0], operands)
     ctx.aliases.shared.update(operands)
-    # Inside a loop always: a branch in a loop in IREE may fail when it runs ("indirect buffer
-    # reference slot 0 is out of range"; tests/transforms: scan_in_cond_in_scan[30]).
+    fixed = views.is_possible(outs)
+    # Of unknown sizes inside a loop always: a branch in a loop in IREE may fail when it runs
+    # ("indirect buffer reference slot 0 is out of range").
     # But never what calls Python: a branch that is not taken may raise.
     if all(is_cheap(p) for p in branches) or (
-            ctx.loops and not any(calls_python(p) for p in branches)):
+            ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
         results = [ctx.emit_program(p, operands) for p in branches]
         return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]
+    if fixed and (ctx.regions or any(calls_python(p) or is_stepped(p, _has_kernel(ctx))
+                                     for p in branches)):
+        ctx.aliases.protect(*operands)
+        return views.branch(ctx, index, len(branches),
+                            lambda i: ctx.emit_program(branches[i], operands),
+                            [(a.shape, a.dtype) for a in outs])
     return _case(ctx, index, operands, branches, outs)
 
 
@@ -68,14 +77,13 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
     for region, program in zip(op.regions, branches):
         block = region.blocks.append()
         with ir.InsertionPoint(block):
-            ctx.regions += 1
-            results = [ctx.opaque(r) for r in ctx.emit_program(program, operands)]
-            ctx.regions -= 1
+            with ctx.inside(loop=False):
+                results = [ctx.opaque(r) for r in ctx.emit_program(program, operands)]
             ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
         roots = [r | ctx.aliases.roots_of(v) for r, v in zip(roots, results)]
     results = [ctx.b.tied(Value(ctx.b, r, *spec)) for r, spec in zip(op.results, specs)]
-    for r, views in zip(results, roots):
-        ctx.aliases.roots[r] = views | {id(r)}
+    for r, found in zip(results, roots):
+        ctx.aliases.roots[r] = found | {id(r)}
     return results
 
 
@@ -93,7 +101,8 @@ def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
     loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
     if is_unrolled(params):
         return loop.unrolled(carry)
-    if writes_in_place(body):
+    loop.views = _by_views(ctx, [body], [*carry, *outs])
+    if writes_in_place(body) and not loop.views:
         # IREE's loop writes into its initial values even if they are used after it
         carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
         loop.keep_out = True
@@ -111,6 +120,7 @@ class _Loop:
                  xs: Sequence[Value], n_carry: int, length: int, reverse: bool) -> None:
         self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
         self.n_carry, self.length, self.reverse = n_carry, length, reverse
+        self.views = False  # what is carried is buffer views
         self.keep_out = False  # the body writes in place: nothing from outside may enter the carry
 
     def unrolled(self, carry: Sequence[Value]) -> list[Value]:
@@ -144,14 +154,19 @@ class _Loop:
         b = self.ctx.b
         made = [b.splat(0, y.shape, y.dtype) for y in ys]
         self.ctx.constants.update(made)
-        state = [b.splat(0, (), np.int32), *[self.ctx.opaque(v) for v in (*carry, *made)]]
-        out = emit_while(self.ctx, state, slice(1, 1 + self.n_carry),
-                         lambda values: values[0] < self.length, self._step, self.keep_out)
+        state = [self.ctx.opaque(v) for v in (*carry, *made)]
+        if self.views:
+            self.ctx.aliases.protect(*self.consts, *self.xs)
+            return views.counted(self.ctx, self.length, state, self._step)
+        out = emit_while(self.ctx, [b.splat(0, (), np.int32), *state], slice(1, 1 + self.n_carry),
+                         lambda values: values[0] < self.length,
+                         lambda values: [values[0] + 1, *self._step(values[0], values[1:])],
+                         self.keep_out)
         return out[1:]
 
-    def _step(self, state: list[Value]) -> list[Value]:
+    def _step(self, i: Value, state: list[Value]) -> list[Value]:
         ctx, b = self.ctx, self.ctx.b
-        i, carry, buffers = state[0], state[1:1 + self.n_carry], state[1 + self.n_carry:]
+        carry, buffers = state[:self.n_carry], state[self.n_carry:]
         at = b.number(self.length - 1, np.int32) - i if self.reverse else i
         rows = [self._first(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x)
                 for x in self.xs]
@@ -163,7 +178,7 @@ class _Loop:
         carry = outs[:self.n_carry]
         if self.keep_out:
             carry = kept_out(ctx, carry, (*self.consts, *self.xs))
-        return [i + 1, *carry, *written]
+        return [*carry, *written]
 
 
 def emit_while(ctx: Context, state: list[Value], carried: slice,
@@ -184,22 +199,26 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
     block = op.regions[1].blocks.append(*types)
     with ir.InsertionPoint(block):
         values = [b.tied(Value(b, a, *s)) for a, s in zip(block.arguments, specs)]
-        ctx.loops += 1
-        ctx.regions += 1
         roots = frozenset[int]().union(*[ctx.aliases.roots_of(c) for c in state[carried]])
         for v in values[carried]:
             ctx.aliases.roots[v] = roots | {id(v)}
         if keep_out:
             ctx.aliases.carries.update(values[carried])
-        results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
-        ctx.loops -= 1
-        ctx.regions -= 1
+        with ctx.inside(loop=True):
+            results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
         roots = roots.union(*[ctx.aliases.roots_of(r) for r in results])
         ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
     out = [b.tied(Value(b, r, *s)) for r, s in zip(op.results, specs)]
     for v in out[carried]:
         ctx.aliases.roots[v] = roots | {id(v)}
     return out
+
+
+def _by_views(ctx: Context, programs: Sequence[Program], values: Sequence[Any]) -> bool:
+    """Whether a loop of these programs and arrays is IREE's undoing: one within a loop or a branch,
+    or with one in it."""
+    return views.is_possible(values) and (
+        ctx.views or ctx.regions > 0 or any(is_stepped(p, _has_kernel(ctx)) for p in programs))
 
 
 def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> list[Value]:
@@ -210,7 +229,7 @@ def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> 
 
 
 def _has_kernel(ctx: Context) -> bool:
-    return form_of(ctx.equation.primitive.name, ctx.target, np.dtype(np.float32)) == "kernel"
+    return form_of("scan", ctx.target, np.dtype(np.float32)) == "kernel"
 
 
 @rule("while")
@@ -225,7 +244,8 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
     n = k + params["body_nconsts"]
     cond_consts, body_consts, carry = xs[:k], xs[k:n], xs[n:]
     ctx.aliases.shared.update(xs[:n])
-    in_place = writes_in_place(body)
+    by_views = _by_views(ctx, [cond, body], carry)
+    in_place = writes_in_place(body) and not by_views
     if in_place:
         carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
     carry = [ctx.opaque(c) for c in carry]
@@ -237,28 +257,36 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
         (some,) = emit_reduce(b, [pred], [False], range(len(pred.shape)), fold("or"))
         return [some, pred]
 
-    first = [ctx.opaque(v) for v in head(carry)]
-    heads = len(first)
+    go, *rows = [ctx.opaque(v) for v in head(carry)]
 
-    def step(values: list[Value]) -> list[Value]:
-        old = values[heads:]
+    def step(state: list[Value]) -> tuple[Value, list[Value]]:
+        """The state begins with the rows that go on, where the predicate has rows."""
+        old = state[len(rows):]
         new = ctx.emit_program(body, [*body_consts, *old])
-        if heads > 1:
-            new = [b.select(b.broadcast(values[1], o.shape, range(len(values[1].shape))), v, o)
+        if rows:
+            new = [b.select(b.broadcast(state[0], o.shape, range(len(state[0].shape))), v, o)
                    for v, o in zip(new, old)]
         if in_place:
             new = kept_out(ctx, new, xs[:n])
         go, *more = head(new)
-        return [values[0] & go, *more, *new]
+        return go, [*more, *new]
 
-    out = emit_while(ctx, [*first, *carry], slice(heads, None), lambda v: v[0], step, in_place)
-    return out[heads:]
+    def both(values: list[Value]) -> list[Value]:
+        go, state = step(values[1:])
+        return [values[0] & go, *state]
+
+    if by_views:
+        ctx.aliases.protect(*xs[:n])
+        return views.conditional(ctx, go, [*rows, *carry], step)[len(rows):]
+    out = emit_while(ctx, [go, *rows, *carry], slice(1 + len(rows), None), lambda v: v[0], both,
+                     in_place)
+    return out[1 + len(rows):]
 
 
 def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] | None:
     """The outputs of a whole program as one kernel of ours; None where it is not one."""
     values = (*p.inputs, *p.outputs)
-    if form_of("scan", ctx.target, np.dtype(np.float32)) != "kernel" or not is_whole(p) or any(
+    if not _has_kernel(ctx) or not is_whole(p) or any(
             v.aval.dtype not in DTYPES or not v.aval.size for v in values):
         return None
     return emit_whole(ctx, p, xs, [physical(o.aval) for o in p.outputs])

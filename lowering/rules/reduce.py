@@ -196,9 +196,9 @@ def _no_contraction(ctx: Context, x: Value) -> Value:
     (sum(a * b, 1), 1000 x 1000: 0.39 to 0.14 ms): copysign(p, p), which is p, hides the product
     from it and costs nothing."""
     op = x.ir.owner
-    if getattr(op, "name", "") != "stablehlo.multiply" or x.dtype.kind != "f" or not ctx.cpu:
+    if mlir.made_by(op) != "stablehlo.multiply" or x.dtype.kind != "f" or not ctx.cpu:
         return x
-    if any(getattr(o.owner, "name", "") == "stablehlo.broadcast_in_dim" for o in op.operands):
+    if any(mlir.made_by(o.owner) == "stablehlo.broadcast_in_dim" for o in op.operands):
         return x
 
     def product(b: Builder, p: Value, q: Value) -> Value:
@@ -215,7 +215,7 @@ def _is_product(x: Value) -> bool:
     """Sums over two axes of products with a spread operand become vector.contract operations that
     IREE rejects ("invalid accumulator/result vector shape"): those are taken axis by axis."""
     owner = x.ir.owner
-    return getattr(owner, "name", "") in ("stablehlo.multiply", "stablehlo.and")
+    return mlir.made_by(owner) in ("stablehlo.multiply", "stablehlo.and")
 
 
 def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:

@@ -28,7 +28,7 @@ def count_compiles(monkeypatch):
         made.append(kwargs.get("reason"))
         return real(*args, **kwargs)
 
-    for name in ("calque.eager.compile_cached", "calque.generic.compile_cached"):
+    for name in ("calque.lowering.attempts.compile_cached", "calque.generic.compile_cached"):
         monkeypatch.setattr(name, counted)
     return made
 

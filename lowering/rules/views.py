@@ -1,0 +1,178 @@
+"""Loops and branches from the host whose values are buffer views.
+
+IREE 3.13 compiles a loop over arrays that holds another loop or a branch wrongly, or not at all:
+"region branch point has 46 operands", "failed to solve for timepoint coverage", "circular
+dependency", a resource that is null when the loop runs (docs/iree.md).  So what such a loop
+carries, and what a branch in it gives, leaves the program as buffer views and comes back by
+hal.tensor.export and import: each step is straight code between imports and exports, and the loop
+is one of host values.  A step costs what it costs otherwise (benchmarks/loops.py).
+
+Whose memory a view is, IREE no longer sees: what has been exported or imported is never written
+into (AliasAnalysis.add_argument), updates copy.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.dims import is_static
+from calque.lowering import mlir
+from calque.lowering.aliasing import Roots
+from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.context import Context
+
+Spec = tuple[tuple[int, ...], Any]
+
+
+def is_possible(values: Sequence[Any]) -> bool:
+    """Whether all sizes are known: those of a view would have to be carried beside it."""
+    return all(is_static(v.shape) for v in values)
+
+
+def counted(ctx: Context, length: int, state: Sequence[Value],
+            step: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
+    """state = step(i, state) for each i < length."""
+    number = mlir.ir().IntegerType.get_signless(32)
+    zero, one, end = (_int32(n) for n in (0, 1, length))
+
+    def following(at: Any, values: list[Value]) -> tuple[Any, list[Value]]:
+        results = step(_array(ctx.b, at), values)
+        return _made("arith.addi", number, [at, one]), results
+
+    return _loop(ctx, zero, lambda at: _compared("slt", at, end), state, following)
+
+
+def conditional(ctx: Context, go: Value, state: Sequence[Value],
+                step: Callable[[list[Value]], tuple[Value, list[Value]]]) -> list[Value]:
+    """While go: go, state = step(state)."""
+    def following(_: Any, values: list[Value]) -> tuple[Any, list[Value]]:
+        go, results = step(values)
+        return _number(ctx.b, go), results
+
+    return _loop(ctx, _number(ctx.b, go), lambda go: go, state, following)
+
+
+def _loop(ctx: Context, start: Any, go: Callable[[Any], Any], state: Sequence[Value],
+          step: Callable[[Any, list[Value]], tuple[Any, list[Value]]]) -> list[Value]:
+    """While go(number): number, state = step(number, state)."""
+    ir, specs = mlir.ir(), [(v.shape, v.dtype) for v in state]
+    kinds = [start.type, _list()]
+    op = ir.Operation.create("scf.while", results=kinds, regions=2,
+                             operands=[start, _exported(ctx, state)])
+    head, body = (region.blocks.append(*kinds) for region in op.regions)
+    with ir.InsertionPoint(head):
+        ir.Operation.create("scf.condition", operands=[go(head.arguments[0]), *head.arguments])
+    with ir.InsertionPoint(body), ctx.inside(loop=True):
+        number, views = body.arguments
+        number, results = step(number, _imported(ctx, views, specs, _of(ctx, state)))
+        ir.Operation.create("scf.yield", operands=[number, _exported(ctx, results)])
+    return _imported(ctx, op.results[1], specs, _of(ctx, state, results))
+
+
+def branch(ctx: Context, index: Value, count: int, case: Callable[[int], list[Value]],
+           specs: Sequence[Spec]) -> list[Value]:
+    """What case(i) gives for the one i < count that index (int32, in range) is."""
+    roots: list[Roots] = []
+
+    def taken(i: int) -> Any:
+        results = case(i)
+        roots.append(_of(ctx, results))
+        return _exported(ctx, results)
+
+    chosen = _chosen(ctx, _number(ctx.b, index), count, taken)
+    return _imported(ctx, chosen, specs, frozenset[int]().union(*roots))
+
+
+def _chosen(ctx: Context, index: Any, count: int, taken: Callable[[int], Any], i: int = 0) -> Any:
+    """The views of the i-th case or a later one."""
+    if i == count - 1:
+        return taken(i)
+    ir = mlir.ir()
+    op = ir.Operation.create("scf.if", results=[_list()], regions=2,
+                             operands=[_compared("sle", index, _int32(i))])
+    for k, region in enumerate(op.regions):
+        with ir.InsertionPoint(region.blocks.append()), ctx.inside(loop=False):
+            ir.Operation.create("scf.yield", operands=[
+                taken(i) if k == 0 else _chosen(ctx, index, count, taken, i + 1)])
+    return op.result
+
+
+def _of(ctx: Context, *values: Sequence[Value]) -> Roots:
+    """Whose memory these may be."""
+    return frozenset[int]().union(*[ctx.aliases.roots_of(v) for some in values for v in some])
+
+
+def _list() -> Any:
+    return mlir.ir().Type.parse("!util.list<?>")
+
+
+def _made(name: str, kind: Any, operands: Sequence[Any], **attributes: Any) -> Any:
+    """The result of an operation on what the host holds."""
+    return mlir.ir().Operation.create(name, results=[kind], operands=list(operands),
+                                      attributes=attributes).operation.results[0]
+
+
+def _compared(how: str, x: Any, y: Any) -> Any:
+    """Of two int32 on the host."""
+    ir, predicate = mlir.ir(), {"slt": 2, "sle": 3}[how]
+    return _made("arith.cmpi", ir.IntegerType.get_signless(1), [x, y],
+                 predicate=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate))
+
+
+def _int32(n: int) -> Any:
+    ir = mlir.ir()
+    kind = ir.IntegerType.get_signless(32)
+    return _made("arith.constant", kind, [], value=ir.IntegerAttr.get(kind, n))
+
+
+def _index(n: int) -> Any:
+    ir = mlir.ir()
+    kind = ir.IndexType.get()
+    return _made("arith.constant", kind, [], value=ir.IntegerAttr.get(kind, n))
+
+
+def _array(b: Builder, number: Any) -> Value:
+    """An array of rank 0, of an int32 on the host."""
+    kind = np.dtype(np.int32)
+    return Value(b, _made("tensor.from_elements", mlir.tensor_type((), kind), [number]), (), kind)
+
+
+def _number(b: Builder, v: Value) -> Any:
+    """A number on the host, out of an array of rank 0."""
+    return _made("tensor.extract", v.ir.type.element_type, [v.ir])
+
+
+def _exported(ctx: Context, values: Sequence[Value]) -> Any:
+    """A list of views of these arrays.
+
+    One list, not a view each: where a branch passes one reference twice, IREE's virtual machine may
+    give null for one of them.
+    """
+    ir = mlir.ir()
+    found = _made("util.list.create", _list(), [_index(len(values))])
+    ir.Operation.create("util.list.resize", operands=[found, _index(len(values))])
+    for i, v in enumerate(values):
+        ctx.aliases.protect(v)
+        seen = ctx.b.bitcast(v, signed(v.dtype))
+        view = _made("hal.tensor.export", ir.Type.parse("!hal.buffer_view"), [seen.ir],
+                     source_encoding=ir.TypeAttr.get(seen.ir.type))
+        ir.Operation.create("util.list.set", operands=[found, _index(i), view])
+    return found
+
+
+def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> list[Value]:
+    """The arrays of a list of views; `roots`: whose memory they may be."""
+    ir, found = mlir.ir(), []
+    for i, (shape, dtype) in enumerate(specs):
+        kind = mlir.tensor_type(shape, signed(dtype))
+        view = _made("util.list.get", ir.Type.parse("!hal.buffer_view"), [views, _index(i)])
+        result = _made("hal.tensor.import", kind, [view],
+                       target_encoding=ir.TypeAttr.get(kind),
+                       operandSegmentSizes=ir.Attribute.parse("array<i32: 1, 0, 0, 0>"))
+        value = Value(ctx.b, result, shape, signed(dtype))
+        ctx.aliases.add_argument(value, protected=True)
+        found.append(ctx.b.bitcast(value, dtype))
+        ctx.aliases.roots[found[-1]] = roots | {id(value)}
+    return found
