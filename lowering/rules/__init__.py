@@ -1,7 +1,8 @@
 """Lowering rules; importing this package fills the table.
 
 registry.py holds the table, lowering/context what a rule is given.  A primitive of
-calque/primitives has its rule in the file of the same name: call.py (with while: control.py),
+calque/primitives has its rule in the file of the same name: call.py (with while: control.py;
+loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
 elementwise.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
 tridiagonal), random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py, sort.py,

@@ -5,7 +5,7 @@ IREE 3.13 compiles a loop over arrays that holds another loop or a branch wrongl
 dependency", a resource that is null when the loop runs (docs/iree.md).  So what such a loop
 carries, and what a branch in it gives, leaves the program as buffer views and comes back by
 hal.tensor.export and import: each step is straight code between imports and exports, and the loop
-is one of host values.  A step costs what it costs otherwise (benchmarks/loops.py).
+is one of host values.  Steps take less time than IREE's own (benchmarks/host_loops.py).
 
 Whose memory a view is, IREE no longer sees: what has been exported or imported is never written
 into (AliasAnalysis.add_argument), updates copy.

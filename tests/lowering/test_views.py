@@ -60,7 +60,7 @@ PROGRAMS: dict[str, Callable[[Arrays], Any]] = {
         lambda c: lax.while_loop(lambda c: c[0][0] < 1e30, lambda c: c, c), c), c)}
 
 
-@pytest.mark.parametrize("count", [1, 5, 40])
+@pytest.mark.parametrize("count", [1, 5, pytest.param(60, marks=pytest.mark.slow)])
 def test_loops_in_loops(count: int) -> None:
     """As steps in Python give."""
     arrays = [np.arange(3, dtype=np.float32) * (i + 1) / count for i in range(count)]
@@ -131,15 +131,17 @@ def test_what_a_loop_gives_is_not_its_argument() -> None:
     np.testing.assert_array_equal(changed, [7, 1, 2, 3, 4])
 
 
-def test_a_program_that_iree_rejects_is_written_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One loop from the host: circular dependency; attempts.compile_lowered tries views."""
-    def f(c: Arrays) -> Any:
-        b = [x + 1 for x in c]
-        r = lax.while_loop(lambda c: c[0].sum() > 1e9, inner, b)
-        return [x.at[0].set(9) for x in b] + [x.at[1].set(8) for x in r] + r + b
+def rejected(c: Arrays) -> Any:
+    """One loop from the host: "circular dependency"."""
+    b = [x + 1 for x in c]
+    r = lax.while_loop(lambda c: c[0].sum() > 1e9, inner, b)
+    return [x.at[0].set(9) for x in b] + [x.at[1].set(8) for x in r] + r + b
 
+
+def test_a_program_that_iree_rejects_is_written_another_way() -> None:
+    """attempts.compile_lowered tries views."""
     arrays = [np.arange(3, dtype=np.float32) * i for i in range(5)]
-    got = calque.jit(f)(arrays)
+    got = calque.jit(rejected)(arrays)
     for i, a in enumerate(arrays):
         np.testing.assert_array_equal(got[i], [9, *(a + 1)[1:]])
         np.testing.assert_array_equal(got[5 + i], [(a + 1)[0], 8, (a + 1)[2]])
@@ -163,16 +165,11 @@ def test_numbers_of_one_dispatch() -> None:
     np.testing.assert_allclose(calque.jit(f)(np.float32(0.5), numbers), want, rtol=1e-4)
 
 
-def test_iree_still_fails_on_loops_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """rules/views: loops and branches within each other carry buffer views."""
+def test_iree_still_fails_on_loops_over_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rules/views: loops and branches from the host carry buffer views."""
     monkeypatch.setattr(control.views, "is_possible", lambda values: False)
-    failed = 0
-    for name in ("while in a branch in a while", "switch in a loop", "loop in a loop"):
-        try:
-            calque.jit(PROGRAMS[name])([np.arange(3, dtype=np.float32)] * 20)
-        except (CompileError, DeviceError, ArtifactError):
-            failed += 1
-    assert failed
+    with pytest.raises(CompileError, match="circular dependency"):
+        calque.jit(rejected)([np.arange(3, dtype=np.float32) * i for i in range(5)])
 
 
 def test_iree_still_makes_wide_dispatches_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
