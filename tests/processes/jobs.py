@@ -69,12 +69,17 @@ def by_hand(body: str, size: int, head: str = HEAD, ranks: list[int] | None = No
 
 def by_mpiexec(body: str, size: int) -> Ended:
     """The same by mpiexec; what all of them printed."""
+    return by_command([str(Path(sys.executable).parent / "mpiexec"), "-n", str(size),
+                       sys.executable], body)
+
+
+def by_command(start: list[str], body: str, *arguments: str) -> Ended:
+    """The same by a command that is given the program and its arguments."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "program.py")
         path.write_text(HEAD + textwrap.dedent(body))
         log = Path(folder, "log.txt").open("w+")  # noqa: SIM115
-        command = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(size), sys.executable,
-                   str(path)]
+        command = [*start, str(path), *arguments]
         (found,) = _ended([(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log)])
         return found
 

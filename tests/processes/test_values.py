@@ -1,8 +1,11 @@
 """Values that processes exchange, started by hand and by mpiexec."""
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
-from jobs import by_hand, by_mpiexec, segments
+from jobs import by_command, by_hand, by_mpiexec, segments
 
 EXCHANGE = """
     assert [d.id for d in jax.devices()] == [2048 * p for p in range(size)]
@@ -105,3 +108,16 @@ def test_shutdown_and_two_devices_each() -> None:
     """, 2, JAX_NUM_CPU_DEVICES="2", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     for d in done:
         assert (d.code, "well" in d.out) == (0, True), d.out
+
+
+def test_run_many() -> None:
+    """calque run-many: arguments go through, lines stay whole, the exit code is the failed one's."""
+    calque = str(Path(sys.executable).parent / "calque")
+    done = by_command([calque, "run-many", "-n", "2", "--label"], """
+        print("process", rank, "of", size, sys.argv[1:], flush=True)
+        mu.sync_global_devices("said")
+        sys.exit(3 * rank)
+    """, "--steps", "-n", "7")
+    assert done.code == 3, done.out
+    for rank in range(2):
+        assert f"[{rank}] process {rank} of 2 ['--steps', '-n', '7']" in done.out, done.out
