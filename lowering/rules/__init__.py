@@ -26,6 +26,7 @@ from calque.lowering.rules import (  # noqa: F401
     generator,
     index,
     linalg,
+    message,
     prng,
     reduce,
     scatter,

@@ -111,7 +111,7 @@ def test_shutdown_and_two_devices_each() -> None:
 
 
 def test_run_many() -> None:
-    """calque run-many: arguments go through, lines stay whole, the exit code is the failed one's."""
+    """calque run-many: arguments go through, lines stay whole, the exit code counts."""
     calque = str(Path(sys.executable).parent / "calque")
     done = by_command([calque, "run-many", "-n", "2", "--label"], """
         print("process", rank, "of", size, sys.argv[1:], flush=True)

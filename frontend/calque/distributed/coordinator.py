@@ -202,6 +202,8 @@ class Coordinator:
             member.heard = time.monotonic()
             if "doing" in message:
                 member.doing = str(message["doing"])
+            if "where" in message:  # somebody has waited for too long
+                member.send({"where": {str(m.rank): m.doing for m in self.members.values()}})
             if "barrier" in message:
                 if message["barrier"] == END:
                     self.tell({"left": member.rank})  # it takes part in nothing else
