@@ -82,7 +82,7 @@ class _Entry:
                 program = _with_numbers(self.program)
                 consts = list(program.consts)
             made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason)
-            if self.spans:
+            if made.lowered.callbacks:
                 agree_on(made.lowered, self.program)
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device

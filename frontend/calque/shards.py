@@ -188,9 +188,15 @@ def _spread(x: Any, where: NamedSharding) -> Array:
         return constrain(x, where)  # type: ignore[no-any-return]
     a = x if isinstance(x, Array) else _moved(x, where.mesh.local_devices[0])
     value = np.ascontiguousarray(a._numpy())
-    agree(f"{a.aval.short()} {hashlib.sha256(value.reshape(-1).view(np.uint8)).hexdigest()}",
-          "device_put", f"device_put of {a.aval.short()} whose values begin "
-                        f"{value.reshape(-1)[:3].tolist()}")
+    digest = hashlib.sha256(value.reshape(-1).view(np.uint8)).hexdigest()
+    told = f"device_put of {a.aval.short()}, values begin {value.reshape(-1)[:3].tolist()}"
+    try:
+        agree(f"device_put {a.aval.short()} {digest}", "device_put", told)
+    except ValueError as error:  # JAX's class
+        raise AssertionError(errors.explain(
+            f"{type(x)} passed to device_put is not the same on each process: {error}",
+            fix="pass the same value in each, or use make_array_from_process_local_data.")
+        ) from None
     return piece_of(a, where)
 
 
@@ -454,6 +460,15 @@ def _of_local(data: np.ndarray[Any, Any], sharding: NamedSharding, given: Any) -
     index = local_index(shape, sharding)
     cut = tuple(i if n == whole else slice(None) for i, n, whole in zip(index, data.shape, shape))
     return _of_piece(data[cut], shape, sharding)
+
+
+def local_part(x: Array) -> Array:
+    """This process's piece of an array that spans processes, over its devices."""
+    sharding = x.sharding
+    assert isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    aval = x.aval.plain.update(shape=local_shape(x.shape, sharding))
+    where = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    return Array(x._buffer.with_shape(x._buffer.shape), aval.marked(where))
 
 
 def _check_part(what: str, sharding: Sharding) -> None:

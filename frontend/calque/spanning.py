@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array, to_array
+from calque.array import Array, current_device, to_array
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.processes import block_shape, rank
@@ -29,10 +29,11 @@ class GlobalArray(Array):
         if any(self.aval.sharding.between):
             raise RuntimeError(explain(
                 "Fetching value for `jax.Array` that spans non-addressable (non process local) "
-                "devices is not possible: process "
-                f"{rank()} has a part of {self.aval.plain.short()} over {self.aval.sharding!s}.",
-                fix="use `jax.experimental.multihost_utils.process_allgather(x, tiled=True)`, or "
-                    "look at x.addressable_shards."))
+                f"devices is not possible: process {rank()} has a part of "
+                f"{self.aval.plain.short()} over {self.aval.sharding!s}.",
+                fix="You can use `jax.experimental.multihost_utils.process_allgather(x, "
+                    "tiled=True)` to get the whole array or use `.addressable_shards` to inspect "
+                    "the addressable (process local) shards."))
         return self._buffer.numpy()
 
     def __copy__(self) -> Array:
@@ -40,6 +41,9 @@ class GlobalArray(Array):
 
     def __deepcopy__(self, memo: Any) -> Array:
         return GlobalArray(self._buffer.copy(), self.aval)
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (np.asarray(self._numpy()), self.aval)
 
     def __dlpack__(self, **options: Any) -> Any:
         self._numpy()
@@ -58,6 +62,10 @@ class GlobalArray(Array):
 
 
 GlobalArray.__name__ = GlobalArray.__qualname__ = "Array"
+
+
+def _unpickled(value: np.ndarray[Any, Any], aval: ShapedArray) -> Array:
+    return GlobalArray(Buffer.from_numpy(value, current_device()), aval)
 
 
 def made(buffer: Buffer | None, aval: ShapedArray, pending: Any = None) -> Array:
