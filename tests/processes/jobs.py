@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 60.0  # seconds of a job: a hang is a failure
+TESTS = str(Path(__file__).parent.parent)
 HEAD = """
 import os, signal, sys, time
 import numpy as np

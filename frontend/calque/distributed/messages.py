@@ -127,7 +127,7 @@ class Engine:
             s = rows if g.size == got.size else np.ascontiguousarray(rows[:, i:i + step])
             count = g.size // dtype.itemsize
             self.world.finish(comm.Ireduce_scatter_block(
-                [s, count * len(s), kind], [g, count, kind], self.mpi.SUM), what)
+                [s, count, kind], [g, count, kind], self.mpi.SUM), what)
 
     def permute(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *,
                 perm: tuple[tuple[int, int], ...], axes: tuple[Between, ...]) -> None:
