@@ -27,6 +27,7 @@ from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.source import replaying
 from calque.labels import meshes_of
 from calque.lowering.module import Lowered
+from calque.lowering.passes.accumulate import accumulate
 from calque.primitives import messages, two_level
 from calque.primitives.control import cond, scan
 from calque.primitives.local_forms import LocalForm, form_of
@@ -61,7 +62,7 @@ def localized(p: Program, known: Sequence[NamedSharding | None],
       A Program of the consts' and inputs' pieces; it may capture this process's place.
     """
     assert mesh.grid is not None
-    live = eliminate_dead_code(p.hoisted())
+    live = accumulate(eliminate_dead_code(p.hoisted()))
     part = _Partitioner(mesh, live, known, wanted)
     ins = [part.said(s, v.aval.ndim) for v, s in zip(live.inputs, known)]
     outs = [part.said(s, v.aval.ndim) for v, s in zip(live.outputs, wanted)]
@@ -303,12 +304,12 @@ class _Partitioner:
         for _, axes, dims in rows:
             for names, factors in zip(axes, dims):
                 for f, mine in form.dealt(factors, names, self.grid):
-                    if f in chosen or used & set(mine):
-                        continue
-                    if f in form.unsummable:
+                    if f in chosen or f in form.unsummable or used & set(mine):
                         continue
                     chosen[f] = mine
                     used |= set(mine)
+        while gone := form.unsaid(chosen, self.grid):
+            chosen = {f: names for f, names in chosen.items() if f not in gone}
         return chosen
 
 

@@ -61,6 +61,11 @@ class LocalForm:
             found.setdefault(dims[at], []).append(n)
         return [(f, tuple(mine)) for f, mine in found.items()]
 
+    def unsaid(self, chosen: dict[int, tuple[Any, ...]], grid: ProcessGrid) -> set[int]:
+        """Factors whose axes a dimension cannot have: behind one that is not split wholly."""
+        return {f for value in (*self.operands, *self.results) for dims in value for f in dims
+                if chosen.get(f) and not set(chosen[f]) <= set(self._joined(dims, chosen, grid))}
+
     def axes(self, dims: Dims, chosen: dict[int, tuple[Any, ...]], grid: ProcessGrid
              ) -> tuple[tuple[Any, ...], ...]:
         """The axes that split each dimension of a value."""
