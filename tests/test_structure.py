@@ -20,7 +20,7 @@ SOURCES = ROOT / "frontend"  # holds the package; lowering and runtime in it are
 ROOMS = {
     "trees": "tree_nodes tree_spec tree_util tree",
     "dispatch": "array host generic pack eager plans devices signatures tracing jit stages costs "
-                "staging labels shards constraints placed placing mismatch",
+                "staging labels shards spanning partition constraints placed placing mismatch",
     "api": "api batching jacobians ad_checkpoint custom_derivatives custom_batching control loops "
            "callbacks debug test_util typing dtypes errors sharding_view",
     "parallel": "mapping pmap mesh_tools sharding",

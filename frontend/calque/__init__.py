@@ -15,7 +15,7 @@
                host/ (NumPy rules), generic.py (any shape), pack.py (compiled ahead)
   sharding.py  meshes and specs of devices: labels.py (an array's), shards.py (its pieces),
                constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
-               mesh_tools.py, sharding_view.py
+               mesh_tools.py, sharding_view.py; over processes: spanning.py, partition.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
   debug.py, test_util.py                               for users' programs and tests

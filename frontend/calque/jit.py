@@ -70,13 +70,19 @@ class _Entry:
         """Note where its arrays are; calls over several processes take the general road."""
         self.spans, self._always = spans, self._always or spans
 
+    def own_program(self) -> Program:
+        """The Program that this process runs; its own consts come before the program's."""
+        if not self.spans:
+            return self.program
+        avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
+        return of_process(self.program, avals, self.out_avals)
+
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""
         made = self.compiled
         if made is None or made.device is not device:
             if self.spans:
-                avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
-                program = of_process(self.program, avals, self.out_avals)
+                program = self.own_program()
                 consts = [*program.consts, *self.program.consts]
             else:
                 program = _with_numbers(self.program)

@@ -35,6 +35,7 @@ from calque.primitives.while_loop import while_loop
 from calque.spanning import any_spans
 from calque.transforms.propagate import specs_of_all
 from calque.transforms.stage import closed, stage
+from calque.transforms.vmap import move_axis
 
 Axes = tuple[tuple[Any, ...], ...]
 LOGGED = 1 << 20  # bytes of a gather from which on a line of the log names it
@@ -157,16 +158,14 @@ class _Partitioner:
         """An operand; what is over another grid of processes is whole from here on."""
         if sharding is not None and sharding.spans and not self.is_mine(sharding):
             for d, names in enumerate(sharding.between):
-                x = two_level.joined(x, d, tuple(
-                    Between(n, sharding.mesh.grid) for n in names))  # type: ignore[union-attr]
+                x = two_level.joined(x, d, _far(names, sharding.mesh))
         return Value(x, axes)
 
     def leaving(self, v: Value, axes: Axes, sharding: NamedSharding | None) -> Any:
         x = self.brought(v, axes)
         if sharding is not None and sharding.spans and not self.is_mine(sharding):
             for d, names in enumerate(sharding.between):
-                x = two_level.piece(x, d, tuple(
-                    Between(n, sharding.mesh.grid) for n in names))  # type: ignore[union-attr]
+                x = two_level.piece(x, d, _far(names, sharding.mesh))
         return x
 
     # ---- bringing values to axes
@@ -198,8 +197,8 @@ class _Partitioner:
         count = far[0].size
         shape = aval_of(x).shape
         x = two_level.parted(x, target, (count, shape[target] // count))
-        x = messages.exchanged(two_level.move_axis(x, target, 0), far)
-        x = two_level.move_axis(x, 0, source)
+        x = messages.exchanged(move_axis(x, target, 0), far)
+        x = move_axis(x, 0, source)
         return two_level.merged(x, source)
 
     def _log(self, x: Any, names: Sequence[Any], why: Equation | None) -> None:
@@ -288,7 +287,7 @@ class _Partitioner:
             if want == (*have, name):
                 count = self.grid.count(name)
                 size = aval_of(x).shape[d] // count
-                x = two_level.move_axis(two_level.parted(x, d, (count, size)), d, 0)
+                x = move_axis(two_level.parted(x, d, (count, size)), d, 0)
                 return Value(messages.scattered(x, self.far([name])), (
                     *axes[:d], want, *axes[d + 1:]))
         return None
@@ -311,6 +310,10 @@ class _Partitioner:
         while gone := form.unsaid(chosen, self.grid):
             chosen = {f: names for f, names in chosen.items() if f not in gone}
         return chosen
+
+
+def _far(names: Sequence[Any], mesh: Any) -> tuple[Between, ...]:
+    return tuple(Between(n, mesh.grid) for n in names)
 
 
 def _moves(have: Sequence[tuple[Any, ...]], want: Axes, i: int, j: int) -> bool:
@@ -397,22 +400,17 @@ def _mapped(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]
     ins = []
     for v, spec in zip(values, p["in_specs"]):
         axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), len(v.axes))
-        if mine:
-            ins.append(part.brought(v, axes))
-        else:
-            x = part.whole(v)
-            for d, names in enumerate(axes):
-                x = two_level.piece(x, d, tuple(Between(n, grid) for n in names))
-            ins.append(x)
+        x = part.brought(v, axes) if mine else part.whole(v)
+        for d, names in enumerate(() if mine else axes):
+            x = two_level.piece(x, d, _far(names, mesh))
+        ins.append(x)
     outs = two_level.mapped(p, grid, ins)
     found = []
-    for o, v, spec in zip(outs, e.outputs, p["out_specs"]):
-        axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), v.aval.ndim)
-        if not mine:
-            for d, names in enumerate(axes):
-                o = two_level.joined(o, d, tuple(Between(n, grid) for n in names))
-            axes = ((),) * v.aval.ndim
-        found.append(Value(o, axes))
+    for o, made, spec in zip(outs, e.outputs, p["out_specs"]):
+        axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), made.aval.ndim)
+        for d, names in enumerate(() if mine else axes):
+            o = two_level.joined(o, d, _far(names, mesh))
+        found.append(Value(o, axes if mine else ((),) * made.aval.ndim))
     return found
 
 

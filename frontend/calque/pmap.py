@@ -141,8 +141,9 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         program = stage(body, [primitive.local(a, parts, s, False) for a, s in zip(avals, specs)],
                         title, fun)
     out_tree, wanted = kept[0]
-    params = {"mesh": mesh, "in_specs": tuple(specs), "check_vma": False,
-              "out_specs": tuple(_spec(name, d) for d in wanted), "newly_manual_axes": manual}
+    params: dict[str, Any] = {
+        "mesh": mesh, "in_specs": tuple(specs), "check_vma": False,
+        "out_specs": tuple(_spec(name, d) for d in wanted), "newly_manual_axes": manual}
     if mesh.grid is None:
         return out_tree.unflatten(primitive.bind(program, as_values(leaves), **params))
     # of several processes each passes the rows of its devices, and gets theirs

@@ -185,10 +185,11 @@ def _put(x: Any, where: Any) -> Any:
 def _spread(x: Any, where: NamedSharding) -> Array:
     """A value over the devices of several processes, which all have the same of it."""
     if isinstance(x, Array) and x.sharding.spans:
-        return constrain(x, where)  # type: ignore[no-any-return]
+        return constrain(x, where)
+    assert isinstance(where.mesh, Mesh)
     a = x if isinstance(x, Array) else _moved(x, where.mesh.local_devices[0])
     value = np.ascontiguousarray(a._numpy())
-    digest = hashlib.sha256(value.reshape(-1).view(np.uint8)).hexdigest()
+    digest = hashlib.sha256(value.tobytes()).hexdigest()
     told = f"device_put of {a.aval.short()}, values begin {value.reshape(-1)[:3].tolist()}"
     try:
         agree(f"device_put {a.aval.short()} {digest}", "device_put", told)

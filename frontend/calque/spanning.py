@@ -106,8 +106,7 @@ def piece_of(x: Any, sharding: NamedSharding) -> Array:
     a = to_array(x)
     value = a._numpy()
     index = local_index(a.shape, sharding)
-    part = np.ascontiguousarray(value[index])
-    buffer = Buffer.from_numpy(part, a._buffer.device)
+    buffer = Buffer.from_numpy(np.array(value[index], order="C"), a._buffer.device)
     return GlobalArray(buffer, a.aval.plain.marked(sharding))
 
 

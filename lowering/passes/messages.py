@@ -1,8 +1,8 @@
 """Messages between processes taken together: sums that do not wait for each other are one message.
 
-A message goes as late as it can, when the first other one needs what it brings, so that all others
-that are ready by then go with it.
-A message carries up to 32 MiB; a program with effects keeps its order.  Start reading at `combined`.
+A message goes as late as it can, when the first other one needs what it brings, so that all
+others that are ready by then go with it.  It carries up to 32 MiB; a program with effects keeps
+its order.  Start reading at `combined`.
 """
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if not arrays:
         return from_numpy(_host(x if leaves is not None else [], dtype))
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
-           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:  # type: ignore[misc, union-attr]
+           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:
         return from_numpy(_host(_values(x), dtype))
     with fused("array"):
         return _stacked(x, dtype)

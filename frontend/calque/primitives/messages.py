@@ -113,24 +113,20 @@ for _p in (reduce_p, gather_p, exchange_p, scatter_p, permute_p):
     _p.jvp = _no_derivative
 
 
-def _is_short(dtype: Any) -> bool:
-    return bool(dtypes.is_inexact(dtype)) and dtype.itemsize < 4
-
-
 def reduced(xs: Sequence[Any], axes: Axes, op: str) -> list[Any]:
     """Sums ("sum"), maxima or minima over processes; short floats are added up in f32."""
-    given, back = [], []
-    for x in xs:
-        y, restore = plain(x)
-        dtype = aval_of(y).dtype
-        if _is_short(dtype):
-            y = ew.convert(y, np.dtype("f4"))
-            back.append(lambda z, dtype=dtype: ew.convert(z, dtype))
-        else:
-            back.append(restore)
-        given.append(y)
-    outs = reduce_p.bind(*given, axes=axes, op=op)
-    return [restore(o) for restore, o in zip(back, outs)]
+    pairs = [_summable(x) for x in xs]
+    outs = reduce_p.bind(*[y for y, _ in pairs], axes=axes, op=op)
+    return [restore(o) for (_, restore), o in zip(pairs, outs)]
+
+
+def _summable(x: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The same as `plain`, in a dtype that MPI adds up."""
+    y, restore = plain(x)
+    dtype = aval_of(y).dtype
+    if dtypes.is_inexact(dtype) and dtype.itemsize < 4:
+        return ew.convert(y, np.dtype("f4")), lambda z: ew.convert(z, dtype)
+    return y, restore
 
 
 def gathered(x: Any, axes: Axes) -> Any:
@@ -147,10 +143,7 @@ def exchanged(x: Any, axes: Axes) -> Any:
 
 def scattered(x: Any, axes: Axes) -> Any:
     """The sum over processes of x[i], of which process i gets that."""
-    y, restore = plain(x)
-    dtype = aval_of(y).dtype
-    if _is_short(dtype):
-        return ew.convert(scatter_p.bind(ew.convert(y, np.dtype("f4")), axes=axes), dtype)
+    y, restore = _summable(x)
     return restore(scatter_p.bind(y, axes=axes))
 
 
