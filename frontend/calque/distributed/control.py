@@ -116,6 +116,8 @@ class Control:
                 self.missing = message["missing"]
             if "passed" in message:
                 self.passed.add(message["passed"])
+            if "say" in message:
+                self.send({"doing": self.doing})
             if "where" in message:
                 self.where = message["where"]
             if "left" in message:
@@ -179,7 +181,7 @@ class Control:
         with self.changed:
             self.where = {}
             self.send({"where": True})
-            self.changed.wait_for(lambda: self.where, 2)
+            self.changed.wait_for(lambda: self.where, 5)
             rows = [f"  process {r} on {self.table.get(int(r), {}).get('host')}: {doing}"
                     for r, doing in sorted(self.where.items(), key=lambda row: int(row[0]))]
         return failed("\n".join([f"{what} was not answered within {waited:g} s.", *rows]),
