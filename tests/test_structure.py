@@ -26,6 +26,7 @@ ROOMS = {
     "parallel": "mapping pmap mesh_tools sharding",
     "extend": "extend interpreters api_util",
     "aot": "aot specs",
+    "checkpoints": "checkpoints",
     "rest": "ops flatten_util nn random scipy example_libraries",
 }
 ROOM_OF = {module: room for room, names in ROOMS.items() for module in names.split()}
@@ -49,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "parallel": _BELOW | {"api", "runtime"},
     "extend": _BELOW | {"api", "lowering"},
     "distributed": {"core", "dispatch", "runtime"},
+    "checkpoints": {"core", "trees", "dispatch", "distributed"},
     "experimental": {"core", "trees", "dispatch", "api", "parallel", "distributed"},
 }
 

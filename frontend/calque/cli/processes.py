@@ -13,7 +13,7 @@ from calque.cli.report import UsageError
 
 # a pipe's output would come in blocks, and unbuffered in parts of lines
 _BY_LINES = """import runpy, os, sys
-sys.stdout.reconfigure(line_buffering=True)
+sys.stdout.reconfigure(line_buffering=True, write_through=False)
 sys.argv = sys.argv[1:]
 sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")"""

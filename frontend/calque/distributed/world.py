@@ -47,6 +47,7 @@ class World:
             int(control.table[i]["devices"]) for i in range(size)]
         self.noticed = False  # a signal that this process is to be preempted
         self.launched = False  # by mpiexec
+        self.others: dict[str, Any] = {}  # communicators for one purpose each
         if size > 1:
             self.hook = sys.excepthook
             sys.excepthook = self.excepted
@@ -177,6 +178,12 @@ class World:
         self.finish(comm.Iallgather([bytearray(data), len(data), byte],
                                     [made, len(data), byte]), what)
         return [bytes(made[i:i + len(data)]) for i in range(0, len(made), len(data))]
+
+    def named(self, name: str) -> Any:
+        """A communicator of all processes for one purpose, whose messages no other meets."""
+        if name not in self.others:
+            self.others[name] = self.waited(lambda: self.comm.Dup(), "a new communicator")
+        return self.others[name]
 
     def agree(self, said: str, what: str, comm: Any = None, told: str = "") -> None:
         """ValueError in all processes where they do not say the same; told: what errors show of
