@@ -57,7 +57,7 @@ from calque.lowering.targets import (
 from calque.partition import agree_on, of_process, spans_processes
 from calque.runtime import Buffer, Device, Executable, devices
 from calque.runtime.device import check_not_forked
-from calque.spanning import made
+from calque.spanning import any_spans, made
 
 # ---- compiled Programs
 
@@ -328,8 +328,10 @@ def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
-def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any] | None:
     """A callback on concrete values needs no program."""
+    if any_spans([aval_of(a) for a in args]):
+        return None
     outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
     return [from_numpy(o, False) for o in outs]
 

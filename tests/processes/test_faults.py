@@ -16,32 +16,6 @@ from jobs import HEAD, by_hand, segments
 FIX = "\n  Fix: "
 
 
-def test_a_process_is_killed_in_the_middle() -> None:
-    """The others raise at once and end; nothing is left behind."""
-    before = segments()
-    done = by_hand("""
-        mu.sync_global_devices("start")
-        if rank == 1:
-            time.sleep(0.3)
-            open(os.environ["DIED"], "w").write(str(time.time()))
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            mu.process_allgather(np.ones(4))
-        except RuntimeError as error:
-            died = float(open(os.environ["DIED"]).read())
-            print("AFTER", time.time() - died, flush=True)
-            raise
-    """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
-    assert done[1].code == -9
-    for rank in (0, 2):
-        out = done[rank].out
-        assert done[rank].code != 0 and "process 1 on" in out and "is lost" in out and FIX in out
-        assert "process_allgather cannot end" in out, out
-        assert float(out.split("AFTER")[1].split()[0]) < 5  # (bar: benchmarks; 0.01 when quiet)
-        assert done[rank].at - done[1].at < 10
-    assert segments() <= before
-
-
 def test_an_exception_in_one_process() -> None:
     done = by_hand("""
         mu.sync_global_devices("start")
@@ -69,7 +43,7 @@ def test_a_stopped_process() -> None:
         mu.sync_global_devices("start")
         if rank == 1:
             if os.fork() == 0:  # wakes it up again, when all is over
-                time.sleep(9)
+                time.sleep(6)
                 os.kill(os.getppid(), signal.SIGCONT)
                 os._exit(0)
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -84,20 +58,6 @@ def test_a_stopped_process() -> None:
             raise
     """, 2, BEAT="2")
     assert done[0].code != 0 and "WAITED" in done[0].out, done[0].out
-
-
-def test_different_programs() -> None:
-    done = by_hand("""
-        try:
-            if rank == 0:
-                mu.process_allgather(np.ones(3))
-            else:
-                mu.broadcast_one_to_all(np.ones(3))
-        except ValueError as error:
-            print("SEEN", str(error).splitlines()[0], flush=True)
-    """, 2)
-    for d in done:
-        assert d.code == 0 and "SEEN" in d.out and "do different things" in d.out, d.out
 
 
 def test_preemption() -> None:
@@ -154,9 +114,10 @@ def test_a_process_is_killed_in_a_program() -> None:
         except RuntimeError as error:
             print("AFTER", time.time() - float(open(os.environ["DIED"]).read()), flush=True)
             try:
-                mapped(other_step)(x)
+                mu.process_allgather(np.ones(4))
             except RuntimeError as again:
-                print("AGAIN", "process 1 on" in str(again), flush=True)
+                print("AGAIN", "process_allgather cannot end: process 1 on" in str(again),
+                      flush=True)
             raise
     """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
     assert done[1].code == -9
