@@ -1,4 +1,4 @@
-"""Messages between processes are VM imports, like callbacks: `core.processes.send` sends them.
+"""Messages between processes are VM imports, like callbacks: `core.processes.sender` sends them.
 
 The runtime gives them this process's memory and what they write into (runtime/callbacks).
 """
@@ -23,9 +23,12 @@ class Message:
     def __init__(self, kind: str, axes: tuple[processes.Between, ...], how: dict[str, Any],
                  where: str) -> None:
         self.kind, self.axes, self.how, self.where = kind, axes, how, where
+        self.send: Any = None
 
     def __call__(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-        processes.send(self.kind, self.axes, arrays, results, where=self.where, **self.how)
+        if self.send is None:
+            self.send = processes.sender(self.kind, self.axes, self.how, self.where)
+        self.send(arrays, results)
 
     def __str__(self) -> str:
         how = "".join(f" {k}={v}" for k, v in self.how.items())

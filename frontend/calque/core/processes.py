@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,18 +133,19 @@ def between(axes: Sequence[tuple[Any, ...]], grid: ProcessGrid, what: str
     return tuple(found)
 
 
-# Installed by calque.distributed (distributed/messages.Engine): it has `send`, `agree`, `rank`.
+# Installed by calque.distributed (distributed/messages.Engine): it has `sender`, `agree`, `rank`.
 engine: list[Any] = []
 
 
-def send(kind: str, axes: tuple[Between, ...], arrays: Sequence[Any], results: Sequence[Any],
-         **how: Any) -> None:
-    """A collective between processes: NumPy arrays, and those that results are written into."""
+def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
+           ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    """What sends a message: a function of NumPy arrays, and of those that it writes into."""
     if not engine:
         raise RuntimeError(explain(
             f"{kind} between processes: this process is not one of several.",
             fix="call calque.distributed.initialize first, in every process."))
-    engine[0].send(kind, axes, arrays, results, **how)
+    made: Callable[[Sequence[Any], Sequence[Any]], None] = engine[0].sender(kind, axes, how, where)
+    return made
 
 
 def rank() -> int:
@@ -159,4 +160,4 @@ def agree(said: str, what: str, told: str = "") -> None:
 
 
 __all__ = ["Between", "ProcessGrid", "agree", "between", "block_shape", "engine", "grid_of",
-           "rank", "send"]
+           "rank", "sender"]

@@ -1,7 +1,7 @@
 """Collectives between processes: one MPI call each, on communicators that are kept.
 
-Programs call `Engine.send` in their order, the same in all processes (core/processes.send).  MPI
-counts in 32 bits, so what is larger goes in pieces.  Start reading at `Engine.send`.
+Programs send in their order, the same in all processes (core/processes.sender).  MPI counts in 32
+bits, so what is larger goes in pieces.  Start reading at `Engine.sender`.
 """
 from __future__ import annotations
 
@@ -28,25 +28,32 @@ class Engine:
         self.lock = threading.RLock()  # programs of several threads: one message after the other
         self.groups: dict[tuple[int, ...], Any] = {}
         self.sent = 0  # messages
+        self.types: dict[Any, Any] = {}
+        self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
         self.checked = bool(os.environ.get("CALQUE_CHECK", "0") not in ("", "0"))
         self.kinds: dict[str, Callable[..., None]] = {
             "reduce": self.reduce, "gather": self.gather, "exchange": self.exchange,
             "scatter": self.scatter, "permute": self.permute}
 
-    def send(self, kind: str, axes: tuple[Between, ...], arrays: Arrays, results: Arrays, *,
-             where: str = "", **how: Any) -> None:
-        """One collective: NumPy arrays, and those that results are written into."""
-        with self.lock:
-            ranks = axes[0].grid.group(self.world.rank, [a.name for a in axes])
-            comm = self.group(ranks)
-            names = ", ".join(str(a.name) for a in axes)
-            what = f"{kind} over {names}" + (f" at {where}" if where else "")
-            self.sent += 1
-            if self.checked:
-                shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
-                self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
-                                 what, comm)
-            self.kinds[kind](comm, arrays, results, what, axes=axes, **how)
+    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
+               ) -> Callable[[Arrays, Arrays], None]:
+        """What sends one of a program's messages: a function of arrays and results."""
+        ranks = axes[0].grid.group(self.rank, [a.name for a in axes])
+        names = ", ".join(str(a.name) for a in axes)
+        what = f"{kind} over {names}" + (f" at {where}" if where else "")
+        run = self.kinds[kind]
+
+        def send(arrays: Arrays, results: Arrays) -> None:
+            with self.lock:
+                comm = self.groups.get(ranks) or self.group(ranks)
+                self.sent += 1
+                if self.checked:
+                    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+                    self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
+                                     what, comm)
+                run(comm, arrays, results, what, **how)
+
+        return send
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """The communicator of some processes, in this order."""
@@ -63,9 +70,17 @@ class Engine:
             self.groups[ranks] = comm
         return comm
 
+    def type_of(self, dtype: Any) -> Any:
+        """MPI's name of a dtype."""
+        found = self.types.get(dtype)
+        if found is None:
+            found = self.types[dtype] = getattr(
+                self.mpi, _FLOATS.get(dtype.name) or dtype.name.upper() + "_T")
+        return found
+
     # ---- the kinds
-    def reduce(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *, op: str,
-               axes: Any) -> None:
+    def reduce(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *, op: str
+               ) -> None:
         if len(arrays) == 1:
             self.reduce_one(comm, _bytes(arrays[0]), _bytes(results[0]), arrays[0].dtype, op, what)
             return
@@ -85,14 +100,13 @@ class Engine:
             self.reduce_one(comm, _bytes(ordered), got, ordered.dtype, op, what)
             got.view(dtype)[:] = _unordered(got.view(ordered.dtype), dtype)
             return
-        kind = getattr(self.mpi, _FLOATS.get(dtype.name) or dtype.name.upper() + "_T")
-        function = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}[op]
+        kind, function = self.type_of(dtype), self.operations[op]
         for i in range(0, sent.size, PIECE):
             s, g = sent[i:i + PIECE], got[i:i + PIECE]
             count = s.size // dtype.itemsize
             self.world.finish(comm.Iallreduce([s, count, kind], [g, count, kind], function), what)
 
-    def gather(self, comm: Any, arrays: Arrays, results: Arrays, what: str, axes: Any) -> None:
+    def gather(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
         size, byte = comm.Get_size(), self.mpi.BYTE
         sent, got = _bytes(arrays[0]), _bytes(results[0]).reshape(size, -1)
         step = max(1, PIECE // size)
@@ -103,7 +117,7 @@ class Engine:
             if g is not got:
                 got[:, i:i + step] = g
 
-    def exchange(self, comm: Any, arrays: Arrays, results: Arrays, what: str, axes: Any) -> None:
+    def exchange(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
         size, byte = comm.Get_size(), self.mpi.BYTE
         sent, got = (_bytes(a).reshape(size, -1) for a in (arrays[0], results[0]))
         step = max(1, PIECE // size)
@@ -115,11 +129,11 @@ class Engine:
             if not whole:
                 got[:, i:i + step] = g
 
-    def scatter(self, comm: Any, arrays: Arrays, results: Arrays, what: str, axes: Any) -> None:
+    def scatter(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
         """Sums of which each process gets its part; in one piece, MPI counts elements."""
         dtype = arrays[0].dtype
         sent, got = _bytes(arrays[0]), _bytes(results[0])
-        kind = getattr(self.mpi, _FLOATS.get(dtype.name) or dtype.name.upper() + "_T")
+        kind = self.type_of(dtype)
         rows, step = sent.reshape(comm.Get_size(), -1), PIECE // comm.Get_size()
         step -= step % dtype.itemsize
         for i in range(0, got.size, step):
@@ -130,7 +144,7 @@ class Engine:
                 [s, count, kind], [g, count, kind], self.mpi.SUM), what)
 
     def permute(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *,
-                perm: tuple[tuple[int, int], ...], axes: tuple[Between, ...]) -> None:
+                perm: tuple[tuple[int, int], ...]) -> None:
         """Rows of this process's devices go to the places that perm says; what gets none is 0."""
         rows, got = arrays[0], results[0]
         local, me = len(rows), comm.Get_rank()
