@@ -92,17 +92,18 @@ def _ended(running: list) -> list[Ended]:
             if i not in found and process.poll() is not None:
                 found[i] = time.time()
         time.sleep(0.005)
-    made = []
-    for i, (process, log) in enumerate(running):
-        if i not in found:
+    texts = []
+    for process, log in running:
+        if process.poll() is None:
             process.kill()
             process.wait()
         log.seek(0)
-        text = log.read()
+        texts.append(log.read())
         log.close()
-        assert i in found, f"process {i} did not end within {LIMIT:g} s:\n{text}"
-        made.append(Ended(process.returncode, text, found[i]))
-    return made
+    late = sorted(set(range(len(running))) - set(found))
+    assert not late, f"processes {late} did not end within {LIMIT:g} s:\n" + "\n".join(texts)
+    return [Ended(process.returncode, texts[i], found[i])
+            for i, (process, _) in enumerate(running)]
 
 
 def segments() -> set[str]:
