@@ -1,9 +1,12 @@
 """Arrays that span processes, and checkpoints of them."""
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from jobs import by_hand
+import pytest
+from jobs import TESTS, by_hand
 
 ARRAYS = """
     from calque import lax
@@ -241,3 +244,18 @@ def test_checkpoints(tmp_path: Path) -> None:
     for size in (1, 2):
         for done in by_hand(READ, size, FOLDER=folder, JAX_NUM_CPU_DEVICES="2"):
             assert (done.code, "all is well" in done.out) == (0, True), done.out
+
+
+@pytest.mark.slow
+def test_the_example_goes_on(tmp_path: Path) -> None:
+    """Digits by 4 processes, then 2, then 1: the loss is that of one alone."""
+    program = str(Path(TESTS).parent / "examples" / "many_processes.py")
+    start = [str(Path(sys.executable).parent / "calque"), "run-many", "-n"]
+    lines = [subprocess.run([*command, program, "--folder", str(tmp_path / folder), "--steps",
+                             str(steps)], capture_output=True, text=True, check=True).stdout
+             for command, folder, steps in (
+                 ([*start, "4"], "a", 50), ([*start, "2"], "a", 100), ([sys.executable], "a", 150),
+                 ([sys.executable], "b", 150))]
+    assert [line.split()[0] for line in lines] == ["4", "2", "1", "1"]
+    losses = [float(line.split()[-1]) for line in lines]
+    assert losses[0] > losses[1] > losses[2] and abs(losses[2] - losses[3]) < 1e-4
