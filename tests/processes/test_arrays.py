@@ -93,27 +93,31 @@ ARRAYS = """
         assert spec is None or got.sharding.is_equivalent_to(S(*spec), got.ndim), got.sharding
 
     near(g + 1, x + 1, ("d",))
-    near(jnp.sin(g) * np.float32(2), np.sin(x) * 2, ("d",))
-    near(g @ g.T, x @ x.T)
-    near(g[1:3, ::2], x[1:3, ::2])
-    near(g[jnp.array([2, 0])], x[[2, 0]])
-    near(g.at[0, 1].set(-1.0), np.where(x == 1, -1, x), ("d",))
-    near(jnp.zeros_like(g), 0 * x, ("d",))
-    near(jnp.stack([g, g]), np.stack([x, x]))
-    near(g.astype(np.int32).reshape(-1), x.reshape(-1), ("d",))
-    near(jax.vmap(lambda row: row / row.sum())(g), x / x.sum(1, keepdims=True), ("d",))
     near(jax.grad(lambda w: ((g * w) ** 2).mean())(2.0), (4 * x ** 2).mean())
-    near(jax.jit(lambda v: (g * v).sum())(2.0), 2 * x.sum())  # captured
-    near(jax.jit(lambda v: v.T, out_shardings=S("d"))(jnp.asarray(x[:, :n])), x[:, :n].T, ("d",))
     near(jax.jit(lambda v: v.sum(0), in_shardings=S("d"))(x), x.sum(0))
-    near(jax.jit(lambda: jnp.arange(4.0 * n), out_shardings=S("d"))(), np.arange(4.0 * n), ("d",))
-    near(lax.scan(lambda c, v: (c + v.sum(), v * 2), 0.0, g)[1], 2 * x)
+    near(jax.jit(lambda v: (v.T, jnp.arange(4.0 * n)), out_shardings=S("d"))(
+        jnp.asarray(x[:, :n]))[1], np.arange(4.0 * n), ("d",))
     near(jax.device_put(g, S(None, "d")), x, (None, "d"))
-    near(jax.pure_callback(lambda a: 2 * np.asarray(a), jax.ShapeDtypeStruct(x.shape, x.dtype), g),
-         2 * x)
+    near(jnp.zeros_like(g), 0 * x, ("d",))
     keys = jax.random.split(jax.random.key(1), n)
-    near(jax.vmap(jax.random.uniform)(jax.device_put(keys, S("d"))),
-         np.asarray(jax.vmap(jax.random.uniform)(keys)))
+    known = np.asarray(jax.vmap(jax.random.uniform)(keys))
+
+    def several(v, k):  # and g, which it captures
+        return [(jnp.sin(v) * np.float32(2) + g, ("d",)), (v @ g.T, None), (v[1:3, ::2], None),
+                (v[jnp.array([2, 0])], None), (v.at[0, 1].set(-1.0), ("d",)),
+                (jnp.stack([v, g]), None), (v.astype(np.int32).reshape(-1), ("d",)),
+                (jax.vmap(lambda row: row / row.sum())(v), ("d",)),
+                (lax.scan(lambda c, r: (c + r.sum(), r * 2), 0.0, v)[1], None),
+                (jax.pure_callback(lambda a: 2 * np.asarray(a), jax.ShapeDtypeStruct(
+                    x.shape, x.dtype), v), None), (jax.vmap(jax.random.uniform)(k), None)]
+
+    wanted = [2 * np.sin(x) + x, x @ x.T, x[1:3, ::2], x[[2, 0]], np.where(x == 1, -1, x),
+              np.stack([x, x]), x.reshape(-1), x / x.sum(1, keepdims=True), 2 * x, 2 * x, known]
+    specs = []
+    outs = jax.jit(lambda v, k: [specs.append(s) or o for o, s in several(v, k)])(
+        g, jax.device_put(keys, S("d")))
+    for out, spec, want in zip(outs, specs, wanted):
+        near(out, want, spec)
     assert bool((g == g).all()) and float(g[0, 1]) == 1 and int(jnp.argmax(g)) == 8 * n - 1
     fails(ValueError, lambda: g + jax.device_put(x, jax.local_devices()[0]),
           "incompatible devices")
