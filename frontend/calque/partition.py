@@ -29,6 +29,7 @@ from calque.labels import meshes_of
 from calque.lowering.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.messages import inner_of, sends
 from calque.primitives import messages, two_level
 from calque.primitives.control import cond, scan
 from calque.primitives.local_forms import LocalForm, form_of
@@ -107,8 +108,20 @@ def agree_on(lowered: Lowered, p: Program) -> None:
     sent = [str(f) for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
     if sent:
         text = re.sub("0x[0-9a-f]+", "", str(hoist(lowered.program)))  # of functions: addresses
+        if "compile" in os.environ.get("CALQUE_LOG", ""):
+            _log_loops(hoist(lowered.program))
         told = f"{p.name}, which sends {len(sent)} messages: {'; '.join(sent[:3])}"
         agree(f"{told} {sent} {text}", f"the first run of {p.name}", told)
+
+
+def _log_loops(p: Program) -> None:
+    for e in p.equations:
+        inner = [q for q in inner_of(e) if sends(q)]
+        if inner and e.primitive.name in ("scan", "while"):
+            print(f"calque: {e.primitive.name} ({e.source}) sends messages: its steps are taken "
+                  "from the host", file=sys.stderr)
+        for q in inner:
+            _log_loops(q)
 
 
 def _piece(aval: ShapedArray, sharding: NamedSharding | None, axes: Axes, grid: ProcessGrid

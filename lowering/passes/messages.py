@@ -17,15 +17,17 @@ MOST_BYTES = 32 << 20
 
 def combined(p: Program) -> Program:
     """p, and the Programs that it holds, with sums over processes taken together."""
-    return p.derived("messages", lambda: _combined(p)) if _sends(p) else p
+    return p.derived("messages", lambda: _combined(p)) if sends(p) else p
 
 
-def _sends(p: Program) -> bool:
+def sends(p: Program) -> bool:
+    """Whether a program, or one that it holds, sends messages."""
     return bool(p.derived("sends", lambda: any(
-        e.primitive.name == "message_reduce" or any(map(_sends, _inner(e))) for e in p.equations)))
+        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e))) for e in p.equations)))
 
 
-def _inner(e: Equation) -> list[Program]:
+def inner_of(e: Equation) -> list[Program]:
+    """The Programs that an equation holds."""
     return [q for v in e.params.values() for q in (v if isinstance(v, tuple) else (v,))
             if isinstance(q, Program)]
 
@@ -39,7 +41,7 @@ def _combined(p: Program) -> Program:
 
 
 def _within(e: Equation) -> Equation:
-    if not any(map(_sends, _inner(e))):
+    if not any(map(sends, inner_of(e))):
         return e
     return e.replace(params={
         k: tuple(combined(q) if isinstance(q, Program) else q for q in v) if isinstance(v, tuple)
@@ -105,4 +107,4 @@ def _one(messages: Sequence[Equation]) -> Equation:
                                outputs=tuple(v for e in messages for v in e.outputs))
 
 
-__all__ = ["combined"]
+__all__ = ["combined", "inner_of", "sends"]
