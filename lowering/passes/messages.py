@@ -23,7 +23,8 @@ def combined(p: Program) -> Program:
 def sends(p: Program) -> bool:
     """Whether a program, or one that it holds, sends messages."""
     return bool(p.derived("sends", lambda: any(
-        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e))) for e in p.equations)))
+        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e)))
+        for e in p.equations)))
 
 
 def inner_of(e: Equation) -> list[Program]:
