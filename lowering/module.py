@@ -207,6 +207,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
         forwards = _shared(emitter.ctx, values, results)
         stored = tuple(i for i, r in enumerate(results)
                        if storage and i not in forwards and is_static(r.shape)
+                       and not emitter.ctx.imported & emitter.ctx.aliases.roots_of(r)
                        and math.prod(r.shape) * r.dtype.itemsize >= STORAGE_BYTES)
         if stored:
             _add_storage(func, block, ins, outs, stored)

@@ -41,4 +41,7 @@ def _message(ctx: Context, xs: list[Value], params: dict[str, Any],
     how = {k: v for k, v in params.items() if k != "axes"}
     kind = ctx.equation.primitive.name.removeprefix("message_")
     made = Message(kind, params["axes"], how, str(ctx.equation.source))
-    return call_host(ctx, made, xs, [a.aval for a in ctx.equation.inputs], outs)
+    results = call_host(ctx, made, xs, [a.aval for a in ctx.equation.inputs], outs)
+    for r in results:
+        ctx.imported |= ctx.aliases.roots_of(r)
+    return results
