@@ -187,18 +187,19 @@ def _alone(path: Path | None) -> Iterator[bool]:
     if file is None:
         yield False
         return
-    waited, end = False, time.monotonic() + _LONGEST_WAIT_S
-    while time.monotonic() < end:
+    waited, mine, end = False, False, time.monotonic() + _LONGEST_WAIT_S
+    while not mine and time.monotonic() < end:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
+            mine = True
         except OSError:
             waited = True
             time.sleep(0.01)
     try:
         yield waited
     finally:
-        _unlink(Path(file.name))
+        if mine:
+            _unlink(Path(file.name))
         file.close()
 
 
