@@ -2,12 +2,14 @@
 
 `compile_cached` is `compile_module` with a memory.  The key covers everything that decides the
 bytes: the module, every flag, the compiler's version, linked objects, and calque's own lowering.
-Entries are written to a temporary file and renamed, and carry a checksum: concurrent processes,
+Processes that want one program compile it once.  Entries are written to a temporary file and
+renamed, and carry a checksum: concurrent processes,
 kills and damaged files cost a compile, never a wrong program.  A cache that cannot be written is
 silently slow (one warning).  CALQUE_CACHE=0 switches it off; CALQUE_CACHE_DIR, CALQUE_CACHE_SIZE.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +33,8 @@ _SUFFIX = ".vmfb"
 _DEFAULT_SIZE = 2 << 30
 _PRUNE_EVERY = 64  # writes of this process between two looks at the folder's size
 _STALE_S = 3600.0  # a temporary file this old belongs to a process that was killed
+_LOCK = ".lock"
+_LONGEST_WAIT_S = 120.0  # for another process that compiles the same
 _OBJECT = re.compile(rb'path = "([^"]+)"')
 
 _state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0}
@@ -60,10 +65,14 @@ def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...]
     program = None if path is None else _read(path)
     hit = program is not None
     if program is None:
-        with progress.announced(reason):
-            program = compile_module(module, target, options)
-        if path is not None:
-            _write(path, program)
+        with _alone(path) as waited:
+            program = _read(path) if waited and path is not None else None
+            hit = program is not None
+            if program is None:
+                with progress.announced(reason):
+                    program = compile_module(module, target, options)
+                if path is not None:
+                    _write(path, program)
     _state["hits" if hit else "misses"] += 1
     if "compile" in os.environ.get("CALQUE_LOG", ""):
         _log(hit, reason, (time.perf_counter() - start) * 1e3, target, len(program))
@@ -164,6 +173,36 @@ def _read(path: Path) -> bytes | None:
     return None
 
 
+@contextlib.contextmanager
+def _alone(path: Path | None) -> Iterator[bool]:
+    """A block in which no other process of this host compiles the same: gives whether it had to
+    wait.  A lock ends with its process, and one that is stopped is not waited for for long."""
+    try:
+        import fcntl
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        file = None if path is None else path.with_suffix(_LOCK).open("w")
+    except (ImportError, OSError):  # (Windows; no folder yet)
+        file = None
+    if file is None:
+        yield False
+        return
+    waited, mine, end = False, False, time.monotonic() + _LONGEST_WAIT_S
+    while not mine and time.monotonic() < end:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
+        except OSError:
+            waited = True
+            time.sleep(0.01)
+    try:
+        yield waited
+    finally:
+        if mine:
+            _unlink(Path(file.name))
+        file.close()
+
+
 def _write(path: Path, program: bytes) -> None:
     part = None
     try:
@@ -189,7 +228,8 @@ def _prune() -> None:
     """Delete leftovers of killed processes and, above the limit, the least recently used."""
     now = time.time()
     try:
-        for part in cache_directory().glob("part-*"):
+        left = [*cache_directory().glob("part-*"), *cache_directory().glob(f"*{_LOCK}")]
+        for part in left:
             if now - part.stat().st_mtime > _STALE_S:
                 _unlink(part)
     except OSError:

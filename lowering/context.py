@@ -43,6 +43,7 @@ class Context:
         self.functions = 0  # that its kernels call
         self.options: set[str] = set()  # more flags for the compiler
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
+        self.imported: set[int] = set()  # roots of values whose memory the runtime made
         # values
         self.constants: set[Value] = set()
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program

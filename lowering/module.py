@@ -27,6 +27,7 @@ from calque.lowering.passes import cost, hazards, keys, loops
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.messages import combined
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
@@ -87,7 +88,7 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       views: every loop from the host carries buffer views (rules/views).
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
-    plain = accumulate(hoist(eliminate_dead_code(program)))
+    plain = accumulate(combined(hoist(eliminate_dead_code(program))))
     p = grouped(plain) if target.backend == "llvm-cpu" and not cost.is_whole(plain) else plain
     baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
@@ -208,6 +209,7 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
         forwards = _shared(emitter.ctx, values, results)
         stored = tuple(i for i, r in enumerate(results)
                        if storage and i not in forwards and is_static(r.shape)
+                       and not emitter.ctx.imported & emitter.ctx.aliases.roots_of(r)
                        and math.prod(r.shape) * r.dtype.itemsize >= STORAGE_BYTES)
         if stored:
             _add_storage(func, block, ins, outs, stored)

@@ -1,7 +1,8 @@
 """Python functions as imports of a compiled program: the module `py` with call0, call1, ...
 
 A call runs on the thread that called the program, in the program's order.  What a function raises
-is kept and raised by the program's caller as it was.  Start reading at `make_module`.
+is kept and raised by the program's caller as it was.  A function whose attribute `into` is true is
+given the memory of its results.  Start reading at `make_module`.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from calque.runtime.device import vm_instance
 from calque.runtime.dtypes import element_type
 
 Spec = tuple[tuple[int, ...], Any]
-Call = tuple[Callable[[list[Any]], Sequence[Any]], Sequence[Spec], Sequence[Spec]]
+Call = tuple[Callable[..., Any], Sequence[Spec], Sequence[Spec]]
 _HOST = rt.MemoryType.DEVICE_LOCAL | rt.MemoryType.HOST_VISIBLE
 _USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
 
@@ -58,6 +59,8 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
     function, operands, results = call
+    if getattr(function, "into", False):
+        return _writing(call, hal_device)
 
     def run(_: Any, *refs: Any) -> Any:
         *views, wait, signal = refs
@@ -79,6 +82,41 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
         if not made:
             return None
         return made[0] if len(made) == 1 else tuple(made)
+
+    return run
+
+
+def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
+    """The import of a function of (arrays, results) that writes into the latter; nothing is copied,
+    and arrays are of real numbers."""
+    function, operands, results = call
+    given = [(s, _carrier(d), d) for s, d in operands if _size(s)]
+    made = [(s, _carrier(d), d) for s, d in results if _size(s)]
+
+    def run(_: Any, *refs: Any) -> Any:
+        *views, wait, signal = refs
+        try:
+            fence = None if wait is None else wait.deref(rt.HalFence, True)
+            if fence is not None:
+                fence.wait()
+            arrays = [v.deref(rt.HalBufferView).map().asarray(s, carrier).view(d)
+                      for v, (s, carrier, d) in zip(views, given, strict=True)]
+            outs, written = [], []
+            for s, carrier, _d in made:
+                memory = hal_device.allocator.allocate_buffer(
+                    _HOST, _USAGE, _size(s) * carrier.itemsize)
+                outs.append(rt.HalBufferView(memory, s, element_type(carrier)))
+                written.append(memory.map().asarray(s, carrier))
+            function(arrays, [w.view(d) for w, (_, _, d) in zip(written, made)])
+        except BaseException as error:  # it is raised again by the caller of the program
+            _raised.error = error
+            raise RuntimeError("a callback raised") from error
+        done = None if signal is None else signal.deref(rt.HalFence, True)
+        if done is not None:
+            done.signal()
+        if not outs:
+            return None
+        return outs[0].ref if len(outs) == 1 else tuple(o.ref for o in outs)
 
     return run
 

@@ -88,9 +88,14 @@ class Device:
         self.check_local()
         return _hal_device("local-task" if self.platform == "cpu" else self._uri)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this process's."""
+        return self.process_index == _process
+
     def check_local(self) -> None:
         """RuntimeError where it is another process's."""
-        if self.process_index != _process:
+        if not self.is_local:
             raise RuntimeError(explain(
                 f"{self!r} is a device of process {self.process_index}; this is process "
                 f"{_process}, which cannot place arrays there.", "",

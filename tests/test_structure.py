@@ -20,12 +20,13 @@ SOURCES = ROOT / "frontend"  # holds the package; lowering and runtime in it are
 ROOMS = {
     "trees": "tree_nodes tree_spec tree_util tree",
     "dispatch": "array host generic pack eager plans devices signatures tracing jit stages costs "
-                "staging labels shards constraints placed placing mismatch",
+                "staging labels shards spanning partition constraints placed placing mismatch",
     "api": "api batching jacobians ad_checkpoint custom_derivatives custom_batching control loops "
            "callbacks debug test_util typing dtypes errors sharding_view",
     "parallel": "mapping pmap mesh_tools sharding",
     "extend": "extend interpreters api_util",
     "aot": "aot specs",
+    "checkpoints": "checkpoints",
     "rest": "ops flatten_util nn random scipy example_libraries",
 }
 ROOM_OF = {module: room for room, names in ROOMS.items() for module in names.split()}
@@ -49,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "parallel": _BELOW | {"api", "runtime"},
     "extend": _BELOW | {"api", "lowering"},
     "distributed": {"core", "dispatch", "runtime"},
+    "checkpoints": {"core", "trees", "dispatch", "distributed"},
     "experimental": {"core", "trees", "dispatch", "api", "parallel", "distributed"},
 }
 

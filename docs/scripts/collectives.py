@@ -104,7 +104,8 @@ def table() -> str:
         cells = row(name)
         lines.append("| " + " | ".join(cells) + " |")
         seen |= {n.strip("` ") for n in (*cells[3].split(","), *cells[4].split(","))}
-    missing = {n for n, p in registry.items() if p.collective is not None} - seen
+    missing = {n for n, p in registry.items() if p.collective is not None
+               and not n.startswith("message_")} - seen
     assert not missing, f"collectives without a row: {missing}"
     return "\n".join(lines)
 

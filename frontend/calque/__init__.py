@@ -15,9 +15,10 @@
                host/ (NumPy rules), generic.py (any shape), pack.py (compiled ahead)
   sharding.py  meshes and specs of devices: labels.py (an array's), shards.py (its pieces),
                constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
-               mesh_tools.py, sharding_view.py
+               mesh_tools.py, sharding_view.py; over processes: spanning.py, partition.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
+  checkpoints.py  trees of arrays in folders
   debug.py, test_util.py                               for users' programs and tests
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified
@@ -68,6 +69,7 @@ from calque import api_util as api_util  # noqa: E402
 from calque import core as core  # noqa: E402
 from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
+from calque import checkpoints as checkpoints  # noqa: E402
 from calque import distributed as distributed  # noqa: E402
 from calque import errors as errors  # noqa: E402
 from calque import example_libraries as example_libraries  # noqa: E402
@@ -105,6 +107,7 @@ from calque.ad_checkpoint import (  # noqa: E402
     checkpoint_policies as checkpoint_policies,
     remat as remat,
 )
+checkpoint.save, checkpoint.load = checkpoints.save, checkpoints.load  # type: ignore[attr-defined]
 from calque import ad_checkpoint as ad_checkpoint  # noqa: E402
 from calque import custom_batching as custom_batching  # noqa: E402
 from calque import custom_derivatives as custom_derivatives  # noqa: E402

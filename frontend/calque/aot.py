@@ -37,6 +37,7 @@ from calque.lowering.targets import Target
 from calque.runtime import ArtifactError
 from calque.runtime import parameters as archive
 from calque.runtime.container import join
+from calque.spanning import any_spans
 from calque.specs import SpecError, as_specs
 from calque.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
 
@@ -240,6 +241,8 @@ def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None
     check_arguments(name_of(fun), leaves, in_tree)
     own = name or name_of(fun)
     avals = [aval_of(x) for x in leaves]
+    if any_spans(avals):
+        raise _of_several(name_of(fun))
     program, out_tree = trace_to_program(dynamic, in_tree, avals,
                                          own if own.isidentifier() else "main")
     return Traced(_with_numpy_consts(program), in_tree, out_tree,
@@ -369,8 +372,11 @@ def lower_for(traced: Traced, target: Target, locations: bool = False, views: bo
 
 
 def _check_callbacks(p: Program) -> None:
-    """Python functions cannot leave Python."""
+    """Python functions cannot leave Python, nor messages the processes that send them."""
     for e in p.equations:
+        where = e.params.get("mesh", getattr(e.params.get("sharding"), "mesh", None))
+        if getattr(where, "grid", None) is not None or e.primitive.name.startswith("message_"):
+            raise _of_several(str(e.source))
         if e.primitive.name.endswith("_callback"):
             raise TypeError(explain(
                 f"{e.primitive.name} of {e.params['callback']!r}: an artifact cannot call Python.",
@@ -379,6 +385,12 @@ def _check_callbacks(p: Program) -> None:
             for q in v if isinstance(v, tuple) else (v,):
                 if isinstance(q, Program):
                     _check_callbacks(q)
+
+
+def _of_several(where: str) -> TypeError:
+    return TypeError(explain(
+        "an artifact is a program of one process, and this one is over the devices of several.",
+        where, "use a mesh of calque.local_devices(), or call the jitted function."))
 
 
 def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:

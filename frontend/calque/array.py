@@ -29,7 +29,7 @@ class _ArrayMeta(type):
     """isinstance(x, Array) also holds for tracers, which stand for arrays."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return type(x) is cls or isinstance(x, Tracer)
+        return type(x) is cls or isinstance(x, Tracer) or issubclass(type(x), cls)
 
 
 class Array(metaclass=_ArrayMeta):
@@ -484,7 +484,7 @@ def to_array(x: Any) -> Array:
         return x
     if isinstance(x, np.ndarray):
         return from_numpy(x)
-    return from_scalar(x)
+    return x if issubclass(type(x), Array) else from_scalar(x)  # (one that spans processes)
 
 
 def on_device(x: Any, device: Device) -> Buffer:

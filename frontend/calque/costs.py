@@ -64,7 +64,9 @@ def _sum(p: Program) -> Counter[str]:
         for q, times in inner:
             for key, value in _count(q).items():
                 total[key] += value * times
-        if not inner:
+        if e.primitive.name.startswith("message_"):  # between processes
+            total["bytes sent"] += sum(a.aval.nbytes for a in e.inputs)
+        elif not inner:
             kind, value = _of(e)
             total[kind] += value
             total["bytes accessed"] += sum(a.aval.nbytes for a in (*e.inputs, *e.outputs))

@@ -53,8 +53,10 @@ from calque.lowering.targets import (
     runnable_target,
     vulkan_target,
 )
+from calque.partition import agree_on, of_process, spans_processes
 from calque.runtime import Buffer, Device, Executable, devices
 from calque.runtime.device import check_not_forked
+from calque.spanning import any_spans, made
 
 # ---- compiled Programs
 
@@ -193,6 +195,8 @@ _dumps = itertools.count()
 
 def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
     """Run a Program on Arrays (consts included in the Program)."""
+    if spans_processes(program, [a.aval for a in args]):
+        return _run_spanning(program, args, reason)
     device = next((a._buffer.device for a in args), None) or current_device()
     arrays = generic.run(program, args, device, reason)
     if arrays is not None:
@@ -203,6 +207,26 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
     arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
     check_floats(arrays)
     return arrays
+
+
+_localized = Memo(4096)  # of programs over arrays that span processes
+
+
+def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[Array]:
+    """The same over arrays that span processes."""
+    avals = (*[aval_of(c) for c in program.consts], *[a.aval for a in args])
+    key = (program.key(), avals, tuple(o.aval for o in program.outputs))
+    device = current_device()
+    found = _localized.get(key)
+    if found is None:
+        local = of_process(program, avals, program.out_avals)
+        run = compiled(local, device, reason=reason)
+        agree_on(run.lowered, program)
+        found = _localized.keep(key, (run, [on_device(c, device) for c in local.consts]))
+    run, places = found
+    outs = run([*places, *[on_device(c, device) for c in program.consts],
+                *[a._buffer for a in args]])
+    return [made(b, o.aval) for b, o in zip(outs, program.outputs)]
 
 
 def check_floats(arrays: Sequence[Array], where: str = "") -> None:
@@ -282,14 +306,16 @@ def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
 def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """A constraint of where a value is: another label."""
     x = to_array(args[0])
-    if x._pending is not None:
+    if type(x) is not Array or x._pending is not None or params["sharding"].spans:
         return None
     out = host.abstract(prim, [x.aval], params)
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
-def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any] | None:
     """A callback on concrete values needs no program."""
+    if any_spans([aval_of(a) for a in args]):
+        return None
     outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
     return [from_numpy(o, False) for o in outs]
 
@@ -362,7 +388,7 @@ class LazyTrace(Trace):
             out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
             variables = tuple(Var(a) for a in (out if prim.multiple_results else (out,)))
             self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
-            arrays = [Array(None, v.aval, (self, v)) for v in variables]
+            arrays = [made(None, v.aval, (self, v)) for v in variables]
             self.arrays.extend(weakref.ref(a) for a in arrays)
             if len(self.equations) >= LONGEST or prim.has_effects(params):  # effects come now
                 self.flush()

@@ -25,6 +25,7 @@ from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_
 from calque.lowering.passes import cost
 from calque.lowering.targets import runnable_target
 from calque.runtime import Device, FlatExecutable, Module
+from calque.spanning import any_spans
 
 _lock = threading.Lock()
 _memory = Memo()
@@ -70,7 +71,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
         literal, args = args[fixed], args[:fixed]
     arrays = [to_array(a) for a in args]
     avals = [a.aval for a in arrays]
-    if any(is_key(a.dtype) for a in avals):
+    if any([is_key(a.dtype) for a in avals]) or any_spans(avals):
         return None
     if literal is None:
         out = abstract(prim, avals, params)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque import labels, runtime, signatures, stages, tree_util
+from calque import labels, runtime, signatures, spanning, stages, tree_util
 from calque.array import Array, current_device, on_device, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
@@ -26,6 +26,7 @@ from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
 from calque.mismatch import argument_names
+from calque.partition import agree_on, of_process, spans_processes
 from calque.primitives.call import call
 from calque.runtime import Device
 from calque.tracing import (
@@ -47,7 +48,7 @@ class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
-                 "donated", "portable", "careful", "run", "device", "_always")
+                 "donated", "portable", "careful", "run", "device", "spans", "_always")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
         self.program, self.out_tree = program, out_tree
@@ -63,15 +64,33 @@ class _Entry:
         self.careful = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
+        self.spans = False  # whether its arrays are over the devices of several processes
+
+    def place_in(self, spans: bool) -> None:
+        """Note where its arrays are; calls over several processes take the general road."""
+        self.spans, self._always = spans, self._always or spans
+
+    def own_program(self) -> Program:
+        """The Program that this process runs; its own consts come before the program's."""
+        if not self.spans:
+            return self.program
+        avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
+        return of_process(self.program, avals, self.out_avals)
 
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""
         made = self.compiled
         if made is None or made.device is not device:
-            program = _with_numbers(self.program)
-            shift = len(program.const_vars)
-            made = compiled(program, device, tuple(d + shift for d in self.donated), reason)
-            self.consts = [on_device(c, device) for c in program.consts]
+            if self.spans:
+                program = self.own_program()
+                consts = [*program.consts, *self.program.consts]
+            else:
+                program = _with_numbers(self.program)
+                consts = list(program.consts)
+            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason)
+            if made.lowered.callbacks:
+                agree_on(made.lowered, self.program)
+            self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.direct else made
             self.careful = self._always
@@ -160,7 +179,8 @@ class JitFunction:
         for i in entry.donated:
             if not buffers[i].is_deleted():
                 buffers[i].delete()
-        arrays = [Array(b, a) for b, a in zip(outs, entry.out_avals)]
+        make = spanning.made if entry.spans else Array
+        arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
         check_floats(arrays, self._name)
         return entry.out_tree.unflatten(arrays)
 
@@ -179,6 +199,7 @@ class JitFunction:
             entry.in_avals = avals
             entry.out_avals = tuple(labels.of_program(
                 program, avals, lambda i: self._argument(tree, i)))
+            entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
         if entry.portable:
             self._cache[key] = entry
         return entry

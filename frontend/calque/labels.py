@@ -49,7 +49,7 @@ def program_places(p: Program) -> bool:
         places(e.primitive, e.params) for e in p.equations))
 
 
-def _meshes(p: Program) -> list[Mesh]:
+def meshes_of(p: Program) -> list[Mesh]:
     """The meshes that a program mentions."""
     found = []
     for e in p.equations:
@@ -60,7 +60,7 @@ def _meshes(p: Program) -> list[Mesh]:
         for value in e.params.values():
             for q in value if isinstance(value, tuple) else (value,):
                 if isinstance(q, Program):
-                    found += _meshes(q)
+                    found += meshes_of(q)
     return [m for m in found if isinstance(m, Mesh)]
 
 
@@ -126,7 +126,7 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     outs = list(out) if prim.multiple_results else [out]
     inner = [p for value in params.values() for p in (value if isinstance(value, tuple)
              else (value,)) if isinstance(p, Program)]
-    meshes = [m for p in inner for m in _meshes(p)]
+    meshes = [m for p in inner for m in meshes_of(p)]
     where = params.get("mesh", getattr(params.get("sharding"), "mesh", None))
     if prim.name in _PLACES and isinstance(where, Mesh):
         meshes.append(where)
@@ -154,7 +154,7 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
 def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
     """Further meshes of the same devices that arguments or the program mention."""
     found = {mesh.shape_tuple: mesh}
-    for m in [*[s.mesh for s in known if s is not None], *_meshes(p)]:
+    for m in [*[s.mesh for s in known if s is not None], *meshes_of(p)]:
         if isinstance(m, Mesh):
             found.setdefault(m.shape_tuple, m)
     return list(found.values())[1:]
@@ -169,7 +169,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     seen = [a if v in used else a.plain for v, a in zip((*p.const_vars, *p.inputs), every)]
     plain = stripped(p.out_avals)
     place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",
-                     _meshes(p) if program_places(p) else ())
+                     meshes_of(p) if program_places(p) else ())
     if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
         for e in p.equations:
             if e.primitive.name == "inspect_sharding":
@@ -201,7 +201,7 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
         return None
     count = len(p.const_vars)
     every = [*[v.aval for v in p.const_vars], *avals]
-    place = together(p.name, every, lambda i: f"args[{i - count}]", _meshes(p))
+    place = together(p.name, every, lambda i: f"args[{i - count}]", meshes_of(p))
     if not isinstance(place, NamedSharding):
         return None
     known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
@@ -210,5 +210,5 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
     return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
 
 
-__all__ = ["Placement", "any_of", "of_program", "placement", "places",
+__all__ = ["Placement", "any_of", "meshes_of", "of_program", "placement", "places",
            "program_places", "stripped", "together", "typed"]

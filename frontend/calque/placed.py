@@ -38,7 +38,7 @@ class PlacedFunction(JitFunction):
         wanted: list[Any] = [None] * len(avals)
         if tree_util.tree_leaves(self._in):
             wanted = self._of_arguments(tree, avals)
-            avals = [a if s is None or a.sharding is not None else a.marked(s, a.vma)
+            avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
                      for a, s in zip(avals, wanted)]
 
         def constrained(*args: Any, **kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from calque.core.trace import Tracer, bottom, current, under
 from calque.eager import fused, is_literal, run_program
 from calque.lowering.flat import is_flat
 from calque.runtime import Buffer
+from calque.spanning import made
 from calque.transforms.explicit import of_types, resolved
 from calque.transforms.stage import StageTrace, literal_value
 
@@ -173,7 +174,7 @@ def _only(outs: list[Array]) -> Array:
 
 def _labelling(pack: Callable[[list[Array]], Any], avals: Sequence[ShapedArray]
                ) -> Callable[[list[Array]], Any]:
-    return lambda outs: pack([Array(o._own, a, o._pending) for o, a in zip(outs, avals)])
+    return lambda outs: pack([made(o._own, a, o._pending) for o, a in zip(outs, avals)])
 
 
 def _lifted(p: Program) -> Program:

@@ -10,20 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
+from calque import runtime, tree_util
 from calque.array import as_values
 from calque.batching import _flat_axes, _normalized
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.mesh import Mesh
-from calque.core.sharding import IndivisibleError, PartitionSpec
+from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
 from calque.devices import devices as all_devices
 from calque.jit import JitFunction, jit
 from calque.mismatch import argument_names
 from calque.primitives import shape as sh
 from calque.primitives import shard_map as primitive
+from calque.primitives.placement import constrain
+from calque.primitives.two_level import mapped
 from calque.tracing import check_arguments, check_callable, check_outputs, name_of
-from calque.transforms.stage import stage
+from calque.transforms.stage import closed, stage
 from calque.transforms.vmap import broadcast_axis
 
 __all__ = ["pmap"]
@@ -45,7 +47,8 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, ou
         whole.  Keyword arguments are mapped over axis 0.
       out_axes: where the axis of devices goes in the results (tree prefix); None: one device's.
       static_broadcasted_argnums: positions of arguments whose Python value is compiled in.
-      devices: which ones; None: the first of the backend.
+      devices: which ones; None: the first of the backend, or those of all processes: then each
+        passes the rows of its devices, and gets theirs.
       backend: a platform; None: the default one.
       axis_size: size of the axis; it is that of the arguments.
       donate_argnums: positions of arguments whose memory the results may take.
@@ -134,13 +137,21 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     specs = [_spec(name, d) for d in axes]
     manual = frozenset((name,))
     with primitive.inside(mesh, manual, False):
-        program = stage(body, [primitive.local(a, mesh, s, False) for a, s in zip(avals, specs)],
+        parts = mesh if mesh.grid is None else mesh.local_mesh
+        program = stage(body, [primitive.local(a, parts, s, False) for a, s in zip(avals, specs)],
                         title, fun)
     out_tree, wanted = kept[0]
-    outs = primitive.bind(program, as_values(leaves), mesh=mesh, in_specs=tuple(specs),
-                          out_specs=tuple(_spec(name, d) for d in wanted), check_vma=False,
-                          newly_manual_axes=manual)
-    return out_tree.unflatten(outs)
+    params: dict[str, Any] = {
+        "mesh": mesh, "in_specs": tuple(specs), "check_vma": False,
+        "out_specs": tuple(_spec(name, d) for d in wanted), "newly_manual_axes": manual}
+    if mesh.grid is None:
+        return out_tree.unflatten(primitive.bind(program, as_values(leaves), **params))
+    # of several processes each passes the rows of its devices, and gets theirs
+    program, consts = closed(program)
+    params["in_specs"] = (*[P() for _ in consts], *specs)
+    outs = mapped({**params, "jaxpr": program}, mesh.grid, [*consts, *as_values(leaves)])
+    return out_tree.unflatten([constrain(o, NamedSharding(mesh.local_mesh, s))
+                               for o, s in zip(outs, params["out_specs"])])
 
 
 def _spec(name: Any, axis: int | None) -> P:
@@ -172,7 +183,7 @@ def _size(fun: Any, args: Any, kwargs: Any, avals: Sequence[ShapedArray],
         raise IndivisibleError(errors.explain(
             f"pmap got inconsistent sizes for array axes to be mapped over {size} devices:\n"
             + "\n".join(rows), fix="make them equal, or give None in in_axes for copies."))
-    if given is not None and given != size:
+    if given is not None and given not in (size, size * runtime.device.process()[1]):
         raise ValueError(errors.explain(
             f"Specified axis_size {given} doesn't match received axis_size {size}.",
             fix="leave axis_size out."))
@@ -181,6 +192,14 @@ def _size(fun: Any, args: Any, kwargs: Any, avals: Sequence[ShapedArray],
 
 def _chosen(devices: Sequence[Any] | None, backend: str | None, size: int) -> list[Any]:
     found = list(all_devices(backend) if devices is None else devices)
+    local = sum(d.is_local for d in found)
+    if local < len(found):  # each process passes its devices' rows
+        if local != size:
+            raise ValueError(errors.explain(
+                f"pmap over the {len(found)} devices of several processes: this one has {local} of "
+                f"them, and the mapped axis has size {size} here.",
+                fix="pass one row for each device of this process, or devices=local_devices()."))
+        return found
     if len(found) < size:
         raise ValueError(errors.explain(
             f"compiling computation that requires {size} logical devices, but only {len(found)} "

@@ -7,6 +7,8 @@ a mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from calque.array import Array, current_device, from_numpy
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.mesh import Mesh, get_mesh
+from calque.core.processes import agree
 from calque.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -28,6 +31,7 @@ from calque.core.trace import Tracer
 from calque.devices import devices
 from calque.primitives.placement import constrain
 from calque.runtime import Buffer, Device
+from calque.spanning import GlobalArray, local_index, local_shape, piece_of
 
 __all__ = ["Shard", "device_put", "device_put_replicated", "device_put_sharded",
            "make_array_from_callback", "make_array_from_process_local_data",
@@ -56,8 +60,8 @@ class Shard:
         self._whole = whole
 
     @property
-    def data(self) -> Array:
-        """The part as an Array on the device.
+    def data(self) -> Any:
+        """The part as an Array on the device; None where that is another process's.
 
         Example:
           >>> import calque.numpy as jnp
@@ -65,11 +69,17 @@ class Shard:
           Array([0., 1.], dtype=float32)
         """
         x = self._whole
+        if not self.device.is_local:
+            return None
         whole = all(s == slice(None) for s in self.index)
         if whole and x.aval.sharding is None:
             return x
+        index = self.index
+        if x.sharding.spans:
+            index = tuple(s if s == slice(None) else slice(s.start - o.start, s.stop - o.start)
+                          for s, o in zip(self.index, local_index(x.shape, x.sharding)))
         part = x._buffer.with_shape(x._buffer.shape) if whole else Buffer.from_numpy(
-            np.ascontiguousarray(x._numpy()[self.index]), x._buffer.device)
+            np.ascontiguousarray(x._buffer.numpy()[index]), x._buffer.device)
         shape = part.shape[:x.ndim]
         return Array(part, x.aval.plain.update(shape=shape).marked(
             SingleDeviceSharding(self.device)))
@@ -79,14 +89,16 @@ class Shard:
                 f"data={self.data})")
 
 
-def shards_of(x: Array) -> list[Shard]:
-    """The parts of an array in the order of the mesh's devices."""
+def shards_of(x: Array, everywhere: bool = False) -> list[Shard]:
+    """The parts of an array in the order of the mesh's devices: those that this process has, or
+    all."""
     sharding = x.sharding
     seen: dict[Any, int] = {}
     found = []
     for device, index in sharding.devices_indices_map(x.shape).items():
         key = tuple((s.start, s.stop) for s in index)
-        found.append(Shard(device, index, seen.get(key, 0), x))
+        if everywhere or device.is_local:
+            found.append(Shard(device, index, seen.get(key, 0), x))
         seen[key] = seen.get(key, 0) + 1
     return found
 
@@ -117,8 +129,9 @@ def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
 def check_devices(sharding: Sharding) -> None:
     """ValueError for shardings over several GPUs, which one process does not run; RuntimeError for
     another process's devices."""
-    for d in sharding._assignment:
-        d.check_local()
+    if not sharding.spans:
+        for d in sharding._assignment:
+            d.check_local()
     found = {d.platform for d in sharding._assignment}
     if len(sharding._assignment) > 1 and found != {"cpu"}:
         raise ValueError(errors.explain(
@@ -161,10 +174,31 @@ def _put(x: Any, where: Any) -> Any:
     if where is None:
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", aval_of(x).shape if is_arraylike(x) else (), where)
+    if where.spans:
+        return _spread(x, where)
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
     return made if x.aval.sharding == where else labelled(made, where)
+
+
+def _spread(x: Any, where: NamedSharding) -> Array:
+    """A value over the devices of several processes, which all have the same of it."""
+    if isinstance(x, Array) and x.sharding.spans:
+        return constrain(x, where)
+    assert isinstance(where.mesh, Mesh)
+    a = x if isinstance(x, Array) else _moved(x, where.mesh.local_devices[0])
+    value = np.ascontiguousarray(a._numpy())
+    digest = hashlib.sha256(value.tobytes()).hexdigest()
+    told = f"device_put of {a.aval.short()}, values begin {value.reshape(-1)[:3].tolist()}"
+    try:
+        agree(f"device_put {a.aval.short()} {digest}", "device_put", told)
+    except ValueError as error:  # JAX's class
+        raise AssertionError(errors.explain(
+            f"{type(x)} passed to device_put is not the same on each process: {error}",
+            fix="pass the same value in each, or use make_array_from_process_local_data.")
+        ) from None
+    return piece_of(a, where)
 
 
 def place(given: Any) -> Any:
@@ -245,10 +279,24 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
 def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[Any, Any]) -> Array:
     """An array of the pieces of its parts."""
     check_divides("make_array", shape, sharding)
-    whole = np.empty(tuple(shape), dtype)
-    for device, index in sharding.devices_indices_map(tuple(shape)).items():
-        whole[index] = pieces[device]
-    return labelled(from_numpy(whole), sharding)
+    if not sharding.spans:
+        whole = np.empty(tuple(shape), dtype)
+        for device, index in sharding.devices_indices_map(tuple(shape)).items():
+            whole[index] = pieces[device]
+        return labelled(from_numpy(whole), sharding)
+    assert isinstance(sharding, NamedSharding)
+    whole = np.empty(local_shape(shape, sharding), dtype)
+    start = [o.start for o in local_index(shape, sharding)]
+    for device, index in sharding.addressable_devices_indices_map(tuple(shape)).items():
+        whole[tuple(s if s == slice(None) else slice(s.start - o, s.stop - o)
+                    for s, o in zip(index, start))] = pieces[device]
+    return _of_piece(whole, shape, sharding)
+
+
+def _of_piece(piece: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding) -> Array:
+    """An array that spans processes, of this one's piece."""
+    a = from_numpy(piece)
+    return GlobalArray(a._buffer, a.aval.update(shape=tuple(shape)).marked(sharding))
 
 
 def _global_shape(shape: Any) -> tuple[int, ...]:
@@ -263,7 +311,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
       shape: of the whole array.
       sharding: how it is spread.
       data_callback: called with the index of a part (a tuple of slices), returns an array like it;
-        once for equal parts.
+        once for equal parts, and only for those of this process's devices.
       dtype: of the array; None: that of the first part.
 
     Returns:
@@ -284,7 +332,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     want = sharding.shard_shape(shape)
     known: dict[Any, Any] = {}
     pieces = {}
-    for device, index in sharding.devices_indices_map(shape).items():
+    _check_part("make_array_from_callback", sharding)
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
         key = tuple((s.start, s.stop) for s in index)
         if key not in known:
             piece = known[key] = np.asarray(data_callback(index))
@@ -305,7 +354,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     Args:
       shape: of the whole array.
       sharding: how it is spread.
-      arrays: one Array for each device, committed to it.
+      arrays: one Array for each device of this process, committed to it.
       dtype: of the array; None: that of the parts.
 
     Returns:
@@ -331,7 +380,8 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
             "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
     check_divides("make_array_from_single_device_arrays", shape, sharding)
-    want, count = sharding.shard_shape(shape), sharding.num_devices
+    _check_part("make_array_from_single_device_arrays", sharding)
+    want, count = sharding.shard_shape(shape), len(sharding.addressable_devices)
     if len(arrays) != count:
         raise ValueError(errors.explain(
             f"make_array_from_single_device_arrays: expected {count} single-device arrays, one for "
@@ -339,7 +389,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     pieces = {}
     for a in arrays:
         (device,) = a.devices() if len(a.devices()) == 1 else (None,)
-        if a.shape != want or device not in sharding.device_set:
+        if a.shape != want or device not in sharding.addressable_devices:
             raise ValueError(errors.explain(
                 f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "
                 f"{sorted(a.devices(), key=str)}; parts of shape {want} on the devices of "
@@ -355,18 +405,19 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
 
 def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
                                        global_shape: Sequence[int] | None = None) -> Array:
-    """An array of what this process has of it: all, where there is one process.
+    """An array of what each process has of it: all, where there is one process.
 
     Args:
       sharding: how it is spread.
-      local_data: tree of NumPy arrays.
-      global_shape: of the whole array; None: as the data.
+      local_data: tree of NumPy arrays: of a dimension that is split between processes this one's
+        part, or all of it where global_shape says that it is.
+      global_shape: of the whole array; None: the processes' data together.
 
     Returns:
       An Array, or a tree of them.
 
     Raises:
-      ValueError: global_shape is not the data's, or the sharding does not divide it.
+      ValueError: global_shape does not go with the data, or the sharding does not divide it.
 
     Example:
       >>> import calque, numpy as np
@@ -377,14 +428,56 @@ def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
     """
     def one(data: Any) -> Array:
         data = np.asarray(data)
+        if sharding.spans:
+            assert isinstance(sharding, NamedSharding)
+            return _of_local(data, sharding, global_shape)
         if global_shape is not None and _global_shape(global_shape) != data.shape:
             raise ValueError(errors.explain(
                 f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
-                f"that of the data, {data.shape}, and there is one process.",
+                f"that of the data, {data.shape}, and the sharding is of one process.",
                 fix="leave global_shape out."))
         return device_put(data, sharding)
 
     return tree_util.tree_map(one, local_data)
+
+
+def _of_local(data: np.ndarray[Any, Any], sharding: NamedSharding, given: Any) -> Array:
+    """An array of each process's data; of dimensions that have their whole size it is cut out."""
+    _check_part("make_array_from_process_local_data", sharding)
+    check_rank("The data of make_array_from_process_local_data", data.shape, sharding)
+    grid = sharding.mesh.grid  # type: ignore[union-attr]
+    assert grid is not None
+    counts = [math.prod(grid.count(n) for n in names) for names in sharding.between]
+    counts += [1] * (data.ndim - len(counts))
+    shape = tuple(n * c for n, c in zip(data.shape, counts)) if given is None else (
+        _global_shape(given))
+    if len(shape) != data.ndim or any(
+            n not in (whole, whole // c) for n, whole, c in zip(data.shape, shape, counts)):
+        raise ValueError(errors.explain(
+            f"make_array_from_process_local_data: data of shape {data.shape} is no process's part "
+            f"of an array of shape {shape} over {sharding!r}.",
+            fix="pass the rows of this process's devices, or the whole array with global_shape."))
+    check_divides("make_array_from_process_local_data", shape, sharding)
+    index = local_index(shape, sharding)
+    cut = tuple(i if n == whole else slice(None) for i, n, whole in zip(index, data.shape, shape))
+    return _of_piece(data[cut], shape, sharding)
+
+
+def local_part(x: Array) -> Array:
+    """This process's piece of an array that spans processes, over its devices."""
+    sharding = x.sharding
+    assert isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    aval = x.aval.plain.update(shape=local_shape(x.shape, sharding))
+    where = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    return Array(x._buffer.with_shape(x._buffer.shape), aval.marked(where))
+
+
+def _check_part(what: str, sharding: Sharding) -> None:
+    """ValueError where this process has none of the devices."""
+    if not sharding.has_addressable_devices:
+        raise ValueError(errors.explain(
+            f"{what}: this process has no device of {sharding!r}.",
+            fix="call it in the processes that have some."))
 
 
 def _over(devices_: Sequence[Device]) -> NamedSharding:

@@ -272,8 +272,11 @@ class Compiled(_Stage):
         return Lowered(self._fun, self._entry, self._in_tree).as_text()
 
     def cost_analysis(self) -> dict[str, Any]:
-        """What it costs: flops, transcendentals, and the least of bytes: arguments and results."""
-        return costs.analysis(self._entry.program, fused=True)
+        """What it costs: flops, transcendentals, and the least of bytes: arguments and results.
+
+        Over several processes it is what one of them does, with the bytes that it sends.
+        """
+        return costs.analysis(self._entry.own_program(), fused=True)
 
     @property
     def input_shardings(self) -> Any:

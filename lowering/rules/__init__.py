@@ -5,8 +5,8 @@ calque/primitives has its rule in the file of the same name: call.py (with while
 loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
 elementwise.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
-tridiagonal), random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py, sort.py,
-special.py, spectral.py, window.py; client.py: those of libraries and users.
+tridiagonal), messages.py, random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
+sort.py, special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from calque.lowering.rules import (  # noqa: F401
     generator,
     index,
     linalg,
+    messages,
     prng,
     reduce,
     scatter,

@@ -188,7 +188,7 @@ def test_version_loads_no_compiler(folder):
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "inspect", "dump", "explain", "doctor",
-                                     "cache"])
+                                     "cache", "run-many"])
 def test_help_has_examples(command, calque):
     text = calque(command, "--help").out
     assert "Example" in text and f"calque {command}" in text

@@ -28,7 +28,7 @@ def test_the_page_shows_what_the_commands_print(console):
 def test_every_command_is_on_the_page():
     page = (DOCS / "cli.md").read_text()
     for command in ("compile", "run", "inspect", "dump", "explain", "doctor", "cache", "link",
-                    "bench", "verify", "warmup"):
+                    "bench", "verify", "warmup", "run-many"):
         assert re.search(rf"calque {command}\b", page.replace("\n", " "))
 
 

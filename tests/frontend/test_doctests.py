@@ -22,6 +22,7 @@ from calque import errors, lax, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
+           "checkpoints": calque.checkpoints,
            "debug": calque.debug, "errors": errors,
            "distributed": calque.distributed, "experimental": calque.experimental,
            "experimental.multihost_utils": calque.experimental.multihost_utils,

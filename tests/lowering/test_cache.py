@@ -248,3 +248,38 @@ def test_a_killed_writer_leaves_no_broken_entry(folder, tmp_path):
 def test_entries_are_private_files(compiles, folder):
     compile_cached(b"a", CPU)
     assert stat.S_IMODE(Path(entries(folder)[0]).stat().st_mode) == 0o600
+
+
+SLOW = """
+import sys, time
+from calque.lowering import cache
+from calque.lowering.targets import parse_target
+def compiled(source, target, options=()):
+    print("compiled", flush=True)
+    time.sleep(float(sys.argv[1]))
+    return source
+cache.compile_module = compiled
+cache._LONGEST_WAIT_S = float(sys.argv[2])
+assert cache.compile_cached(b"module", parse_target("cpu:x86-64-v3")) == b"module"
+"""
+
+
+def test_processes_that_want_one_program_compile_it_once(folder, tmp_path):
+    """The second waits for the first, whose lock ends with it, but not for ever."""
+    def start(*words):
+        return subprocess.Popen([sys.executable, "-c", SLOW, *words], cwd=tmp_path, text=True,
+                                stdout=subprocess.PIPE)
+    first = start("1.0", "100")
+    assert first.stdout.readline() == "compiled\n"
+    second = start("0", "100")
+    assert second.communicate(timeout=60)[0] == first.communicate(timeout=60)[0] == ""
+    assert first.returncode == second.returncode == 0
+    clear_disk_cache()
+    first = start("1000", "100")  # it is killed in the middle
+    assert first.stdout.readline() == "compiled\n"
+    waits, late = start("0", "100"), start("0", "0")
+    assert late.communicate(timeout=60)[0] == "compiled\n"  # that waited long enough
+    first.kill()
+    first.communicate()
+    assert waits.communicate(timeout=60)[0] in ("", "compiled\n") and waits.returncode == 0
+    assert len(list(folder.glob("*.lock"))) <= 1  # the killed one's: nobody else needed it

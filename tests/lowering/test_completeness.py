@@ -41,7 +41,11 @@ ELSEWHERE = {  # what they do is no function of arrays
     "sharding_constraint": "tests/devices/test_jit.py",
     "inspect_sharding": "tests/devices/test_arrays.py",
     "shard_map": "tests/devices/test_shard_map.py"}
-PLACED = ("pvary", "sharding_constraint", "inspect_sharding", "shard_map")  # gone before lowering:
+MESSAGES = ("message_reduce", "message_gather", "message_exchange", "message_scatter",
+            "message_permute")  # between processes: made when a program is compiled
+ELSEWHERE |= dict.fromkeys((*MESSAGES, "message_shift"), "tests/processes/test_programs.py")
+PLACED = ("pvary", "sharding_constraint", "inspect_sharding", "shard_map",
+          "message_shift")  # gone before lowering:
 # passes/hoist writes out what one device's part is
 
 
@@ -59,7 +63,8 @@ def missing(p: Primitive) -> list[str]:
         found.append("weight (python benchmarks/weights.py --write)")
     if p.elementwise and p.function and not p.memory:
         found.append('memory="fresh" or "folds"')
-    if p.name not in {**portable, **CALLS} and p.program is None and p.collective is None:
+    if p.name not in {**portable, **CALLS, **dict.fromkeys(MESSAGES)} and (
+            p.program is None and p.collective is None):
         found.append("portable form (calque/export/forms.py)")
     if p.name in ELSEWHERE:
         return found

@@ -13,6 +13,8 @@ WITHOUT = {
     "a key's words are no dimension": "random_wrap random_unwrap",
     "inside shard_map only": "all_gather all_to_all axis_index pmax pmin ppermute psum "
     "psum_invariant reduce_scatter",
+    "between processes": "message_reduce message_gather message_exchange message_scatter "
+    "message_permute message_shift",
     "Python sees whole arrays": "debug_callback io_callback pure_callback",
     "windows cross parts": "reduce_window_max reduce_window_min reduce_window_sum "
     "select_and_gather_add select_and_scatter_add",

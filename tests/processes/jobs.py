@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 60.0  # seconds of a job: a hang is a failure
+TESTS = str(Path(__file__).parent.parent)
 HEAD = """
 import os, signal, sys, time
 import numpy as np
@@ -69,12 +70,17 @@ def by_hand(body: str, size: int, head: str = HEAD, ranks: list[int] | None = No
 
 def by_mpiexec(body: str, size: int) -> Ended:
     """The same by mpiexec; what all of them printed."""
+    return by_command([str(Path(sys.executable).parent / "mpiexec"), "-n", str(size),
+                       sys.executable], body)
+
+
+def by_command(start: list[str], body: str, *arguments: str) -> Ended:
+    """The same by a command that is given the program and its arguments."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "program.py")
         path.write_text(HEAD + textwrap.dedent(body))
         log = Path(folder, "log.txt").open("w+")  # noqa: SIM115
-        command = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(size), sys.executable,
-                   str(path)]
+        command = [*start, str(path), *arguments]
         (found,) = _ended([(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log)])
         return found
 
@@ -86,17 +92,18 @@ def _ended(running: list) -> list[Ended]:
             if i not in found and process.poll() is not None:
                 found[i] = time.time()
         time.sleep(0.005)
-    made = []
-    for i, (process, log) in enumerate(running):
-        if i not in found:
+    texts = []
+    for process, log in running:
+        if process.poll() is None:
             process.kill()
             process.wait()
         log.seek(0)
-        text = log.read()
+        texts.append(log.read())
         log.close()
-        assert i in found, f"process {i} did not end within {LIMIT:g} s:\n{text}"
-        made.append(Ended(process.returncode, text, found[i]))
-    return made
+    late = sorted(set(range(len(running))) - set(found))
+    assert not late, f"processes {late} did not end within {LIMIT:g} s:\n" + "\n".join(texts)
+    return [Ended(process.returncode, texts[i], found[i])
+            for i, (process, _) in enumerate(running)]
 
 
 def segments() -> set[str]:

@@ -1,38 +1,19 @@
 """Processes that die, end early, stop, or run something else: an error in all others, no hang."""
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
 import time
+from pathlib import Path
 
 import pytest
 from jobs import HEAD, by_hand, segments
 
 FIX = "\n  Fix: "
-
-
-def test_a_process_is_killed_in_the_middle() -> None:
-    """The others raise at once and end; nothing is left behind."""
-    before = segments()
-    done = by_hand("""
-        mu.sync_global_devices("start")
-        if rank == 1:
-            time.sleep(0.3)
-            open(os.environ["DIED"], "w").write(str(time.time()))
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            mu.process_allgather(np.ones(4))
-        except RuntimeError as error:
-            died = float(open(os.environ["DIED"]).read())
-            print("AFTER", time.time() - died, flush=True)
-            raise
-    """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
-    assert done[1].code == -9
-    for rank in (0, 2):
-        out = done[rank].out
-        assert done[rank].code != 0 and "process 1 on" in out and "is lost" in out and FIX in out
-        assert "process_allgather cannot end" in out, out
-        assert float(out.split("AFTER")[1].split()[0]) < 5  # (bar: benchmarks; 0.01 when quiet)
-        assert done[rank].at - done[1].at < 10
-    assert segments() <= before
 
 
 def test_an_exception_in_one_process() -> None:
@@ -62,7 +43,7 @@ def test_a_stopped_process() -> None:
         mu.sync_global_devices("start")
         if rank == 1:
             if os.fork() == 0:  # wakes it up again, when all is over
-                time.sleep(9)
+                time.sleep(6)
                 os.kill(os.getppid(), signal.SIGCONT)
                 os._exit(0)
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -77,20 +58,6 @@ def test_a_stopped_process() -> None:
             raise
     """, 2, BEAT="2")
     assert done[0].code != 0 and "WAITED" in done[0].out, done[0].out
-
-
-def test_different_programs() -> None:
-    done = by_hand("""
-        try:
-            if rank == 0:
-                mu.process_allgather(np.ones(3))
-            else:
-                mu.broadcast_one_to_all(np.ones(3))
-        except ValueError as error:
-            print("SEEN", str(error).splitlines()[0], flush=True)
-    """, 2)
-    for d in done:
-        assert d.code == 0 and "SEEN" in d.out and "call something else" in d.out, d.out
 
 
 def test_preemption() -> None:
@@ -109,6 +76,123 @@ def test_preemption() -> None:
     """, 2)
     for d in done:
         assert d.code == 0 and "STEP" in d.out, d.out
+
+
+# ---- in the middle of programs
+PROGRAM = """
+        from calque import lax
+        from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()), ("d",))
+        n = len(jax.devices())
+        def mapped(f):
+            return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+        x = jax.device_put(np.ones((n, 4), np.float32), NamedSharding(mesh, P("d")))
+        def loss_step(v):
+            return v + lax.pmean(v, "d")
+        def other_step(v):
+            return v * lax.pmax(v, "d")
+"""
+
+
+def test_a_process_is_killed_in_a_program() -> None:
+    before = segments()
+    done = by_hand(PROGRAM + """
+        def long(v):
+            return lax.fori_loop(0, 1 << 20, lambda i, c: lax.pmean(c, "d") + 0 * v, v)
+        mapped(loss_step)(x)
+        f = mapped(long)
+        if rank == 1:
+            f.lower(x).compile()
+            import threading
+            def die():
+                time.sleep(2)
+                open(os.environ["DIED"], "w").write(str(time.time()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            threading.Thread(target=die, daemon=True).start()
+        try:
+            jax.block_until_ready(f(x))
+        except RuntimeError as error:
+            print("AFTER", time.time() - float(open(os.environ["DIED"]).read()), flush=True)
+            try:
+                mu.process_allgather(np.ones(4))
+            except RuntimeError as again:
+                print("AGAIN", "process_allgather cannot end: process 1 on" in str(again),
+                      flush=True)
+            raise
+    """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
+    assert done[1].code == -9
+    for rank in (0, 2):
+        out = done[rank].out
+        assert done[rank].code != 0 and "process 1 on" in out and "is lost" in out and FIX in out
+        assert "reduce over d" in out and "cannot end" in out and "AGAIN True" in out, out
+        assert float(out.split("AFTER")[1].split()[0]) < 5  # (bar: benchmarks)
+        assert done[rank].at - done[1].at < 10
+    assert segments() <= before
+
+
+def test_programs_that_differ() -> None:
+    """At their first run, and with CALQUE_CHECK at every message; who does not come in time."""
+    done = by_hand(PROGRAM + """
+        def fails(kind, call, *words):
+            try:
+                call()
+            except kind as error:
+                assert all(w in str(error) for w in words), error
+            else:
+                raise AssertionError(words)
+        f, g = mapped(loss_step), mapped(other_step)
+        fails(ValueError, lambda: (f if rank else g)(x), "process 0: other_step, which sends",
+              "process 1: loss_step, which sends 1 messages: reduce over d", "Fix: ")
+        fails(ValueError, lambda: mu.process_allgather(1) if rank else mapped(
+            lambda v: v - lax.psum(v, "d"))(x), "the processes do different things")
+        wide = mapped(lambda v: lax.psum(v, "d"))
+        fails(ValueError, lambda: wide(jax.make_array_from_process_local_data(
+            NamedSharding(mesh, P("d")), np.ones((1, 2 + rank), np.float32))), "process 1: ")
+        fails(AssertionError, lambda: jax.device_put(np.ones(2) * rank, x.sharding),
+              "not the same on each process")
+        f, g = mapped(lambda v: loss_step(v)), mapped(lambda v: other_step(v))
+        f(x), g(x)  # both were seen, in all processes
+        fails(ValueError, lambda: (f if rank else g)(x), "message", "reduce over d")
+        f(x)
+        jax.config.update("calque_collective_timeout_s", 1)
+        if rank == 1:
+            time.sleep(3)
+            sys.exit(5)
+        fails(RuntimeError, lambda: f(x), "was not answered within 1", "process 1 on",
+              ": running", "calque_collective_timeout_s")
+        print("SEEN", flush=True)
+        os._exit(0)
+    """, 2, CALQUE_CHECK="1")
+    assert "SEEN" in done[0].out, done[0].out
+    assert done[1].code != 0, done[1].out
+
+
+def test_interrupted() -> None:
+    """Ctrl-C, which a terminal sends to all of calque run-many."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "program.py")
+        path.write_text(HEAD + textwrap.dedent(PROGRAM + """
+        f = mapped(lambda v: lax.fori_loop(0, 1 << 24, lambda i, c: lax.pmean(c, "d"), v))
+        f.lower(x).compile().runtime_executable()
+        mu.sync_global_devices("compiled")
+        print("RUNNING", flush=True)
+        f(x)
+        """))
+        process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "calque"), "run-many", "-n", "2", str(path)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+        try:
+            assert process.stdout is not None
+            lines = iter(process.stdout.readline, "")
+            out = next((line for line in lines if "RUNNING" in line), "")
+            assert out, "it did not come so far"
+            os.killpg(process.pid, signal.SIGINT)
+            process.communicate(timeout=20)
+            assert process.returncode != 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 # ---- starting

@@ -1,8 +1,11 @@
 """Values that processes exchange, started by hand and by mpiexec."""
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
-from jobs import by_hand, by_mpiexec, segments
+from jobs import by_command, by_hand, by_mpiexec, segments
 
 EXCHANGE = """
     assert [d.id for d in jax.devices()] == [2048 * p for p in range(size)]
@@ -50,12 +53,12 @@ EXCHANGE = """
 
     fails(AssertionError, lambda: mu.assert_equal(rank, "steps differ"), "steps differ: leaf 0")
     fails(AssertionError, lambda: mu.sync_global_devices(f"place {rank}"), "name mismatch")
-    fails(ValueError, lambda: mu.process_allgather(np.ones(rank + 1)), "different structures")
+    fails(ValueError, lambda: mu.process_allgather(np.ones(rank + 1)), "do different things")
     fails(ValueError, lambda: mu.process_allgather(np.ones(2, "f4" if rank else "f8")), "dtypes")
-    fails(ValueError, lambda: mu.process_allgather([1] * (rank + 1)), "structures")
+    fails(ValueError, lambda: mu.process_allgather([1] * (rank + 1)),
+          "process 1: process_allgather of PyTreeDef([*, *]) of int32[], int32[]")
     fails(ValueError, lambda: mu.broadcast_one_to_all(1, True), f"{size} processes say")
-    fails(ValueError, lambda: mu.process_allgather(1, tiled=True), "of a number")
-    fails(NotImplementedError, lambda: jax.make_mesh((size,), ("i",)), "do not span processes")
+    assert mu.process_allgather(rank, tiled=True).tolist() == list(range(size))
     fails(RuntimeError, lambda: jax.device_put(1.0, jax.devices()[rank - 1]), "a device of process")
     fails(RuntimeError, lambda: jax.distributed.initialize(), "only be called once")
     fails(ValueError, lambda: jax.local_devices(process_index=size), "they are 0 to")
@@ -75,7 +78,7 @@ EXCHANGE = """
 """
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_by_hand(size: int) -> None:
     before = segments()
     for rank, done in enumerate(by_hand(EXCHANGE, size)):
@@ -105,3 +108,16 @@ def test_shutdown_and_two_devices_each() -> None:
     """, 2, JAX_NUM_CPU_DEVICES="2", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     for d in done:
         assert (d.code, "well" in d.out) == (0, True), d.out
+
+
+def test_run_many() -> None:
+    """calque run-many: arguments go through, lines stay whole, the exit code counts."""
+    calque = str(Path(sys.executable).parent / "calque")
+    done = by_command([calque, "run-many", "-n", "2", "--label"], """
+        print("process", rank, "of", size, sys.argv[1:], flush=True)
+        mu.sync_global_devices("said")
+        sys.exit(3 * rank)
+    """, "--steps", "-n", "7")
+    assert done.code == 3, done.out
+    for rank in range(2):
+        assert f"[{rank}] process {rank} of 2 ['--steps', '-n', '7']" in done.out, done.out

@@ -295,6 +295,30 @@ def warmup() -> None:
     warm_up()
 
 
+@app.command("run-many", context_settings={"allow_interspersed_args": False})
+@reported
+def run_many(
+        program: Annotated[Path, typer.Argument(metavar="PROG.py", show_default=False,
+                                                help="a Python program")],
+        arguments: Annotated[list[str] | None, typer.Argument(
+            metavar="[ARGS]...", show_default=False, help="the program's arguments")] = None,
+        count: Annotated[int, typer.Option("--processes", "-n", metavar="N", min=1,
+                                           help="how many processes")] = 2,
+        label: Annotated[bool, typer.Option(
+            "--label", "-l", help="put the process's number before each line")] = False) -> None:
+    """Run a program in several processes on this machine (mpiexec does it).
+
+    The program calls `calque.distributed.initialize()` first of all.  Ctrl-C ends all processes;
+    the exit code is that of one that failed.
+
+    Example:
+
+    - `calque run-many -n 4 prog.py --epochs 3`
+    """
+    from calque.cli.processes import run_many as start
+    start(count, program, arguments or [], label)
+
+
 @app.command()
 @reported
 def cache(clear: Annotated[bool, typer.Option(

@@ -16,7 +16,8 @@
   errors.py      the error classes, and messages in three parts
   source.py      where in the user's program an operation was asked for
   tracebacks.py  without our own frames
-  mesh.py        meshes of devices; sharding.py: which device has which part of an array
+  mesh.py        meshes of devices; sharding.py: which device has which part of an array;
+                 processes.py: which process has which block of a mesh
   memo.py        what is remembered between calls, and clear_caches
 
 Imports nothing else of calque.

@@ -59,6 +59,8 @@ OPTIONS = {o.name: o for o in (
            ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")),
     Option("calque_progress", True, "bool", False,
            "say on a terminal what is compiled when that takes more than a second"),
+    Option("calque_collective_timeout_s", 600, "int", False,
+           "seconds after which a message between processes that nobody answers is an error"),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
 )}

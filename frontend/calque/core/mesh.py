@@ -16,6 +16,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.processes import grid_of
 
 
 class AxisType(enum.Enum):
@@ -125,7 +126,8 @@ class Mesh(_Axes):
       axis_types: an AxisType for each axis (default: Auto).
 
     Raises:
-      ValueError: the number of names is not the number of axes.
+      ValueError: the number of names is not the number of axes; the devices of a process are no
+        block of the grid.
 
     Example:
       >>> import calque
@@ -133,7 +135,7 @@ class Mesh(_Axes):
       Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
 
-    __slots__ = ("devices", "axis_names", "axis_sizes", "axis_types", "_hash", "_tokens")
+    __slots__ = ("devices", "grid", "axis_names", "axis_sizes", "axis_types", "_hash", "_tokens")
 
     def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
         self.devices = np.array(devices, dtype=object)
@@ -145,11 +147,7 @@ class Mesh(_Axes):
                 f"and len(axis_names) == {len(self.axis_names)}.",
                 fix="reshape the devices (np.array(devices).reshape(2, 2)), or name each axis."))
         self.devices.flags.writeable = False
-        if len({getattr(d, "process_index", 0) for d in self.devices.flat}) > 1:
-            raise NotImplementedError(explain(
-                "a mesh over the devices of several processes: arrays do not span processes yet.",
-                fix="make it of calque.local_devices(), and exchange values between processes by "
-                    "calque.experimental.multihost_utils."))
+        self.grid = grid_of(self.devices, self.axis_names)  # None: all are of one process
         self.axis_sizes = self.devices.shape
         self.axis_types = _types(axis_types, len(self.axis_names))
         self._hash = hash((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
@@ -169,17 +167,24 @@ class Mesh(_Axes):
     @property
     def local_devices(self) -> list[Any]:
         """The devices of this process."""
-        return list(self.devices.flat)
+        return [d for d in self.devices.flat if getattr(d, "is_local", True)]
 
     @property
     def local_mesh(self) -> Mesh:
-        """The part of the mesh that this process has: all of it."""
-        return self
+        """The part of the mesh that this process has; ValueError where it has none."""
+        if self.grid is None:
+            return self
+        mine = np.array([d.is_local for d in self.devices.flat]).reshape(self.devices.shape)
+        if not mine.any():
+            raise ValueError(explain("this process has no device of the mesh.",
+                                     fix="ask in a process that has some."))
+        box = np.ix_(*[np.unique(places) for places in np.nonzero(mine)])
+        return Mesh(self.devices[box], self.axis_names, self.axis_types)
 
     @property
     def is_multi_process(self) -> bool:
         """Whether other processes have some of the devices."""
-        return False
+        return self.grid is not None
 
     @property
     def abstract_mesh(self) -> AbstractMesh:

@@ -14,6 +14,7 @@ from typing import Any
 
 from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, AxisType, Mesh
+from calque.core.processes import between
 
 Index = tuple[slice, ...]
 
@@ -131,6 +132,11 @@ class Sharding:
     memory_kind: str = "device"
 
     @property
+    def spans(self) -> bool:
+        """Whether it is over the devices of several processes."""
+        return False
+
+    @property
     def device_set(self) -> set[Any]:
         """The devices."""
         return set(self._assignment)
@@ -148,17 +154,17 @@ class Sharding:
     @property
     def addressable_devices(self) -> set[Any]:
         """The devices of this process."""
-        return self.device_set
+        return {d for d in self._assignment if getattr(d, "is_local", True)}
 
     @property
     def has_addressable_devices(self) -> bool:
         """Whether this process has some of the devices."""
-        return True
+        return any(getattr(d, "is_local", True) for d in self._assignment)
 
     @property
     def is_fully_addressable(self) -> bool:
         """Whether this process has all of the devices."""
-        return True
+        return all(getattr(d, "is_local", True) for d in self._assignment)
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -171,7 +177,8 @@ class Sharding:
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, Index]:
         """The same of the devices of this process."""
-        return self.devices_indices_map(global_shape)
+        return {d: index for d, index in self.devices_indices_map(global_shape).items()
+                if getattr(d, "is_local", True)}
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of each device's part; IndivisibleError where parts would be unequal."""
@@ -272,6 +279,17 @@ class NamedSharding(Sharding):
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec
         self._hash = hash((mesh, spec))
+
+    @property
+    def spans(self) -> bool:
+        """Whether it is over the devices of several processes."""
+        return isinstance(self.mesh, Mesh) and self.mesh.grid is not None
+
+    @property
+    def between(self) -> tuple[tuple[Any, ...], ...]:
+        """Of the axes that split each dimension those that run between processes."""
+        assert isinstance(self.mesh, Mesh) and self.mesh.grid is not None
+        return between(self.spec.axes(), self.mesh.grid, repr(self))
 
     @property
     def _assignment(self) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@
   world.py        MPI's world, and messages that no lost process can hang
   coordinator.py  the process that they find each other by: a child of process 0
   control.py      a process's connection to it
+  messages.py     collectives of compiled programs, one MPI call each
 
 `initialize` stands first in a program.  Start reading there, then at world.World.
 """
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calque import runtime
-from calque.core import errors
+from calque.core import errors, processes
 from calque.distributed import cluster
 from calque.runtime.errors import DeviceError
 
@@ -103,6 +104,9 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         assert process_id is not None
         _world = World.by_hand(coordinator_address, num_processes, process_id, devices,
                                coordinator_bind_address, *times)
+    if _world.size > 1:
+        from calque.distributed.messages import Engine
+        processes.engine[:] = [Engine(_world)]
     atexit.register(_at_exit)
 
 
@@ -128,6 +132,7 @@ def shutdown() -> None:
         raise RuntimeError(errors.explain("distributed.shutdown: nothing was initialized.", "",
                                           "call distributed.initialize first."))
     world, _world = _world, None
+    processes.engine.clear()
     world.shutdown()
 
 

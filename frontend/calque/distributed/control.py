@@ -40,6 +40,7 @@ class Control:
         self.failure: str | None = None  # why no message can arrive any more
         self.left: dict[int, float] = {}  # when who ended well
         self.passed: set[str] = set()
+        self.where: dict[str, str] = {}  # what each does, where somebody has asked
         self.refusal: str | None = None
         self.missing: list[int] = []
         self.asked = False  # for the step: somebody is to be preempted
@@ -115,6 +116,10 @@ class Control:
                 self.missing = message["missing"]
             if "passed" in message:
                 self.passed.add(message["passed"])
+            if "say" in message:
+                self.send({"doing": self.doing})
+            if "where" in message:
+                self.where = message["where"]
             if "left" in message:
                 self.left[message["left"]] = time.monotonic()
             if "lost" in message and message["lost"] != self.rank:
@@ -169,6 +174,18 @@ class Control:
             raise failed(f"{what} cannot end: {self.failure}",
                          "see that process's own error; start the program again, from a checkpoint "
                          "where there is one.")
+
+    def late(self, what: str, waited: float) -> DeviceError:
+        """The error for what nobody answered, with what each process does."""
+        self.send({"doing": what})
+        with self.changed:
+            self.where = {}
+            self.send({"where": True})
+            self.changed.wait_for(lambda: self.where, 5)
+            rows = [f"  process {r} on {self.table.get(int(r), {}).get('host')}: {doing}"
+                    for r, doing in sorted(self.where.items(), key=lambda row: int(row[0]))]
+        return failed("\n".join([f"{what} was not answered within {waited:g} s.", *rows]),
+                      "make all processes run the same calls, or set calque_collective_timeout_s.")
 
     def barrier(self, name: str, timeout: float | None = None) -> bool:
         """Wait until all processes have come here; False where that takes too long."""

@@ -25,6 +25,7 @@ from typing import Any
 
 END = "shutdown"  # the barrier at which processes end
 LONGEST_LINE = 1 << 16  # bytes; what says more is no client of ours
+_SAYING = 0.5  # seconds in which all say what they do
 _MAXES = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0"
 
 
@@ -156,6 +157,15 @@ class Coordinator:
                 self.lose(member, member.why or "its connection ended")
             self.end_if_empty()
 
+    def whereabouts(self, member: Member) -> None:
+        """Tell a process what each said last."""
+        now = time.monotonic()
+        with self.changed:
+            member.send({"where": {
+                str(m.rank): m.doing if now - m.heard < 2 * _SAYING else
+                f"nothing was heard of it for {now - m.heard:.1f} s; before, {m.doing}"
+                for m in self.members.values()}})
+
     def join(self, connection: socket.socket, hello: dict[str, Any]) -> Member | None:
         """A new member, or None where it does not belong to this program."""
         rank, size = hello.get("rank"), hello.get("size")
@@ -202,6 +212,9 @@ class Coordinator:
             member.heard = time.monotonic()
             if "doing" in message:
                 member.doing = str(message["doing"])
+            if "where" in message:  # somebody has waited for too long: all say what they do
+                self.tell({"say": True})
+                threading.Timer(_SAYING, self.whereabouts, [member]).start()
             if "barrier" in message:
                 if message["barrier"] == END:
                     self.tell({"left": member.rank})  # it takes part in nothing else

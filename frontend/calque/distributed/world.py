@@ -5,24 +5,29 @@ hang.
 """
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from calque import runtime
 from calque.core import errors
+from calque.core.config import config
 from calque.distributed import coordinator
 from calque.distributed.control import Control, failed, versions
 from calque.runtime.errors import DeviceError
 
 _SPINS = 2000  # looks at a message before the first rest: some 200 us
 _REST = 5e-5  # seconds
+_LONGEST = 300  # bytes of what a process says that it does
 _HIDDEN = ("PMI", "OMPI_", "MPIEXEC_HOSTNAME", "HYDI_", "HYDRA_")  # see runtime/device
 
 
@@ -42,6 +47,7 @@ class World:
             int(control.table[i]["devices"]) for i in range(size)]
         self.noticed = False  # a signal that this process is to be preempted
         self.launched = False  # by mpiexec
+        self.others: dict[str, Any] = {}  # communicators for one purpose each
         if size > 1:
             self.hook = sys.excepthook
             sys.excepthook = self.excepted
@@ -124,17 +130,76 @@ class World:
 
     def finish(self, request: Any, what: str) -> None:
         """Wait for a message, unless it cannot arrive any more (JaxRuntimeError)."""
-        assert self.control is not None
-        self.control.doing = what
+        self.wait(request.Test, what)
+
+    def wait(self, done: Callable[[], bool], what: str) -> None:
+        """Ask `done` until it is, with an error where that cannot be."""
+        control = self.control
+        assert control is not None
+        control.doing = what
+        control.check_lost(what)
         begun, looks = time.monotonic(), 0
-        while not request.Test():
+        while not done():
             looks += 1
             if looks > _SPINS:
-                self.control.check(what, begun)
+                control.check(what, begun)
+                waited = time.monotonic() - begun
+                if waited > config.calque_collective_timeout_s:
+                    error = control.late(what, waited)
+                    control.fail(str(error).splitlines()[0])
+                    raise error
                 time.sleep(_REST)
             elif looks % 16 == 0:
                 time.sleep(0)  # others may need this core
-        self.control.doing = "running"
+        control.doing = "running"
+
+    def waited(self, call: Callable[[], Any], what: str) -> Any:
+        """The result of a call of MPI's that blocks, made on a thread that nobody has to end."""
+        found: list[Any] = []
+
+        def run() -> None:
+            try:
+                found.append((call(), None))
+            except Exception as error:  # MPI's, raised again below
+                found.append((None, error))
+
+        threading.Thread(target=run, name="calque MPI", daemon=True).start()
+        self.wait(lambda: bool(found), what)
+        result, error = found[0]
+        if error is not None:
+            raise error
+        return result
+
+    def gathered(self, data: bytes, what: str, comm: Any = None) -> list[bytes]:
+        """The bytes of all processes, as many of each."""
+        comm = comm or self.comm
+        made = bytearray(len(data) * comm.Get_size())
+        byte = self.mpi.BYTE
+        self.finish(comm.Iallgather([bytearray(data), len(data), byte],
+                                    [made, len(data), byte]), what)
+        return [bytes(made[i:i + len(data)]) for i in range(0, len(made), len(data))]
+
+    def named(self, name: str) -> Any:
+        """A communicator of all processes for one purpose, whose messages no other meets."""
+        if name not in self.others:
+            self.others[name] = self.waited(lambda: self.comm.Dup(), "a new communicator")
+        return self.others[name]
+
+    def agree(self, said: str, what: str, comm: Any = None, told: str = "") -> None:
+        """ValueError in all processes where they do not say the same; told: what errors show of
+        it."""
+        digest = hashlib.sha256(said.encode()).digest()
+        every = self.gathered(digest, what, comm)
+        if all(d == digest for d in every):
+            return
+        text = (told or said).encode()[:_LONGEST].ljust(_LONGEST)
+        texts = [t.decode(errors="replace").strip() for t in self.gathered(text, what, comm)]
+        ranks = range(self.size) if comm is None else [
+            int(r) for r in comm.Get_group().Translate_ranks(None, self.comm.Get_group())]
+        rows = [f"  process {r}: {t}" for r, t in zip(ranks, texts)]
+        raise ValueError(errors.explain("\n".join(
+            ["the processes do different things:", *rows]), "",
+            "make all processes run the same calls, with one structure, shapes and dtypes."))
 
     # ---- ending
     def excepted(self, kind: type[BaseException], value: BaseException, trace: Any) -> None:

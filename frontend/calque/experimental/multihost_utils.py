@@ -12,9 +12,19 @@ from typing import Any
 import numpy as np
 
 from calque import distributed, tree_util
+from calque.array import Array, to_array
 from calque.core import errors
+from calque.core.mesh import Mesh
+from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.shards import (
+    device_put,
+    local_part,
+    make_array_from_process_local_data,
+    prefix_leaves,
+)
 
-__all__ = ["assert_equal", "broadcast_one_to_all", "process_allgather",
+__all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
+           "host_local_array_to_global_array", "process_allgather",
            "reached_preemption_sync_point", "sync_global_devices"]
 
 _PIECE = 1 << 30  # bytes of a message: MPI counts in 32 bits
@@ -25,14 +35,16 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
     Args:
       in_tree: a tree of arrays and numbers, of one structure, shapes and dtypes in all processes.
-      tiled: join along the first axis, instead of stacking along a new one.
+      tiled: join along the first axis, instead of stacking along a new one (numbers are stacked).
+        Arrays that span processes take tiled=True.
 
     Returns:
       The tree with NumPy arrays: of shape (processes, *shape), or (processes * n, *rest) for tiled
-      ones of shape (n, *rest).
+      ones of shape (n, *rest); the whole of arrays that span processes.
 
     Raises:
-      ValueError: shapes, dtypes or structures differ between processes; a tiled leaf has no axis.
+      ValueError: shapes, dtypes or structures differ between processes; an array spans processes,
+        and tiled is False.
       JaxRuntimeError: a process is lost, or ended before it came here.
 
     Example:
@@ -42,14 +54,28 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
       {'loss': array([2.], dtype=float32)}
     """
     leaves, tree = tree_util.flatten(in_tree)
-    arrays = [_array(x) for x in leaves]
-    if tiled and any(a.ndim == 0 for a in arrays):
-        raise ValueError(errors.explain("process_allgather(tiled=True) of a number.",
-                                        fix="leave tiled out: numbers are stacked."))
+    if not tiled and any(map(_spans, leaves)):
+        raise ValueError(errors.explain(
+            "Gathering global non-fully-addressable arrays only supports tiled=True",
+            fix="pass tiled=True: the whole array is returned."))
+    arrays = [_whole(x) if _spans(x) else _array(x) for x in leaves]
     _check_alike(arrays, str(tree), "process_allgather")
-    found = [_gathered(a) for a in arrays]
-    return tree.unflatten([f.reshape(-1, *a.shape[1:]) if tiled else f
-                           for f, a in zip(found, arrays)])
+    return tree.unflatten([
+        a if _spans(x) else _joined(_gathered(a)) if tiled else _gathered(a)
+        for x, a in zip(leaves, arrays)])
+
+
+def _joined(every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The processes' values along their first axis; numbers are stacked."""
+    return every if every.ndim == 1 else every.reshape(-1, *every.shape[2:])
+
+
+def _spans(x: Any) -> bool:
+    return isinstance(x, Array) and x.sharding.spans
+
+
+def _whole(x: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec())))
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
@@ -190,8 +216,69 @@ def reached_preemption_sync_point(step_id: int) -> bool:
         return control.preempt_at == step_id
 
 
+def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+    """Each process's arrays as arrays over a mesh of all processes' devices.
+
+    Args:
+      local_inputs: tree of arrays: what this process has of each.
+      global_mesh: the mesh.
+      pspecs: tree prefix of PartitionSpecs: how each is spread; a dimension that no axis splits is
+        the same in all processes.
+
+    Returns:
+      The tree, of Arrays; those that span processes already are left as they are.
+
+    Raises:
+      ValueError: a spec does not fit an array, or pspecs is no tree prefix.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.experimental import multihost_utils
+      >>> from calque.sharding import Mesh, PartitionSpec as P
+      >>> mesh = Mesh(calque.devices()[:1], ("x",))
+      >>> multihost_utils.host_local_array_to_global_array(np.ones(2, np.float32), mesh, P("x"))
+      Array([1., 1.], dtype=float32)
+    """
+    leaves, tree = tree_util.flatten(local_inputs)
+    specs = prefix_leaves("host_local_array_to_global_array pspecs", pspecs, local_inputs)
+    return tree.unflatten([
+        x if _spans(x) else make_array_from_process_local_data(
+            NamedSharding(global_mesh, s or PartitionSpec()), _array(x))
+        for x, s in zip(leaves, specs)])
+
+
+def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+    """What this process has of arrays over a mesh of all processes' devices.
+
+    Args:
+      global_inputs: tree of Arrays.
+      global_mesh: the mesh.
+      pspecs: tree prefix of PartitionSpecs: how each is to be spread before.
+
+    Returns:
+      The tree, of Arrays over this process's devices.
+
+    Raises:
+      ValueError: a spec does not fit an array, or pspecs is no tree prefix.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.experimental import multihost_utils
+      >>> from calque.sharding import Mesh, PartitionSpec as P
+      >>> mesh = Mesh(calque.devices()[:1], ("x",))
+      >>> multihost_utils.global_array_to_host_local_array(np.ones(2, np.float32), mesh, P("x"))
+      Array([1., 1.], dtype=float32)
+    """
+    leaves, tree = tree_util.flatten(global_inputs)
+    specs = prefix_leaves("global_array_to_host_local_array pspecs", pspecs, global_inputs)
+    made = []
+    for x, s in zip(leaves, specs):
+        whole = device_put(x, NamedSharding(global_mesh, s or PartitionSpec()))
+        made.append(local_part(whole) if _spans(whole) else whole)
+    return tree.unflatten(made)
+
+
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    from calque.array import to_array
     return np.asarray(x if isinstance(x, (np.ndarray, np.generic)) else to_array(x))
 
 
@@ -200,15 +287,8 @@ def _check_alike(arrays: list[np.ndarray[Any, Any]], tree: str, what: str) -> No
     world = distributed.peers()
     if world is None:
         return
-    said = f"{tree} of {', '.join(f'{a.dtype}{list(a.shape)}' for a in arrays)}"
-    digest = np.frombuffer(hashlib.sha256(f"{what} {said}".encode()).digest(), np.uint8)
-    every = _gathered(digest)
-    bad = [p for p in range(world.size) if (every[p] != every[0]).any()]
-    if bad:
-        raise ValueError(errors.explain(
-            f"{what}: processes 0 and {bad[0]} call it with different structures, shapes or "
-            f"dtypes, or call something else; here (process {world.rank}): {said[:500]}.",
-            fix="make all processes run the same calls on arrays of one shape."))
+    said = f"{what} of {tree} of {', '.join(f'{a.dtype}{list(a.shape)}' for a in arrays)}"
+    world.agree(said, what)
 
 
 def _gathered(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -43,7 +43,10 @@ PARTS = {"slice": 1 << 22, "dynamic_slice": 1 << 22}  # bytes of a result at mos
 def known(x: Any, limit: float = LIMIT) -> np.ndarray[Any, Any] | None:
     """The value of an operand, when it is small and at hand without waiting."""
     if type(x) is not Array:
-        number = np.asarray(x, aval_of(x).dtype)
+        aval = aval_of(x)
+        if aval.sharding is not None:  # it spans processes
+            return None
+        number = np.asarray(x, aval.dtype)
         return number if number.nbytes <= limit else None
     buffer = x._own
     if buffer is None or x._pending is not None:
@@ -97,6 +100,8 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
             avals.append(x.aval)
         else:
             aval = aval_of(x)
+            if aval.sharding is not None:
+                return None
             value = np.asarray(x, aval.dtype)
             avals.append(aval)
             if value.nbytes > limit:

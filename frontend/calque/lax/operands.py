@@ -32,6 +32,8 @@ def as_operand(name: str, x: Any, position: int = 0) -> Any:
     for kind in _SCALARS:  # an IntEnum, a subclass of float
         if isinstance(x, kind):
             return kind(x)  # type: ignore[arg-type]
+    if isinstance(x, Array):  # it spans processes
+        return x
     raise TypeError(explain(
         f"Error interpreting argument to {name} as a JAX value. The problematic value is of type "
         f"{type(x)} and was passed to {name} at position {position}.",

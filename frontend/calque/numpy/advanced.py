@@ -96,10 +96,12 @@ def as_index(item: Any) -> Any:
         return np.asarray(item)
     if dtypes.is_key(item.dtype) or not dtypes.is_integer(item.dtype):
         raise ix.refusal(item)
-    if type(item) is Array and (item._pending is not None or item.aval.nbytes > PICKED_BYTES
-                                or not item.is_ready()):
+    if isinstance(item, Tracer):
+        return item
+    if isinstance(item, Array) and (item._pending is not None or item.aval.nbytes > PICKED_BYTES
+                                    or not item.is_ready()):
         return item  # (many positions are counted by the program)
-    return item if isinstance(item, Tracer) else np.asarray(item)
+    return np.asarray(item)
 
 
 def _from_list(item: Any) -> Any:

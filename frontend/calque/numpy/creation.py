@@ -21,6 +21,7 @@ from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.random import random_wrap_p
+from calque.shards import device_put
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -120,7 +121,7 @@ def copy(a: Any, order: str | None = None) -> Any:
 
 
 def _convert(x: Any, dtype: Any, copy: bool) -> Any:
-    if type(x) is Array or isinstance(x, Tracer):
+    if isinstance(x, Array):
         aval = aval_of(x)
         if dtype is not None and (aval.dtype != dtype or aval.weak_type):
             return ew.convert(x, dtype)
@@ -195,14 +196,14 @@ def _sequence(x: Any, dtype: Any) -> Any:
     """Nested lists: on the host when everything is there, else stacked."""
     leaves: list[Any] = []
     _collect(x, leaves)
-    arrays = [v for v in leaves if type(v) is Array or isinstance(v, Tracer)]
+    arrays = [v for v in leaves if isinstance(v, Array)]
     if dtype is None:
         dtype = dtypes.promote([dtypes.dtype_and_weak(_leaf(v)) for v in leaves])[0] if (
             leaves) else dtypes.default_dtype(float)
     if not arrays:
         return from_numpy(_host(x if leaves is not None else [], dtype))
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
-           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:  # type: ignore[misc, union-attr]
+           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:
         return from_numpy(_host(_values(x), dtype))
     with fused("array"):
         return _stacked(x, dtype)
@@ -404,9 +405,10 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
                       device, sharding)
         return random_wrap_p.bind(words, impl=keys.tag)
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
-    where = None if shape is not None or type(a) is not Array else a.aval.sharding
+    where = None if shape is not None or isinstance(a, Tracer) or not isinstance(a, Array) else (
+        a.aval.sharding)
     if where is not None and device is None and type(made) is Array:  # spread as a is
-        made = Array(made._buffer, made.aval.marked(where))
+        made = device_put(made, where)
     return varying_as(a, made)
 
 

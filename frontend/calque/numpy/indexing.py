@@ -117,7 +117,7 @@ def integer(item: Any) -> Any:
         return item
     if isinstance(item, np.ndarray):
         return int(item) if not item.ndim and item.dtype.kind in "iu" else None
-    if type(item) is Array or isinstance(item, Tracer):
+    if isinstance(item, Array):
         aval = aval_of(item)
         if aval.shape or not dtypes.is_integer(aval.dtype):
             return None

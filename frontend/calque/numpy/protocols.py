@@ -214,14 +214,25 @@ def _data(self: Array, index: int) -> Array:
 
 
 def _addressable(self: Array) -> bool:
-    """Whether this process's devices have all of the array: always, in one process.
+    """Whether this process's devices have all of the array: always, where there is one process.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.zeros(2).is_fully_addressable
       True
     """
-    return True
+    return self.sharding.is_fully_addressable
+
+
+def _global(self: Array) -> list[shards.Shard]:
+    """The parts that all devices have, as Shards; data is None for those of other processes.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> len(jnp.zeros(2).global_shards)
+      1
+    """
+    return shards.shards_of(self, everywhere=True)
 
 
 def _replicated(self: Array) -> bool:
@@ -243,7 +254,7 @@ EVERYWHERE: dict[str, Any] = {
 CONCRETE: dict[str, Any] = {
     "platform": _platform, "clone": _clone,
     "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size,
-    "addressable_shards": property(_shards), "global_shards": property(_shards),
+    "addressable_shards": property(_shards), "global_shards": property(_global),
     "addressable_data": _data, "is_fully_addressable": property(_addressable),
     "is_fully_replicated": property(_replicated)}
 if sys.version_info >= (3, 12):  # the buffer protocol of classes written in Python

@@ -57,6 +57,8 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
         return numpy_operand(name, x)
     if hasattr(x, "__jax_array__") or isinstance(x, _SCALARS):
         return as_operand(name, x, position)
+    if isinstance(x, Array):  # it spans processes
+        return x
     raise TypeError(explain(
         f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.",
         fix="convert it with jnp.asarray."))
@@ -65,7 +67,7 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
 def is_arraylike(x: Any) -> bool:
     """Whether a function takes x."""
     return (type(x) in _PASS or isinstance(x, (Tracer, np.ndarray, np.generic, *_SCALARS))
-            or hasattr(x, "__jax_array__"))
+            or hasattr(x, "__jax_array__") or isinstance(x, Array))
 
 
 def refuse_out(name: str, out: Any) -> None:

@@ -23,6 +23,8 @@
   custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
   callback.py     functions called on the host
   collectives.py  psum and others, over named axes
+  two_level.py    the same between processes: messages.py; local_forms.py: which operations work on
+                  pieces; inner.py: operations bound with other Programs inside
   sort.py         sort, top_k
   orthogonal.py   qr, eigh, svd, pinv           tridiagonal.py  hessenberg, cholesky_update, ...
   spectral.py     eig, schur

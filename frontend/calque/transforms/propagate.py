@@ -52,6 +52,7 @@ class _Graph:
         self.mesh = mesh.shape_tuple
         self.constraints: list[_Constraint] = []
         self.inspected: list[tuple[Any, _Node]] = []  # functions that are told, and of what
+        self.all: dict[Any, _Node] = {}  # of every variable the node that it got last
 
     def spec(self, sharding: NamedSharding) -> PartitionSpec:
         return sharding.spec if sharding.mesh.shape_tuple == self.mesh else PartitionSpec()
@@ -76,6 +77,7 @@ class _Graph:
             env.update(zip(e.outputs, outs))
             self.equation(e.primitive, ins, outs, [a.aval for a in e.inputs],
                           [v.aval for v in e.outputs], e.params)
+        self.all.update(env)
         return [read(o) for o in p.outputs]
 
     def equation(self, prim: Primitive, ins: list[_Node], outs: list[_Node],
@@ -292,6 +294,14 @@ def specs_of(p: Program, known: Sequence[NamedSharding | None], mesh: Any
     return [_spec(n) for n in inputs], [_spec(n) for n in outs]
 
 
+def specs_of_all(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
+                 wanted: Sequence[NamedSharding | None]) -> dict[Any, PartitionSpec]:
+    """The spec of every variable, those of inner programs included; of one that belongs to a
+    program which is called twice, that of one call."""
+    g, _, _ = _solved(p, known, mesh, wanted)
+    return {v: _spec(n) for v, n in g.all.items() if n.changed}
+
+
 def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
             wanted: Sequence[NamedSharding | None] | None = None
             ) -> tuple[_Graph, list[_Node], list[_Node]]:
@@ -330,4 +340,4 @@ def _spec(node: _Node) -> PartitionSpec:
     return PartitionSpec(*[a or None for a in axes])
 
 
-__all__ = ["Rule", "of_equation", "propagate", "specs_of"]
+__all__ = ["Dims", "Rule", "of_equation", "propagate", "specs_of", "specs_of_all"]

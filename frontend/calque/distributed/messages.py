@@ -1,0 +1,186 @@
+"""Collectives between processes: one MPI call each, on communicators that are kept.
+
+Programs send in their order, the same in all processes (core/processes.sender).  MPI counts in 32
+bits, so what is larger goes in pieces.  Start reading at `Engine.sender`.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.processes import Between
+from calque.distributed.world import World
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+PIECE = 1 << 30  # bytes of a message
+_FLOATS = {"float32": "FLOAT", "float64": "DOUBLE"}
+
+
+class Engine:
+    """The messages of this process's programs."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.mpi, self.rank, self.agree = world, world.mpi, world.rank, world.agree
+        self.lock = threading.RLock()  # programs of several threads: one message after the other
+        self.groups: dict[tuple[int, ...], Any] = {}
+        self.sent = 0  # messages
+        self.types: dict[Any, Any] = {}
+        self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
+        self.checked = bool(os.environ.get("CALQUE_CHECK", "0") not in ("", "0"))
+        self.kinds: dict[str, Callable[..., None]] = {
+            "reduce": self.reduce, "gather": self.gather, "exchange": self.exchange,
+            "scatter": self.scatter, "permute": self.permute}
+
+    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
+               ) -> Callable[[Arrays, Arrays], None]:
+        """What sends one of a program's messages: a function of arrays and results."""
+        ranks = axes[0].grid.group(self.rank, [a.name for a in axes])
+        names = ", ".join(str(a.name) for a in axes)
+        what = f"{kind} over {names}" + (f" at {where}" if where else "")
+        run = self.kinds[kind]
+
+        def send(arrays: Arrays, results: Arrays) -> None:
+            with self.lock:
+                comm = self.groups.get(ranks) or self.group(ranks)
+                self.sent += 1
+                if self.checked:
+                    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+                    self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
+                                     what, comm)
+                run(comm, arrays, results, what, **how)
+
+        return send
+
+    def group(self, ranks: tuple[int, ...]) -> Any:
+        """The communicator of some processes, in this order."""
+        comm = self.groups.get(ranks)
+        if comm is None:
+            world = self.world
+            if ranks == tuple(range(world.size)):
+                comm = world.waited(lambda: world.comm.Dup(), "a new communicator")
+            else:
+                group = world.comm.Get_group().Incl(ranks)
+                comm = world.waited(lambda: world.comm.Create_group(group),
+                                    f"a communicator of processes {list(ranks)}")
+            comm.Set_errhandler(self.mpi.ERRORS_RETURN)
+            self.groups[ranks] = comm
+        return comm
+
+    def type_of(self, dtype: Any) -> Any:
+        """MPI's name of a dtype."""
+        found = self.types.get(dtype)
+        if found is None:
+            found = self.types[dtype] = getattr(
+                self.mpi, _FLOATS.get(dtype.name) or dtype.name.upper() + "_T")
+        return found
+
+    # ---- the kinds
+    def reduce(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *, op: str
+               ) -> None:
+        if len(arrays) == 1:
+            self.reduce_one(comm, _bytes(arrays[0]), _bytes(results[0]), arrays[0].dtype, op, what)
+            return
+        for dtype in dict.fromkeys(a.dtype for a in arrays):  # one message for each dtype
+            mine = [i for i, a in enumerate(arrays) if a.dtype == dtype]
+            sent = np.concatenate([arrays[i].reshape(-1) for i in mine])
+            got = np.empty_like(sent)
+            self.reduce_one(comm, _bytes(sent), _bytes(got), dtype, op, what)
+            start = 0
+            for i in mine:
+                results[i].reshape(-1)[:] = got[start:start + arrays[i].size]
+                start += arrays[i].size
+
+    def reduce_one(self, comm: Any, sent: Any, got: Any, dtype: Any, op: str, what: str) -> None:
+        if op != "sum" and dtype.kind == "f":  # MPI loses NaN
+            ordered = _ordered(sent.view(dtype), op == "max")
+            self.reduce_one(comm, _bytes(ordered), got, ordered.dtype, op, what)
+            got.view(dtype)[:] = _unordered(got.view(ordered.dtype), dtype)
+            return
+        kind, function = self.type_of(dtype), self.operations[op]
+        for i in range(0, sent.size, PIECE):
+            s, g = sent[i:i + PIECE], got[i:i + PIECE]
+            count = s.size // dtype.itemsize
+            self.world.finish(comm.Iallreduce([s, count, kind], [g, count, kind], function), what)
+
+    def gather(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
+        size, byte = comm.Get_size(), self.mpi.BYTE
+        sent, got = _bytes(arrays[0]), _bytes(results[0]).reshape(size, -1)
+        step = max(1, PIECE // size)
+        for i in range(0, sent.size, step):
+            s = sent[i:i + step]
+            g = got if s.size == sent.size else np.empty((size, s.size), np.uint8)
+            self.world.finish(comm.Iallgather([s, s.size, byte], [g, s.size, byte]), what)
+            if g is not got:
+                got[:, i:i + step] = g
+
+    def exchange(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
+        size, byte = comm.Get_size(), self.mpi.BYTE
+        sent, got = (_bytes(a).reshape(size, -1) for a in (arrays[0], results[0]))
+        step = max(1, PIECE // size)
+        for i in range(0, sent.shape[1], step):
+            whole = sent.shape[1] <= step
+            s = sent if whole else np.ascontiguousarray(sent[:, i:i + step])
+            g = got if whole else np.empty_like(s)
+            self.world.finish(comm.Ialltoall([s, s.shape[1], byte], [g, s.shape[1], byte]), what)
+            if not whole:
+                got[:, i:i + step] = g
+
+    def scatter(self, comm: Any, arrays: Arrays, results: Arrays, what: str) -> None:
+        """Sums of which each process gets its part; in one piece, MPI counts elements."""
+        dtype = arrays[0].dtype
+        sent, got = _bytes(arrays[0]), _bytes(results[0])
+        kind = self.type_of(dtype)
+        rows, step = sent.reshape(comm.Get_size(), -1), PIECE // comm.Get_size()
+        step -= step % dtype.itemsize
+        for i in range(0, got.size, step):
+            g = got[i:i + step]
+            s = rows if g.size == got.size else np.ascontiguousarray(rows[:, i:i + step])
+            count = g.size // dtype.itemsize
+            self.world.finish(comm.Ireduce_scatter_block(
+                [s, count, kind], [g, count, kind], self.mpi.SUM), what)
+
+    def permute(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *,
+                perm: tuple[tuple[int, int], ...]) -> None:
+        """Rows of this process's devices go to the places that perm says; what gets none is 0."""
+        rows, got = arrays[0], results[0]
+        local, me = len(rows), comm.Get_rank()
+        got[...] = np.zeros((), got.dtype)
+        requests = []
+        for tag, (source, target) in enumerate(perm):
+            (p, i), (q, j) = divmod(source, local), divmod(target, local)
+            if p == me and q == me:
+                got[j] = rows[i]
+            elif p == me or q == me:
+                part, other = (rows[i], q) if p == me else (got[j], p)
+                flat = _bytes(part)
+                for k in range(0, flat.size, PIECE):
+                    piece = flat[k:k + PIECE]
+                    message = [piece, piece.size, self.mpi.BYTE]
+                    requests.append(comm.Isend(message, other, tag % 30000) if p == me
+                                    else comm.Irecv(message, other, tag % 30000))
+        for r in requests:
+            self.world.finish(r, what)
+
+
+def _bytes(a: np.ndarray[Any, Any]) -> Any:
+    """The memory of an array as bytes."""
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+
+
+def _ordered(x: np.ndarray[Any, Any], high: bool) -> np.ndarray[Any, Any]:
+    """Integers that are ordered as floats are, -0 before 0, NaN above all (high) or below."""
+    integer = np.dtype(f"i{x.dtype.itemsize}")
+    bits, limits = x.view(integer), np.iinfo(integer)
+    made = np.where(bits < 0, bits ^ limits.max, bits)
+    made[np.isnan(x)] = limits.max if high else limits.min
+    return made
+
+
+def _unordered(bits: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+    limits = np.iinfo(bits.dtype)
+    made = np.where(bits < 0, bits ^ limits.max, bits).view(dtype)
+    return np.where((bits == limits.max) | (bits == limits.min), np.array(np.nan, dtype), made)

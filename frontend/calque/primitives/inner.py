@@ -1,0 +1,48 @@
+"""Operations that hold Programs, bound with other ones: what the new ones capture is passed.
+
+Start reading at `bind_inner`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.primitive import Primitive
+from calque.core.program import Program
+from calque.primitives.control import cond, scan
+from calque.primitives.while_loop import while_loop
+from calque.transforms.stage import closed, replay
+
+
+def inner_of(params: dict[str, Any]) -> list[Program]:
+    """The Programs among parameters."""
+    return [q for v in params.values() for q in (v if isinstance(v, tuple) else (v,))
+            if isinstance(q, Program)]
+
+
+def bind_inner(prim: Primitive, args: Sequence[Any], params: dict[str, Any],
+               change: Callable[[Program], Program]) -> list[Any]:
+    """The operation with each of its Programs changed; calls with rules of their own, which no
+    transformation will see any more, run what they hold."""
+    if prim.name == "scan":
+        k, n = params["num_consts"], params["num_carry"]
+        return scan(change(params["jaxpr"]), args[:k], args[k:k + n], args[k + n:],
+                    length=params["length"], reverse=params["reverse"], unroll=params["unroll"])
+    if prim.name == "while":
+        k, n = params["cond_nconsts"], params["body_nconsts"]
+        return while_loop(change(params["cond_jaxpr"]), args[:k], change(params["body_jaxpr"]),
+                          args[k:k + n], args[k + n:])
+    if prim.name == "cond":
+        return cond(args[0], args[1:], [change(b) for b in params["branches"]])
+    inner = params.get("jaxpr", params.get("fun"))
+    if "fun" in params or inner is None or len(inner.inputs) != len(args):
+        held = inner if inner is not None and len(inner.inputs) == len(args) else (
+            prim.program(**params) if prim.program is not None else None)
+        if held is None:
+            raise NotImplementedError(f"{prim.name}: communicates between processes")
+        return replay(change(held), *args)
+    made, consts = closed(change(inner))
+    return list(prim.bind(*consts, *args, **{**params, "jaxpr": made}))
+
+
+__all__ = ["bind_inner", "inner_of"]

@@ -1,0 +1,257 @@
+"""Collectives over mesh axes that run between processes, in two levels: over the devices of this
+process, which are a batch axis as ever, and then one message.
+
+An axis n is processes x devices.  `program` gives the body of a shard_map with each collective over
+such axes written out so: names stay for the devices' part (left out where a process has one), and
+messages are left for the rest.  Start reading at `program`, then at a collective such as `_gather`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import processes
+from calque.core.avals import aval_of
+from calque.core.evaluate import literal_value
+from calque.core.mesh import AbstractMesh
+from calque.core.primitive import Primitive
+from calque.core.processes import Between, ProcessGrid
+from calque.core.program import Equation, Literal, Program
+from calque.core.source import replaying
+from calque.primitives import collectives as co
+from calque.primitives import elementwise as ew
+from calque.primitives import index as ix
+from calque.primitives import messages, shard_map
+from calque.primitives import shape as sh
+from calque.primitives.inner import bind_inner, inner_of
+from calque.transforms.stage import stage
+from calque.transforms.vmap import move_axis
+
+INT = np.dtype("i4")
+_coordinates: dict[tuple[ProcessGrid, Any], Any] = {}
+
+
+def coordinate(far: Between) -> Any:
+    """This process's place along an axis, an int32 that programs capture: one program for all."""
+    key = (far.grid, far.name)
+    found = _coordinates.get(key)
+    if found is None:
+        place = far.grid.place(processes.rank())
+        found = _coordinates[key] = np.array([place[far.grid.names.index(far.name)]], INT)
+    return sh.reshape(found, ())
+
+
+def position(axes: Sequence[Between]) -> Any:
+    """This process's place along several axes, the last moving fastest."""
+    out: Any = None
+    for a in axes:
+        at = coordinate(a)
+        out = at if out is None else ew.add(ew.mul(out, np.int32(a.size)), at)
+    return np.int32(0) if out is None else out
+
+
+def piece(x: Any, dimension: int, axes: Sequence[Between]) -> Any:
+    """This process's part of a dimension that axes split."""
+    if not axes:
+        return x
+    shape = aval_of(x).shape
+    size = shape[dimension] // math.prod(a.size for a in axes)
+    start = ew.mul(position(axes), np.int32(size))
+    zero = np.int32(0)
+    return ix.dynamic_slice(x, [start if i == dimension else zero for i in range(len(shape))],
+                            tuple(size if i == dimension else d for i, d in enumerate(shape)))
+
+
+def joined(x: Any, dimension: int, axes: Sequence[Between]) -> Any:
+    """All processes' parts of a dimension that axes split."""
+    if not axes:
+        return x
+    every = move_axis(messages.gathered(x, tuple(axes)), 0, dimension)
+    return merged(every, dimension)
+
+
+def merged(x: Any, dimension: int) -> Any:
+    """A dimension and the one behind it as one."""
+    shape = aval_of(x).shape
+    return sh.reshape(x, (*shape[:dimension], shape[dimension] * shape[dimension + 1],
+                          *shape[dimension + 2:]))
+
+
+def parted(x: Any, dimension: int, sizes: Sequence[int]) -> Any:
+    """A dimension as several."""
+    shape = aval_of(x).shape
+    return sh.reshape(x, (*shape[:dimension], *sizes, *shape[dimension + 1:]))
+
+
+class _Axis:
+    """The two levels of an axis: `local`, the name of the devices' part (None: one device), and
+    `far`, that of the processes' (None: one process)."""
+
+    def __init__(self, name: Any, grid: ProcessGrid) -> None:
+        self.count, self.size = grid.count(name), grid.local(name)
+        self.local = name if self.size > 1 else None
+        self.far = Between(name, grid) if self.count > 1 else None
+
+
+# ---- the collectives, over axes of which one runs between processes
+def _reduced(prim: Primitive, op: str) -> Callable[..., Any]:
+    def run(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...]) -> Any:
+        parts = [_Axis(n, grid) for n in axes]
+        local = tuple(p.local for p in parts if p.local is not None)
+        out = prim.bind(x, axes=local) if local else x
+        return messages.reduced([out], tuple(p.far for p in parts if p.far is not None), op)[0]
+    return run
+
+
+def _gather(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int, size: int,
+            tiled: bool) -> Any:
+    (axis,) = [_Axis(n, grid) for n in axes]
+    if axis.local is not None:
+        x = co.all_gather_p.bind(x, axes=axes, dimension=0, size=axis.size, tiled=False)
+    assert axis.far is not None
+    x = messages.gathered(x, (axis.far,))
+    if axis.local is not None:
+        x = merged(x, 0)
+    x = move_axis(x, 0, dimension)
+    return merged(x, dimension) if tiled else x
+
+
+def _receivers(x: Any, dimension: int, axis: _Axis, tiled: bool) -> Any:
+    """The receivers' digits of a dimension, (processes, devices), in front; of the devices' only
+    where there are several."""
+    if tiled:
+        total = axis.count * axis.size
+        x = parted(x, dimension, (total, aval_of(x).shape[dimension] // total))
+    x = move_axis(x, dimension, 0)
+    return x if axis.local is None else parted(x, 0, (axis.count, axis.size))
+
+
+def _scatter(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int, size: int,
+             tiled: bool) -> Any:
+    (axis,) = [_Axis(n, grid) for n in axes]
+    x = _receivers(x, dimension, axis, tiled)
+    if axis.local is not None:
+        x = co.psum_scatter_p.bind(x, axes=axes, dimension=1, size=axis.size, tiled=False)
+    assert axis.far is not None
+    return messages.scattered(x, (axis.far,))
+
+
+def _exchange(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], split_axis: int,
+              concat_axis: int, size: int, tiled: bool) -> Any:
+    (axis,) = [_Axis(n, grid) for n in axes]
+    x = _receivers(x, split_axis, axis, tiled)
+    assert axis.far is not None
+    x = messages.exchanged(x, (axis.far,))
+    if axis.local is not None:
+        x = merged(co.all_to_all_p.bind(x, axes=axes, split_axis=1, concat_axis=1, size=axis.size,
+                                        tiled=False), 0)
+    x = move_axis(x, 0, concat_axis)
+    return merged(x, concat_axis) if tiled else x
+
+
+def _permute(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...],
+             perm: tuple[tuple[int, int], ...]) -> Any:
+    (axis,) = [_Axis(n, grid) for n in axes]
+    assert axis.far is not None
+    return messages.permuted(x, axis.local, axis.far, perm)
+
+
+def _index(grid: ProcessGrid, *, axes: tuple[Any, ...]) -> Any:
+    (axis,) = [_Axis(n, grid) for n in axes]
+    assert axis.far is not None
+    first = coordinate(axis.far)
+    if axis.local is None:
+        return first
+    return ew.add(ew.mul(first, np.int32(axis.size)), co.axis_index_p.bind(axes=axes))
+
+
+_LEVELS: dict[Primitive, Callable[..., Any]] = {
+    co.psum_p: _reduced(co.psum_p, "sum"), co.psum_invariant_p: _reduced(co.psum_p, "sum"),
+    co.pmax_p: _reduced(co.pmax_p, "max"), co.pmin_p: _reduced(co.pmin_p, "min"),
+    co.all_gather_p: _gather, co.psum_scatter_p: _scatter, co.all_to_all_p: _exchange,
+    co.ppermute_p: _permute, co.axis_index_p: _index}
+
+
+# ---- whole bodies
+def needed(p: Program, grid: ProcessGrid) -> bool:
+    """Whether a program, or one that it holds, runs over an axis between processes."""
+    spread = set(grid.spread)
+    return bool(p.derived(("between", grid), lambda: any(
+        spread & set(e.params.get("axes", ())) if e.primitive in _LEVELS
+        else e.primitive.name == "shard_map" or any(needed(q, grid) for q in inner_of(e.params))
+        for e in p.equations)))
+
+
+def program(p: Program, grid: ProcessGrid) -> Program:
+    """p with its collectives in two levels; it may capture this process's place."""
+    if not needed(p, grid):
+        return p
+    return p.derived(("two levels", grid), lambda: stage(
+        lambda *xs: _run(p, grid, xs), p.in_avals, p.name))
+
+
+def _run(p: Program, grid: ProcessGrid, args: Sequence[Any]) -> list[Any]:
+    env: dict[Any, Any] = dict(zip(p.const_vars, p.consts))
+    env.update(zip(p.inputs, args))
+    for e in p.equations:
+        token = replaying.set(e.source)
+        try:
+            out = _equation(e, grid, [literal_value(a) if isinstance(a, Literal) else env[a]
+                                      for a in e.inputs])
+        finally:
+            replaying.reset(token)
+        env.update(zip(e.outputs, out if e.primitive.multiple_results else [out]))
+    return [literal_value(o) if isinstance(o, Literal) else env[o] for o in p.outputs]
+
+
+def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:
+    two = _LEVELS.get(e.primitive)
+    if two is not None and set(grid.spread) & set(e.params["axes"]):
+        return two(grid, *args, **e.params)
+    if e.primitive.name == "shard_map":
+        return mapped(e.params, grid, args, whole=True)
+    if any(needed(q, grid) for q in inner_of(e.params)):
+        return bind_inner(e.primitive, args, e.params, lambda q: program(q, grid))
+    return e.primitive.bind(*args, **e.params)
+
+
+def mapped(params: dict[str, Any], grid: ProcessGrid, args: Sequence[Any], whole: bool = False
+           ) -> list[Any]:
+    """A shard_map on this process's devices: over a mesh of theirs, the rest by messages.
+
+    whole: operands and results are whole along the axes that it maps, in every process (it stands
+    inside another one); else they are this process's pieces.
+    """
+    manual = params["newly_manual_axes"]
+    ins = list(args)
+    if whole:
+        ins = [_cut(x, s, grid) for x, s in zip(ins, params["in_specs"])]
+    mesh = AbstractMesh(grid.locals, grid.names)
+    body = program(shard_map.unmarked(params["jaxpr"]), grid)
+    outs = shard_map.bind(body, ins, mesh=mesh, in_specs=params["in_specs"],
+                          out_specs=params["out_specs"], check_vma=False,
+                          newly_manual_axes=manual)
+    return [_uncut(o, s, grid) for o, s in zip(outs, params["out_specs"])] if whole else outs
+
+
+def _far(spec: Any, grid: ProcessGrid) -> list[list[Between]]:
+    axes = processes.between(spec.axes(), grid, f"shard_map with {spec}")
+    return [[Between(n, grid) for n in mine] for mine in axes]
+
+
+def _cut(x: Any, spec: Any, grid: ProcessGrid) -> Any:
+    for d, axes in enumerate(_far(spec, grid)):
+        x = piece(x, d, axes)
+    return x
+
+
+def _uncut(x: Any, spec: Any, grid: ProcessGrid) -> Any:
+    for d, axes in enumerate(_far(spec, grid)):
+        x = joined(x, d, axes)
+    return x
+
+
+__all__ = ["joined", "mapped", "merged", "parted", "piece", "program"]

@@ -1,0 +1,47 @@
+"""Messages between processes are VM imports, like callbacks: `core.processes.sender` sends them.
+
+The runtime gives them this process's memory and what they write into (runtime/callbacks).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core import processes
+from calque.core.avals import ShapedArray
+from calque.lowering.builder import Value
+from calque.lowering.context import Context
+from calque.lowering.rules.callback import call_host
+from calque.lowering.rules.registry import rule
+
+
+class Message:
+    """A message as a function of arrays that are read and arrays that are written."""
+
+    into = True  # runtime/callbacks: results are written into memory that is given
+
+    def __init__(self, kind: str, axes: tuple[processes.Between, ...], how: dict[str, Any],
+                 where: str) -> None:
+        self.kind, self.axes, self.how, self.where = kind, axes, how, where
+        self.send: Any = None
+
+    def __call__(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
+        if self.send is None:
+            self.send = processes.sender(self.kind, self.axes, self.how, self.where)
+        self.send(arrays, results)
+
+    def __str__(self) -> str:
+        how = "".join(f" {k}={v}" for k, v in self.how.items())
+        return f"{self.kind} over {', '.join(map(str, self.axes))}{how}"
+
+
+@rule("message_reduce", "message_gather", "message_exchange", "message_scatter", "message_permute")
+def _message(ctx: Context, xs: list[Value], params: dict[str, Any],
+             outs: list[ShapedArray]) -> list[Value]:
+    how = {k: v for k, v in params.items() if k != "axes"}
+    kind = ctx.equation.primitive.name.removeprefix("message_")
+    made = Message(kind, params["axes"], how, str(ctx.equation.source))
+    results = call_host(ctx, made, xs, [a.aval for a in ctx.equation.inputs], outs)
+    for r in results:
+        ctx.imported |= ctx.aliases.roots_of(r)
+    return results
