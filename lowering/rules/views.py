@@ -173,6 +173,7 @@ def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> 
                        operandSegmentSizes=ir.Attribute.parse("array<i32: 1, 0, 0, 0>"))
         value = Value(ctx.b, result, shape, signed(dtype))
         ctx.aliases.add_argument(value, protected=True)
+        ctx.imported.add(id(value))
         found.append(ctx.b.bitcast(value, dtype))
         ctx.aliases.roots[found[-1]] = roots | {id(value)}
     return found
