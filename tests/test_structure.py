@@ -21,12 +21,12 @@ ROOMS = {
     "trees": "tree_nodes tree_spec tree_util tree",
     "dispatch": "array host generic pack eager plans devices signatures tracing jit stages costs "
                 "staging labels shards constraints placed placing mismatch",
-    "api": "api batching jacobians ad_checkpoint custom_derivatives custom_batching control loops "
-           "callbacks debug test_util typing dtypes errors sharding_view",
+    "api": "ad api batching jacobians ad_checkpoint custom_derivatives custom_batching control "
+           "loops callbacks debug test_util typing dtypes errors sharding_view",
     "parallel": "mapping pmap mesh_tools sharding",
     "extend": "extend interpreters api_util",
     "aot": "aot specs",
-    "rest": "ops flatten_util nn random scipy example_libraries",
+    "rest": "ops ref flatten_util nn random scipy example_libraries",
 }
 ROOM_OF = {module: room for room, names in ROOMS.items() for module in names.split()}
 _BELOW = {"core", "transforms", "primitives", "trees", "dispatch"}

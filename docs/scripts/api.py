@@ -31,6 +31,8 @@ NAMESPACES = {
     "calque.tree_util": "trees of arrays",
     "calque.tree": "trees of arrays, short names",
     "calque.ops": "reductions over segments",
+    "calque.ref": "references: arrays that are written into",
+    "calque.ad": "what pullbacks do with cotangents",
     "calque.custom_derivatives": "derivative rules of the user's",
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",

@@ -62,13 +62,6 @@ def _package() -> dict[str, Any]:
     return {}
 
 
-def top() -> dict[str, Any]:
-    """Names of jax itself that calque has not."""
-    return {"Ref": nothing("jax.Ref"),
-            **{n: absent(f"jax.{n}", "carry the value as an argument and a result.")
-               for n in ("new_ref", "empty_ref", "freeze", "free_ref")}}
-
-
 @_made("jax.version")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
@@ -89,6 +82,7 @@ def _core() -> dict[str, Any]:
     from calque.extend import core as extended
     return {**of("calque.core", *calque.core.__all__),
             **{n: getattr(extended, n) for n in extended.__all__},
+            "Ref": calque.Ref,
             "trace_state_clean": trace.at_bottom, "is_constant_dim": lambda d: isinstance(d, int),
             "get_aval": calque.typeof, "typeof": calque.typeof}
 
@@ -170,7 +164,7 @@ def _checkify() -> dict[str, Any]:
 
 @_made("jax._src.state.types")
 def _state() -> dict[str, Any]:
-    return _nothing("AbstractRef")
+    return {"AbstractRef": calque.ref.AbstractRef}
 
 
 @_made("jax._src.compiler")
