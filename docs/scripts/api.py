@@ -38,6 +38,7 @@ NAMESPACES = {
     "calque.errors": "error classes",
     "calque.sharding": "meshes, and which device has which part of an array",
     "calque.distributed": "programs of several processes",
+    "calque.experimental.checkify": "what went wrong, as a value",
     "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",

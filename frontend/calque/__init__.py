@@ -19,6 +19,7 @@
                mesh_tools.py, sharding_view.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
+  checks.py (what experimental.checkify does to Programs)
   debug.py, test_util.py                               for users' programs and tests
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified

@@ -159,7 +159,10 @@ def _mesh() -> dict[str, Any]:
 
 @_made("jax._src.checkify")
 def _checkify() -> dict[str, Any]:
-    return {"user_checks": frozenset(), **_nothing("Error")}
+    found = calque.experimental.checkify
+    return {**{n: getattr(found, n) for n in found.__all__},
+            **of("calque.checks", "JaxException", "FailedCheckError", "NaNError", "OOBError",
+                 "DivisionByZeroError", "check_p")}
 
 
 @_made("jax._src.state.types")
@@ -245,16 +248,6 @@ def _layout() -> dict[str, Any]:
 @_made("jax.experimental.sparse")
 def _sparse() -> dict[str, Any]:
     return _nothing("BCOO", "BCSR", "JAXSparse")
-
-
-@_made("jax.experimental.checkify")
-def _checks() -> dict[str, Any]:
-    names = ("user_checks", "nan_checks", "index_checks", "div_checks", "float_checks",
-             "automatic_checks", "all_checks")
-    return {**{n: frozenset((n,)) for n in names}, **_nothing("Error", "ErrorCategory"),
-            **{n: absent(f"jax.experimental.checkify.{n}", "check values outside jit.")
-               for n in ("checkify", "check", "check_error", "debug_check")},
-            "JaxRuntimeError": calque.errors.JaxRuntimeError}
 
 
 @_made("jax.experimental.hijax", "jax._src.hijax")
