@@ -183,7 +183,7 @@ numpy_rank_promotion = _context("jax_numpy_rank_promotion")
 default_matmul_precision = _context("jax_default_matmul_precision")
 default_device = _context("jax_default_device")
 threefry_partitionable = _context("jax_threefry_partitionable")
-check_tracer_leaks = _context("jax_check_tracer_leaks")
+checking_leaks = check_tracer_leaks = _context("jax_check_tracer_leaks")
 default_prng_impl = _context("jax_default_prng_impl")
 
 __version__ = "0.1.0"

@@ -21,7 +21,6 @@ from calque.core.primitive import Primitive
 from calque.core.program import Equation, Literal, Program, Var
 from calque.core.source import replaying
 from calque.core.trace import Tracer
-from calque.errors import JaxRuntimeError
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
 from calque.primitives import control
@@ -47,6 +46,16 @@ class JaxException(Exception):
       >>> from calque.experimental import checkify
       >>> [c.__name__ for c in checkify.user_checks]
       ['FailedCheckError']
+    """
+
+
+class JaxRuntimeError(ValueError):
+    """What a failed check raises: `check`, `check_error`, `Error.throw`.
+
+    Example:
+      >>> from calque.experimental import checkify
+      >>> issubclass(checkify.JaxRuntimeError, ValueError)
+      True
     """
 
 

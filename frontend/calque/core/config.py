@@ -253,7 +253,11 @@ def context_manager(name: str) -> Any:
     option = OPTIONS[name]
     default: Any = True if option.kind == "bool" else _MISSING
 
-    def manager(value: Any = default) -> Any:
+    def manager(new_val: Any = default, **named: Any) -> Any:
+        value = named.pop("disable", new_val) if name == "jax_disable_jit" else new_val
+        if named:
+            raise TypeError(f"{manager.__name__}() got an unexpected keyword argument "
+                            f"{next(iter(named))!r}\n  Fix: {manager.__name__}({sample}).")
         if value is _MISSING:
             raise TypeError(
                 f"Context manager for {name} config option requires an argument representing the "

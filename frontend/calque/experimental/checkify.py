@@ -15,6 +15,7 @@ from calque.checks import (
     DivisionByZeroError,
     FailedCheckError,
     JaxException,
+    JaxRuntimeError,
     NaNError,
     OOBError,
     Site,
@@ -26,7 +27,6 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.trace import current as current_trace
 from calque.eager import fused
-from calque.errors import JaxRuntimeError as JaxRuntimeError
 from calque.numpy import asarray
 from calque.numpy.indexing import watched
 from calque.primitives.call import call
