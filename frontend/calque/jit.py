@@ -114,6 +114,14 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
 
+    @property
+    def __signature__(self) -> Any:
+        """The function's: inspect would take what has __get__ for a builtin."""
+        found = signature_of(self._fun)
+        if found is None:
+            raise AttributeError("__signature__")
+        return found
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 

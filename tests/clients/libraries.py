@@ -88,7 +88,14 @@ def outcomes(command: Sequence[str], folder: pathlib.Path, ids: Sequence[str], l
             else:
                 found[part[0]] = f"the process ended ({done.returncode})"
             continue
-        found.update(_read(report, part))
+        made = _read(report, part)
+        files = {i.partition("::")[0] for i in part}
+        if "not reported" in made.values() and len(files) > 1:  # one cannot be imported
+            for file in files:
+                found.update(outcomes(command, folder, [i for i in part if i.startswith(
+                    f"{file}::")], log))
+            continue
+        found.update(made)
     return found
 
 

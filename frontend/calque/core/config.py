@@ -156,6 +156,35 @@ class Config:
         if more is not None and self.local_key.get() is None:
             self.local_key.set(_AS_EVER)
 
+    def read(self, name: str) -> Any:
+        """The value of an option now.
+
+        Args:
+          name: of the option.
+
+        Returns:
+          Its value.
+
+        Raises:
+          AttributeError: there is no such option.
+
+        Example:
+          >>> import calque
+          >>> calque.config.read("jax_disable_jit")
+          False
+        """
+        return getattr(self, name)
+
+    def parse_flags_with_absl(self) -> None:
+        """Does nothing: options come from the environment and `update`, not from absl's flags.
+
+        Example:
+          >>> import calque
+          >>> calque.config.parse_flags_with_absl()
+        """
+
+    config_with_absl = parse_flags_with_absl
+
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
 
