@@ -374,6 +374,7 @@ left_out("jax", "about devices, configuration, compilation or trees: no function
        "checkpoint_policies clear_caches config custom_batching custom_derivatives "
        "custom_gradient debug debug_infs debug_nans default_backend default_device "
        "default_matmul_precision default_prng_impl device_count device_get device_put "
+       "enable_custom_prng checking_leaks "
        "devices disable_jit dtypes effects_barrier enable_x64 ensure_compile_time_eval errors "
        "eval_shape "
        "experimental export flatten_util lax live_arrays local_device_count local_devices "

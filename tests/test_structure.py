@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "aot": {"core", "trees", "dispatch", "lowering", "runtime"},
     "export": _BELOW | {"api", "lax", "lowering"},
     "parallel": _BELOW | {"api", "runtime"},
-    "extend": _BELOW | {"api", "lowering"},
+    "extend": _BELOW | {"api", "lowering", "numpy", "rest"},
     "distributed": {"core", "dispatch", "runtime"},
     "experimental": _BELOW | {"api", "numpy", "rest", "parallel", "distributed"},
 }

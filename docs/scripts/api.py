@@ -47,6 +47,7 @@ NAMESPACES = {
     "calque.core": "types of values, tracers, evaluation of jaxprs",
     "calque.extend.core": "primitives and jaxprs for libraries",
     "calque.extend.linear_util": "functions with layers of transformations",
+    "calque.extend.random": "streams of random numbers by their records",
     "calque.extend.source_info_util": "places and scopes of what is traced",
     "calque.interpreters.ad": "derivative rules of primitives",
     "calque.interpreters.batching": "batching rules of primitives",

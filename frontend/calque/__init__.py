@@ -184,6 +184,7 @@ default_matmul_precision = _context("jax_default_matmul_precision")
 default_device = _context("jax_default_device")
 threefry_partitionable = _context("jax_threefry_partitionable")
 checking_leaks = check_tracer_leaks = _context("jax_check_tracer_leaks")
+enable_custom_prng = _context("jax_enable_custom_prng")
 default_prng_impl = _context("jax_default_prng_impl")
 
 __version__ = "0.1.0"

@@ -1,12 +1,12 @@
-"""Runs a sample of the libraries' own tests with jax and with calque, and writes what of them passes
-(docs/libraries.md).
+"""Runs a sample of the libraries' own tests with jax and with calque, and writes what of them
+passes into docs/libraries.md.
 
-    python tests/clients/libraries.py --calque PYTHON --jax PYTHON [--sample 60] [--write] [NAME ...]
+    python tests/clients/libraries.py --calque PYTHON --jax PYTHON [--write] [NAME ...]
     python tests/clients/libraries.py --calque PYTHON --jax PYTHON --tests FOLDER
 
-The tests lie in the libraries' source distributions, which `pip download` brings to build/clients/sources
-in the versions of requirements.txt; FOLDER is any checkout instead.  The sample is drawn by a seed from
-what pytest collects with jax; a test counts when it passes with jax.
+The tests lie in the libraries' source distributions, which `pip download` brings to
+build/clients/sources in the versions of requirements.txt; FOLDER is any checkout instead.  The
+sample is drawn by a seed from what pytest collects with jax; a test counts when it passes there.
 """
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def sources(name: str, python: str) -> pathlib.Path:
     return found[0]
 
 
-def pytest(command: Sequence[str], folder: pathlib.Path, *args: str) -> subprocess.CompletedProcess[str]:
+def pytest(command: Sequence[str], folder: pathlib.Path, *args: str
+           ) -> subprocess.CompletedProcess[str]:
     empty = BUILD / "pytest.ini"  # settings of none: ours lie above the folder
     empty.parent.mkdir(parents=True, exist_ok=True)
     empty.write_text("[pytest]\npython_files = *_test.py test_*.py\n")
@@ -147,7 +148,7 @@ def run(name: str, folder: pathlib.Path, where: str, commands: dict[str, list[st
             "calque": len(good) - len(lost), "lost": lost}
 
 
-def write(found: dict[str, dict[str, object]], seed: int) -> None:
+def write(found: dict[str, dict[str, object]]) -> None:
     """The table and the list of docs/libraries.md."""
     kept = BUILD / "libraries.json"
     every = json.loads(kept.read_text()) if kept.exists() else {}
@@ -192,7 +193,7 @@ def main() -> None:
         found[name] = run(name, sources(name, given.jax), TESTS[name], commands, given.sample,
                           given.seed)
         if given.write:
-            write(found, given.seed)
+            write(found)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+from calque.compat.versions import RUN
+
 PROGRAM = '''
 import importlib.metadata, sys
 import jax, jax.numpy as jnp, jax.scipy.stats.norm, jaxlib
@@ -63,6 +65,25 @@ def test_a_program_runs(tmp_path: pathlib.Path) -> None:
     assert words == "['a', '-b']" and len(rest) == 6
     assert rest[0].startswith("jax.nonsense -> module 'jax' has no attribute 'nonsense'")
     assert "jax.devices is the nearest name" in rest[1]
+
+
+def test_a_library_of_another_version_is_warned_of() -> None:
+    required = (pathlib.Path(__file__).parents[1] / "clients" / "requirements.txt").read_text()
+    pins = {f"{name}=={version}" for name, version in RUN.values()}
+    assert pins <= set(required.split())
+    code = ("import calque.compat, importlib.metadata as m, sys, warnings\n"
+            "m.version = lambda name: '9.9'\n"
+            "calque.compat.install()\n"
+            "with warnings.catch_warnings(record=True) as seen:\n"
+            "    warnings.simplefilter('always')\n"
+            "    for _ in range(2):\n"
+            "        try: import optax\n"
+            "        except ImportError: pass\n"
+            "print(*[w.message for w in seen if 'optax 9.9' in str(w.message)], sep='|')")
+    done = run("-c", code)
+    said = "calque.compat: optax 9.9 was not run with calque; 0.2.8 was"
+    assert done.stdout.startswith(said), done
+    assert done.stdout.count("was not run") == 1
 
 
 def test_modules_and_code_run(tmp_path: pathlib.Path) -> None:

@@ -24,6 +24,8 @@ from calque.numpy.at import At, Ref
 MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
            "debug": calque.debug, "errors": errors,
            "distributed": calque.distributed, "experimental": calque.experimental,
+           "experimental.checkify": calque.experimental.checkify, "ad": calque.ad,
+           "ref": calque.ref, "extend.random": calque.extend.random,
            "experimental.multihost_utils": calque.experimental.multihost_utils,
            "export": calque.export,
            "example_libraries": calque.example_libraries,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import calque
-from calque.compat import private
+from calque.compat import private, versions
 from calque.core.config import config
 from calque.core.errors import explain
 
@@ -33,7 +33,7 @@ SAME = {
     "jax.example_libraries.optimizers", "jax.example_libraries.stax", "jax.experimental.checkify",
     "jax.experimental.mesh_utils",
     "jax.experimental.pjit", "jax.experimental.shard_map", "jax.export", "jax.extend",
-    "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util",
+    "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.interpreters", "jax.interpreters.ad",
     "jax.interpreters.batching", "jax.interpreters.mlir", "jax.interpreters.partial_eval",
     "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg", "jax.nn",
@@ -136,6 +136,7 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None
                   ) -> importlib.machinery.ModuleSpec | None:
         if name.split(".")[0] not in TOPS:
+            versions.check(name)
             return None
         if name not in TOPS and name not in SAME and name not in private.MODULES:
             return None

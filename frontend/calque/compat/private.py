@@ -245,12 +245,6 @@ def _layout() -> dict[str, Any]:
     return _nothing("Format", "Layout")
 
 
-@_made("jax.experimental.colocated_python")
-def _colocated() -> dict[str, Any]:
-    return {n: absent(f"jax.experimental.colocated_python.{n}")
-            for n in ("colocated_python", "colocated_cpu_devices")}
-
-
 @_made("jax.experimental.sparse")
 def _sparse() -> dict[str, Any]:
     return _nothing("BCOO", "BCSR", "JAXSparse")

@@ -53,6 +53,7 @@ OPTIONS = {o.name: o for o in (
            "number of logical CPU devices (before first use)"),
     Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
            ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
+    Option("jax_enable_custom_prng", False, "bool", True, "PRNGKey gives typed keys, as key does"),
     Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
     Option("calque_cpu", "host", "enum", True,
            "the CPU that code for CPU devices is compiled for",
