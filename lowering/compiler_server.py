@@ -51,8 +51,20 @@ _OTHERS = ("hal_target_cuda", "hal_target_metal_spirv", "hal_target_rocm", "hal_
            "hal_target_vulkan_spirv", "input_torch", "input_tosa")
 
 
+# A dispatch has as many arrays at most, or its program does not load.  IREE fuses numbers that a
+# step computes without counting them; a program where it went too far is compiled again without
+# fusion of what several read: jaxopt's L-BFGS (tests/lowering/test_compile.py has the sentinel
+# test_iree_still_fuses_more_numbers_than_a_dispatch_may_have).
+MOST_BINDINGS = 32
+NARROW = "--iree-dispatch-creation-fuse-multi-use=false"
+
+
 class _Operation(ctypes.Structure):
     _fields_ = [("ptr", ctypes.c_void_p)]  # MlirOperation
+
+
+class _Text(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("length", ctypes.c_size_t)]  # MlirStringRef
 
 
 def load(folders: list[str], kind: str = "all") -> Any:
@@ -74,7 +86,17 @@ def load(folders: list[str], kind: str = "all") -> Any:
             ("ireeCompilerInvocationSetCompileToPhase", None, pointer, ctypes.c_char_p),
             ("ireeCompilerInvocationExportStealModule", _Operation, pointer),
             ("ireeCompilerInvocationImportStealModule", ctypes.c_bool, pointer, _Operation),
-            ("mlirOperationVerify", ctypes.c_bool, _Operation)):
+            ("mlirOperationVerify", ctypes.c_bool, _Operation),
+            ("mlirOperationGetName", _Operation, _Operation),
+            ("mlirIdentifierStr", _Text, _Operation),
+            ("mlirOperationGetNumOperands", ctypes.c_ssize_t, _Operation),
+            ("mlirOperationGetNumResults", ctypes.c_ssize_t, _Operation),
+            ("mlirOperationGetFirstRegion", _Operation, _Operation),
+            ("mlirRegionGetNextInOperation", _Operation, _Operation),
+            ("mlirRegionGetFirstBlock", _Operation, _Operation),
+            ("mlirBlockGetNextInRegion", _Operation, _Operation),
+            ("mlirBlockGetFirstOperation", _Operation, _Operation),
+            ("mlirOperationGetNextInBlock", _Operation, _Operation)):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     less = [f"--iree-plugin=-{name}" for name in _OTHERS] if kind == "cpu" else []
@@ -110,28 +132,58 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str,
             library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
             library.ireeCompilerInvocationSetVerifyIR(handle, careful)
             good = invocation.parse_source(api.Source.wrap_buffer(session, source))
-            before = b"start"
+            before, widths = b"start", [0]
             for name in STAGES[:STAGES.index(stage or "end") + 1]:
-                good = good and _advance(library, handle, before, name.encode())
+                good = good and _advance(library, handle, before, name.encode(), widths)
                 before = name.encode()
-            if good:
+                if widths[0] > MOST_BINDINGS and NARROW not in flags:
+                    break
+            else:
+                widths = [0]
+            if good and not widths[0]:
                 with api.Output.open_membuffer() as output:
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
                     return "done", bytes(output.map_memory())
+    if widths[0]:
+        return run(api, source, (*flags, NARROW), stage, careful)
     if careful:
         return "failed", diagnostics
     return run(api, source, flags, stage, careful=True)
 
 
-def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:
-    """One stage of the compiler, and the verifier; whether all is well."""
+def _advance(library: Any, handle: Any, before: bytes, after: bytes, widths: list[int]) -> bool:
+    """One stage of the compiler, and the verifier; whether all is well.  After "flow", widths[0] is
+    the number of arrays of the widest dispatch."""
     library.ireeCompilerInvocationSetCompileFromPhase(handle, before)
     library.ireeCompilerInvocationSetCompileToPhase(handle, after)
     if not library.ireeCompilerInvocationPipeline(handle, 0):
         return False
     module = library.ireeCompilerInvocationExportStealModule(handle)
     valid = library.mlirOperationVerify(module)
+    if valid and after == b"flow":
+        widths[0] = _widest(library, module)
     return bool(library.ireeCompilerInvocationImportStealModule(handle, module) and valid)
+
+
+def _widest(library: Any, op: Any) -> int:
+    """Operands and results of the widest dispatch in an operation."""
+    text = library.mlirIdentifierStr(library.mlirOperationGetName(op))
+    name = ctypes.string_at(text.data, text.length)
+    if name == b"flow.dispatch":
+        return int(library.mlirOperationGetNumOperands(op)
+                   + library.mlirOperationGetNumResults(op))
+    most = 0
+    region = library.mlirOperationGetFirstRegion(op)
+    while region.ptr and not name.endswith(b".executable"):
+        block = library.mlirRegionGetFirstBlock(region)
+        while block.ptr:
+            inner = library.mlirBlockGetFirstOperation(block)
+            while inner.ptr:
+                most = max(most, _widest(library, inner))
+                inner = library.mlirOperationGetNextInBlock(inner)
+            block = library.mlirBlockGetNextInRegion(block)
+        region = library.mlirRegionGetNextInOperation(region)
+    return most
 
 
 def main(kind: str, folders: list[str]) -> None:
