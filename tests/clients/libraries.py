@@ -162,11 +162,17 @@ def write(found: dict[str, dict[str, object]]) -> None:
     lines = ["| library | tests | drawn | pass with jax | of these with calque | |",
              "|---|---|---|---|---|---|", *rows, "",
              "Those that do not pass, with the first line of the failure:", ""]
-    lines += [f"* {n} `{i}`: {_clean(why)}" for n, r in sorted(every.items())
+    lines += [f"* {n} `{_short(i)}`: {_clean(why)}" for n, r in sorted(every.items())
               for i, why in r["lost"].items()]
     text = PAGE.read_text()
     before, _, rest = text.partition(START)
     PAGE.write_text(f"{before}{START}\n" + "\n".join(lines) + f"\n{END}" + rest.partition(END)[2])
+
+
+def _short(test: str) -> str:
+    """A test without the folders of its file."""
+    path, _, name = test.partition("::")
+    return f"{path.rpartition('/')[2].removesuffix('.py')} {name}"
 
 
 def _clean(why: str) -> str:
