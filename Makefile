@@ -1,6 +1,6 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make lint, make bench, make docs, make clean
+# make test-slow, make levels, make clients, make lint, make bench, make docs, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-slow levels lint fuzz bench docs system system-cpp clean
+.PHONY: demo test test-slow levels clients lint fuzz bench docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -64,6 +64,31 @@ test-slow: system-cpp $(VENV)/.test
 # the samples as an older CPU of this architecture would run them: make levels [LEVELS=x86-64-v3]
 levels: $(VENV)/.test
 	$(BIN)/python tests/levels.py --jobs $(JOBS) $(LEVELS)
+
+# programs of clients and a sample of the libraries' own tests, against jax: make clients [SAMPLE=60]
+# [SEED=1] [LIBRARIES="optax chex"], or make clients TESTS=folder (the tests of any checkout)
+CLIENTS := build/clients
+SAMPLE ?= 60
+SEED ?= 1
+PYTHONS = --calque $(CLIENTS)/calque/bin/python --jax $(CLIENTS)/jax/bin/python
+
+$(CLIENTS)/.made: tests/clients/requirements.txt $(VENV)/.test
+	@echo "== making two environments of the libraries: with calque, and with jax"
+	$(PYTHON) -m venv $(CLIENTS)/calque
+	$(PYTHON) -m venv $(CLIENTS)/jax
+	$(CLIENTS)/calque/bin/python -m pip install --disable-pip-version-check --no-deps -r tests/clients/requirements.txt
+	$(CLIENTS)/calque/bin/python -m pip install --disable-pip-version-check -e .
+	$(CLIENTS)/jax/bin/python -m pip install --disable-pip-version-check --no-deps -r tests/clients/requirements.txt
+	$(CLIENTS)/jax/bin/python -m pip install --disable-pip-version-check jax==0.10.2
+	@touch $@
+
+clients: $(CLIENTS)/.made
+ifdef TESTS
+	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --tests $(TESTS)
+else
+	$(BIN)/python tests/clients/compare.py $(PYTHONS) --write
+	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --write $(LIBRARIES)
+endif
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -368,11 +368,13 @@ left_out("jax", "over several devices: tests/devices",
        "NamedSharding P device_put_replicated device_put_sharded make_array_from_callback "
        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh pmap "
        "reshard set_mesh shard_map sharding")
+left_out("jax", "references: tests/frontend/test_refs.py", "Ref ds freeze new_ref")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "
        "checkpoint_policies clear_caches config custom_batching custom_derivatives "
        "custom_gradient debug debug_infs debug_nans default_backend default_device "
        "default_matmul_precision default_prng_impl device_count device_get device_put "
+       "enable_custom_prng checking_leaks "
        "devices disable_jit dtypes effects_barrier enable_x64 ensure_compile_time_eval errors "
        "eval_shape "
        "experimental export flatten_util lax live_arrays local_device_count local_devices "

@@ -8,6 +8,7 @@
                mismatch.py (messages about unequal ones)
   api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
   control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
+  ad.py (words for pullbacks)                         ref.py       references (core/refs)
   custom_derivatives.py, custom_batching.py, ad_checkpoint.py, callbacks.py   functions with rules
   jit.py       jit: signatures.py (of calls), tracing.py (trees to Programs), stages.py (lower,
                compile), staging.py (make_jaxpr, eval_shape), costs.py (cost_analysis)
@@ -18,7 +19,7 @@
                mesh_tools.py, sharding_view.py; over processes: spanning.py, partition.py
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
-  checkpoints.py  trees of arrays in folders
+  checkpoints.py  trees of arrays in folders           checks.py (checkify)
   debug.py, test_util.py                               for users' programs and tests
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified
@@ -65,6 +66,7 @@ from calque import eager as _eager
 
 _trace.evaluator[0] = _eager.evaluate
 
+from calque import ad as ad  # noqa: E402
 from calque import api_util as api_util  # noqa: E402
 from calque import core as core  # noqa: E402
 from calque import dtypes as dtypes  # noqa: E402
@@ -82,6 +84,7 @@ from calque import lax as lax  # noqa: E402
 from calque import nn as nn  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
 from calque import ops as ops  # noqa: E402
+from calque import ref as ref  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402
 from calque import scipy as scipy  # noqa: E402
@@ -154,6 +157,10 @@ from calque.mesh_tools import reshard as reshard  # noqa: E402
 from calque.core.mesh import set_mesh as set_mesh  # noqa: E402
 from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
 from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
+from calque.ref import Ref as Ref  # noqa: E402
+from calque.ref import ds as ds  # noqa: E402
+from calque.ref import freeze as freeze  # noqa: E402
+from calque.ref import new_ref as new_ref  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402
 from calque.staging import eval_shape as eval_shape  # noqa: E402
 from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
@@ -178,15 +185,16 @@ numpy_rank_promotion = _context("jax_numpy_rank_promotion")
 default_matmul_precision = _context("jax_default_matmul_precision")
 default_device = _context("jax_default_device")
 threefry_partitionable = _context("jax_threefry_partitionable")
-check_tracer_leaks = _context("jax_check_tracer_leaks")
+checking_leaks = check_tracer_leaks = _context("jax_check_tracer_leaks")
+enable_custom_prng = _context("jax_enable_custom_prng")
 default_prng_impl = _context("jax_default_prng_impl")
 
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives", "debug",
-            "dtypes", "errors", "example_libraries", "experimental", "export", "extend",
-            "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random",
+_MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
+            "debug", "dtypes", "errors", "example_libraries", "experimental", "export", "extend",
+            "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random", "ref",
             "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))

@@ -10,7 +10,7 @@ from typing import Any
 from calque import tree_util
 from calque.core.avals import aval_of
 from calque.primitives.checkpoint import bind, name_p
-from calque.tracing import check_arguments, check_outputs, name_of, wrapped
+from calque.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
 from calque.transforms.stage import closed, stage
 
 
@@ -46,21 +46,17 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, prevent_cse: bool = Tru
         static = {i % len(args) for i in numbers if -len(args) <= i < len(args)}
         dynamic = tuple(a for i, a in enumerate(args) if i not in static)
         leaves, tree = tree_util.flatten((dynamic, kwargs))
-        check_arguments(name_of(fun), leaves, tree)
-        kept: list[Any] = []
+        check_arguments(name_of(fun), leaves, tree, refs=True)
 
-        def flat(*xs: Any) -> list[Any]:
-            given, named = tree.unflatten(xs)
+        def partial(*given: Any, **named: Any) -> Any:
             rest = iter(given)
-            whole = [a if i in static else next(rest) for i, a in enumerate(args)]
-            found, out_tree = tree_util.flatten(fun(*whole, **named))
-            check_outputs(name_of(fun), found, out_tree)
-            kept.append(out_tree)
-            return found
+            return fun(*[a if i in static else next(rest) for i, a in enumerate(args)], **named)
 
-        program, consts = closed(stage(flat, [aval_of(x) for x in leaves], name_of(fun)))
-        outs = bind(program, [*consts, *leaves], policy=policy, prevent_cse=prevent_cse)
-        return kept[0].unflatten(outs)
+        program, out_tree, uses = trace_with_refs(
+            partial, tree, [type_of(x) for x in leaves], name_of(fun), "checkpoint")
+        outs = bind(program, uses.operands(name_of(fun), leaves), policy=policy,
+                    prevent_cse=prevent_cse)
+        return out_tree.unflatten(uses.settle(leaves, outs))
 
     return wrapped(fun, run, "Checkpointed version")
 

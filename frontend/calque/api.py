@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
+from calque.ad import DidntWant, DontWant, GradRef, GradValue
 from calque.array import Array, as_values, to_array
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Linear
 from calque.core.program import Program
+from calque.core.refs import Ref, assign, read
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.eager import fused
@@ -160,6 +162,55 @@ class _Pullback:
             cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
             outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
             return self.in_tree.unflatten(outs)
+
+
+    def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
+        """The pullback that adds cotangents to references.
+
+        Args:
+          *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
+            ad.GradValue() or ad.DontWant().
+
+        Returns:
+          A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
+          reference, the cotangent where it was wanted, else ad.DidntWant().
+
+        Raises:
+          TypeError: something else is given for an array.
+          ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
+
+        Example:
+          >>> import calque
+          >>> total = calque.new_ref(10.0)
+          >>> _, back = calque.vjp(lambda x: x * x, 3.0)
+          >>> back.with_refs(total)(1.0), total[...]
+          ((GradRef(),), Array(16., dtype=float32, weak_type=True))
+        """
+        leaves = self.in_tree.flatten_up_to(wanted)
+        for x in leaves:
+            if type(x) not in (Ref, GradValue, DontWant):
+                raise TypeError(errors.explain(
+                    f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
+                    fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
+
+        def pull(ct: Any) -> Any:
+            found = self.in_tree.flatten_up_to(self(ct))
+            return self.in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
+
+        return pull
+
+
+def _given(wanted: Any, ct: Any) -> Any:
+    """What with_refs returns for a cotangent."""
+    if type(wanted) is not Ref:
+        return ct if type(wanted) is GradValue else DidntWant()
+    have, want = aval_of(ct), wanted.abstract.inner_aval
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        raise ValueError(errors.explain(
+            f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
+            f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
+    assign(wanted, ew.add(read(wanted), ct))
+    return GradRef()
 
 
 def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:

@@ -14,9 +14,18 @@ from calque.array import as_values
 from calque.core import errors
 from calque.core.avals import aval_of
 from calque.core.dims import as_size
+from calque.core.refs import Ref, assign, check_distinct
+from calque.core.refs import read as ref_value
 from calque.eager import fused
 from calque.mismatch import argument_names, sizes_error
-from calque.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
+from calque.tracing import (
+    check_arguments,
+    check_callable,
+    check_outputs,
+    name_of,
+    type_of,
+    wrapped,
+)
 from calque.transforms import vmap as vmap_module
 from calque.transforms.explicit import is_explicit
 
@@ -69,25 +78,38 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
                 f"{len(in_axes)}, len(args)={len(args)}",
                 fix="give one entry per positional argument; keywords are mapped over axis 0."))
         leaves, tree = tree_util.flatten((args, kwargs))
-        check_arguments(name_of(fun), leaves, tree)
+        check_arguments(name_of(fun), leaves, tree, refs=True)
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
-        axes = [_normalized(d, aval_of(x).ndim, "in_axes") for d, x in zip(axes, leaves)]
+        axes = [_normalized(d, len(type_of(x).shape), "in_axes") for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
         if spmd:
             _check_types(spmd, leaves, axes)
         kept: list[Any] = []
 
+        refs = {i: x for i, x in enumerate(leaves) if type(x) is Ref}
+        mapped = {i: x for i, x in refs.items() if axes[i] is not None}
+        check_distinct(name_of(fun), list(mapped.values()))
+
         def flat(*values: Any) -> list[Any]:
+            if refs:  # of a mapped one each element has its part, others are as they are
+                values = tuple(Ref(v, argument=True) if i in mapped else refs.get(i, v)
+                               for i, v in enumerate(values))
             a, k = tree.unflatten(values)
             outs, out_tree = tree_util.flatten(fun(*a, **k))
-            check_outputs(name_of(fun), outs, out_tree)
+            check_outputs(name_of(fun), outs, out_tree, "vmap")
             kept.append(out_tree)
-            return outs
+            return [*outs, *[values[i].value for i in mapped]] if mapped else outs
 
         with fused(f"vmap_{name_of(fun)}"):
-            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(leaves), axes, axis_name,
+            values = [ref_value(x) if type(x) is Ref else x for x in leaves] if refs else leaves
+            given = [None if i in refs and i not in mapped else d for i, d in enumerate(axes)]
+            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(values), given, axis_name,
                                                    devices=False, spmd=spmd)
             out_tree = kept[0]
+            count = out_tree.num_leaves
+            for i, o, d in zip(mapped, outs[count:], out_dims[count:]):
+                assign(mapped[i], _placed(o, d, axes[i], size, name_of(fun)))
+            outs, out_dims = outs[:count], out_dims[:count]
             wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
             return out_tree.unflatten([
                 _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
@@ -133,7 +155,7 @@ def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
 def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int | None]) -> None:
     """ValueError where a mapped axis is split over other Explicit axes."""
     for x, d in zip(leaves, axes):
-        if d is not None and is_explicit(a := aval_of(x)):
+        if d is not None and type(x) is not Ref and is_explicit(a := aval_of(x)):
             split = a.sharding.spec.of_rank(a.ndim).axes()[d]
             if split and split != spmd:
                 raise ValueError(errors.explain(
@@ -156,7 +178,7 @@ def _normalized(axis: Any, ndim: int, what: str) -> int | None:
 
 def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
                  given: int | None, args: Any, kwargs: Any) -> int:
-    sizes = [aval_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
+    sizes = [type_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
     if given is not None:
         sizes.append(given)
     if not sizes:
@@ -164,7 +186,7 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
             "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
-        raise sizes_error(argument_names(fun, args, kwargs), [aval_of(x) for x in leaves], axes,
+        raise sizes_error(argument_names(fun, args, kwargs), [type_of(x) for x in leaves], axes,
                           given)
     return as_size(sizes[0])
 

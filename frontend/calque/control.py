@@ -5,6 +5,7 @@ Start reading at `scan`.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +18,15 @@ from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.dims import as_size
-from calque.core.program import Program
+from calque.core.program import Program, Var
+from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
 from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.mismatch import branch_error, carry_error
 from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.tracing import check_arguments, name_of, trace_to_program
+from calque.tracing import check_arguments, name_of, trace_with_refs, type_of
 from calque.transforms.stage import replay, stage
 
 
@@ -128,11 +130,11 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
 def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
             operands: Sequence[Any]) -> Any:
     leaves, tree = tree_util.flatten((tuple(operands), {}))
-    check_arguments(name, leaves, tree)
-    avals = [aval_of(x) for x in leaves]
+    check_arguments(name, leaves, tree, refs=True)
+    avals = [type_of(x) for x in leaves]
     order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
-    found = {i: trace_to_program(branches[i], tree, avals) for i in order}
-    traced = [found[i] for i in range(len(branches))]
+    found = {i: trace_with_refs(branches[i], tree, avals, verb=name) for i in order}
+    traced, uses = _equal_uses(name, leaves, [found[i] for i in range(len(branches))])
     labels = ["false_fun", "true_fun"] if name == "cond" else [
         f"branches[{i}]" for i in range(len(branches))]
     out_tree = traced[0][1]
@@ -141,8 +143,33 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
         raise wrong
     # weak types are those of the first branch (cond's false_fun), as in JAX
     programs = [_matched(p, traced[0][0].out_avals) for p, _ in traced]
-    outs = control.cond(index, leaves, programs)
-    return out_tree.unflatten(outs)
+    if uses is None:
+        return out_tree.unflatten(control.cond(index, leaves, programs))
+    outs = control.cond(index, uses.operands(name, leaves), programs)
+    return out_tree.unflatten(uses.settle(leaves, outs))
+
+
+def _equal_uses(name: str, leaves: Sequence[Any], traced: Sequence[tuple[Program, Any, Uses]]
+                ) -> tuple[list[tuple[Program, Any]], Uses | None]:
+    """The branches' Programs, each with the references that any of them touches among its inputs,
+    and those that any of them writes among its outputs."""
+    if not any(uses.places or uses.closed for _, _, uses in traced):
+        return [(p, tree) for p, tree, _ in traced], None
+    closed = list({id(r): r for _, _, uses in traced for r in uses.closed}.values())
+    written = [any(any(r is c and w for c, w in zip(u.closed, u.written)) for *_, u in traced)
+               for r in closed]
+    stored = sorted({i for *_, u in traced for i in u.stored})
+    made = []
+    for p, tree, u in traced:
+        own, more = p.inputs[:len(leaves)], dict(zip([id(r) for r in u.closed],
+                                                           p.inputs[len(leaves):]))
+        inputs = [*own, *[more.get(id(r)) or Var(r.abstract.inner_aval) for r in closed]]
+        left = dict(zip([*u.stored, *[id(r) for r, w in zip(u.closed, u.written) if w]],
+                        p.outputs[u.count:]))
+        ends = [left.get(i, own[i]) for i in stored]
+        ends += [left.get(id(r), v) for r, w, v in zip(closed, written, inputs[len(own):]) if w]
+        made.append((p.replace(inputs=inputs, outputs=[*p.outputs[:u.count], *ends]), tree))
+    return made, Uses(traced[0][2].count, traced[0][2].places, stored, closed, written)
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None,
@@ -177,25 +204,32 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     if config.jax_disable_jit:
         return _scan_in_python(f, init, xs_leaves, xs_tree, n, reverse)
     init_leaves, init_tree = tree_util.flatten(init)
-    check_arguments("scan", [*init_leaves, *xs_leaves], tree_util.flatten(((init, xs), {}))[1])
+    check_arguments("scan", [*init_leaves, *xs_leaves], tree_util.flatten(((init, xs), {}))[1],
+                    refs=True)
+    refuse_references("scan", f, init_leaves, init_tree)
     with fused("scan"):
-        x_avals = [aval_of(x).update(shape=aval_of(x).shape[1:]) for x in xs_leaves]
+        x_avals = [_row(type_of(x)) for x in xs_leaves]
         carry_avals = [aval_of(x) for x in init_leaves]
         in_tree = tree_util.tree_structure(((init_tree.unflatten(init_leaves),
                                              xs_tree.unflatten(xs_leaves)), {}))
-        program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
+        program, out_tree, uses = trace_with_refs(f, in_tree, [*carry_avals, *x_avals], name_of(f),
+                                                  "scan")
         carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         given, grown = init_leaves, promoted(carry_avals, carry_out)
         if grown != carry_avals:  # a weak initial value takes the body's dtype
             init_leaves = [x if a is b else as_aval(x, a)
                            for x, a, b in zip(init_leaves, grown, carry_avals)]
             carry_avals = grown
-            program, out_tree = trace_to_program(f, in_tree, [*carry_avals, *x_avals], name_of(f))
+            program, out_tree, uses = trace_with_refs(
+                f, in_tree, [*carry_avals, *x_avals], name_of(f), "scan")
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         if wrong := carry_error("scan", f, init_tree, carry_avals, carry_out):
             raise wrong
-        outs = control.scan(program, [], init_leaves, xs_leaves, length=n, reverse=reverse,
-                            unroll=unroll)
+        loop = functools.partial(control.scan, length=n, reverse=reverse, unroll=unroll)
+        if uses.places or uses.closed:
+            outs = _scan_with_refs(loop, program, uses, init_leaves, xs_leaves)
+        else:
+            outs = loop(program, [], init_leaves, xs_leaves)
         k = len(init_leaves)
         ys_tree = out_tree.children()[1]
         # what the body passes on unchanged is the initial value itself
@@ -204,13 +238,50 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         return init_tree.unflatten(final), ys_tree.unflatten(outs[k:])
 
 
+def _row(aval: Any) -> Any:
+    """The type of an element of what is scanned; of a reference it is one, too."""
+    if type(aval) is AbstractRef:
+        return AbstractRef(_row(aval.inner_aval))
+    return aval.update(shape=aval.shape[1:])
+
+
+def refuse_references(verb: str, f: Any, leaves: Sequence[Any], tree: Any) -> None:
+    """ValueError for a carry that is a reference: the body would have to return it."""
+    for i, x in enumerate(leaves):
+        if type(x) is Ref:
+            path = tree_util.tree_leaves_with_path(tree.unflatten(range(len(leaves))))[i][0]
+            raise refuse_result(name_of(f), verb, x, tree_util.keystr(path))
+
+
+def _scan_with_refs(loop: Callable[..., list[Any]], p: Program, uses: Uses, init: Sequence[Any],
+                    xs: Sequence[Any]) -> list[Any]:
+    """A scan that uses references: those closed over and read are consts, those written are
+    carried; rows of scanned ones are scanned, and stacked where they are written."""
+    leaves = [*init, *xs]
+    values = uses.operands("scan", leaves)
+    k, count = len(init), len(leaves)
+    carried = [i for i, w in enumerate(uses.written) if w]
+    fixed = [i for i, w in enumerate(uses.written) if not w]
+    stacked = len(uses.stored)
+    ends = p.outputs[uses.count:]
+    body = p.replace(
+        inputs=[*[p.inputs[count + i] for i in fixed], *p.inputs[:k],
+                *[p.inputs[count + i] for i in carried], *p.inputs[k:count]],
+        outputs=[*p.outputs[:k], *ends[stacked:], *p.outputs[k:uses.count], *ends[:stacked]])
+    outs = loop(body, [values[count + i] for i in fixed],
+                [*values[:k], *[values[count + i] for i in carried]], values[k:count])
+    m = k + len(carried)
+    proper, rows = outs[m:m + uses.count - k], outs[m + uses.count - k:]
+    return uses.settle(leaves, [*outs[:k], *proper, *rows, *outs[k:m]])
+
+
 def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
     for x in leaves:
-        if not aval_of(x).shape:
+        if not type_of(x).shape:
             raise ValueError(errors.explain(
                 "scan got value with no leading axis to scan over: a scalar in xs.",
                 fix="close over the scalar instead, or put it in the carry."))
-    sizes = {aval_of(x).shape[0] for x in leaves}
+    sizes = {type_of(x).shape[0] for x in leaves}
     if length is not None:
         if any(s != length for s in sizes):
             raise ValueError(errors.explain(
@@ -269,16 +340,21 @@ def _matched(p: Program, wanted: Sequence[ShapedArray]) -> Program:
     return stage(run, p.in_avals, p.name)
 
 
-def _scan_in_python(f: Any, init: Any, leaves: Sequence[Any], tree: Any, n: int,
+def _scan_in_python(f: Any, init: Any, leaves: list[Any], tree: Any, n: int,
                     reverse: bool) -> Any:
     carry, ys = init, []
     if n == 0:
         raise ValueError("zero-length scan is not supported in disable_jit() mode because the "
                          "output type is unknown.")
-    order = range(n)
+    order, boxes = range(n), [type(x) is Ref for x in leaves]
     for i in reversed(order) if reverse else order:
-        row = [sh.squeeze(sh.slice_in_dim(x, i, i + 1, 0), (0,)) for x in leaves]
+        row: list[Any] = [
+            Ref(x[i]) if b else sh.squeeze(sh.slice_in_dim(x, i, i + 1, 0), (0,))
+            for x, b in zip(leaves, boxes)]
         carry, y = f(carry, tree.unflatten(row))
+        for x, b, part in zip(leaves, boxes, row):
+            if b and part.written:
+                x[i] = read(part)
         ys.append(y)
     if reverse:
         ys.reverse()

@@ -15,6 +15,7 @@ from calque import tree_util
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero
 from calque.primitives.custom import (
@@ -115,6 +116,32 @@ def flat_result(name: str, out: Any) -> tuple[list[Any], Any]:
     return leaves, tree
 
 
+class _WithRefs:
+    """A structure whose leaves are partly references: what is put into it are the others."""
+
+    def __init__(self, tree: Any, leaves: Sequence[Any]) -> None:
+        self.tree, self.leaves = tree, leaves
+
+    def unflatten(self, values: Sequence[Any]) -> Any:
+        given = iter(values)
+        return self.tree.unflatten([x if type(x) is Ref else next(given) for x in self.leaves])
+
+    def without(self, values: Sequence[Any]) -> list[Any]:
+        """One of as many values as leaves for each that is no reference."""
+        return [v for v, x in zip(values, self.leaves) if type(x) is not Ref]
+
+
+def _flatten(name: str, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
+    """Arrays of arguments and their structure, in which references stay."""
+    leaves, tree = tree_util.flatten(args)
+    check_arguments(name, leaves, tree_util.tree_structure((args, {})), refs=True)
+    if not any(type(x) is Ref for x in leaves):
+        return leaves, tree
+    bound_to_rules()
+    held = _WithRefs(tree, leaves)
+    return held.without(leaves), held
+
+
 class custom_jvp:  # noqa: N801
     """A function with a forward-mode derivative rule of its own; grad transposes the rule.
 
@@ -199,8 +226,7 @@ class custom_jvp:  # noqa: N801
                 fix="set one with defjvp or defjvps."))
         args = resolved(self.fun, args, kwargs)
         given, others = _split(args, self.nondiff_argnums)
-        leaves, tree = tree_util.flatten(tuple(given))
-        check_arguments(name, leaves, tree_util.tree_structure((tuple(given), {})))
+        leaves, tree = _flatten(name, tuple(given))
         kept: list[Any] = []
 
         def fun(*flat: Any) -> list[Any]:
@@ -320,8 +346,7 @@ class custom_vjp:  # noqa: N801
                     "functions; instead, nondiff_argnums should only be used for arguments that "
                     "can't be or contain tracers, e.g. function-valued arguments.",
                     fix="make it an ordinary argument and return None as its cotangent."))
-        leaves, tree = tree_util.flatten(tuple(given))
-        check_arguments(name, leaves, tree_util.tree_structure((tuple(given), {})))
+        leaves, tree = _flatten(name, tuple(given))
         call = _VjpCall(self, name, tree, others, [aval_of(x) for x in leaves])
         outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun), fwd=Rule(call.forward),
                                  bwd=Rule(call.backward), num_consts=0,
@@ -396,7 +421,7 @@ class _VjpCall:
         flat: list[Any] = []
         for part, want in zip(found, whole):
             flat += self._matched(bwd, part, want)
-        return flat
+        return self.tree.without(flat) if isinstance(self.tree, _WithRefs) else flat
 
     def _matched(self, bwd: str, part: Any, want: Any) -> list[Any]:
         avals, tree = tree_util.flatten(want)
@@ -413,7 +438,9 @@ class _VjpCall:
                 f"arguments of {self.name}: {tree}, but got {got}."))
         return [self._checked(bwd, c, a) for c, a in zip(leaves, avals)]
 
-    def _checked(self, bwd: str, ct: Any, aval: ShapedArray) -> Any:
+    def _checked(self, bwd: str, ct: Any, aval: Any) -> Any:
+        if type(aval) is Ref:
+            return None
         want = aval.tangent()
         if ct is None or isinstance(ct, SymbolicZero) or want.dtype == dtypes.float0:
             return None

@@ -22,6 +22,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.memo import Memo, forget
 from calque.core.program import Program
+from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, bottom, current
 from calque.core.tracebacks import shorten
 from calque.eager import Compiled, check_floats, compiled
@@ -34,7 +35,8 @@ from calque.tracing import (
     check_arguments,
     name_of,
     signature_of,
-    trace_to_program,
+    trace_with_refs,
+    type_of,
 )
 from calque.transforms.stage import replay
 
@@ -48,19 +50,21 @@ class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
-                 "donated", "portable", "careful", "run", "device", "spans", "_always")
+                 "donated", "portable", "careful", "run", "device", "spans", "uses", "_always")
 
-    def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
+                 uses: Uses) -> None:
         self.program, self.out_tree = program, out_tree
-        self.portable = not any(isinstance(c, Tracer) for c in program.consts)
+        self.uses = uses if uses.places or uses.closed or uses.rules else None  # of references
+        self.portable = not uses.local and not any(isinstance(c, Tracer) for c in program.consts)
         self.consts: list[Any] = []
         self.compiled: Compiled | None = None
         self.in_avals: Sequence[ShapedArray] = program.in_avals
-        self.out_avals = program.out_avals
+        self.out_avals = program.out_avals[:uses.count]
         self.single = tree_util.treedef_is_leaf(out_tree)
-        self.donated = donated
-        # such calls always take the general road: donation, checks of results
-        self._always = bool(donated or config.jax_debug_nans or config.jax_debug_infs)
+        self.donated = tuple(i for i in donated if i not in uses.places)
+        # such calls always take the general road: donation, references, checks of results
+        self._always = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
         self.careful = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
@@ -129,6 +133,14 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
 
+    @property
+    def __signature__(self) -> Any:
+        """The function's: inspect would take what has __get__ for a builtin."""
+        found = signature_of(self._fun)
+        if found is None:
+            raise AttributeError("__signature__")
+        return found
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -166,6 +178,10 @@ class JitFunction:
         if not entry.portable:
             raise trace.leaked(next(c for c in entry.program.consts if isinstance(c, Tracer)),
                                self._name)
+        given = leaves
+        if entry.uses is not None:
+            leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
+            buffers = [x._buffer for x in leaves]
         for b, x in zip(buffers, leaves):
             if b is None or b.is_deleted():
                 raise RuntimeError(errors.explain(
@@ -181,20 +197,25 @@ class JitFunction:
                 buffers[i].delete()
         make = spanning.made if entry.spans else Array
         arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
+        if entry.uses is not None:
+            rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
+            arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])
         check_floats(arrays, self._name)
         return entry.out_tree.unflatten(arrays)
 
     # ---- tracing
     def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
-               avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
+               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
-        labelled = labels.any_of(avals)
+        labelled = labels.any_of([a for a in avals if type(a) is not AbstractRef])
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
-        program, out_tree = trace_to_program(fun, tree, avals, self._name)
-        entry = _Entry(program, out_tree, self._donated_leaves(tree, donated))
-        if (labelled or labels.program_places(program) or labels.any_of(
+        program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
+        entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
+        if entry.uses is not None:  # what is in references keeps no label
+            pass
+        elif (labelled or labels.program_places(program) or labels.any_of(
                 [v.aval for v in program.const_vars])):
             entry.in_avals = avals
             entry.out_avals = tuple(labels.of_program(
@@ -262,13 +283,18 @@ class JitFunction:
             return self._fun(*args, **kwargs)
         entry, leaves = self._entry(args, kwargs)
         if current.get() is bottom:
-            buffers = [to_array(x)._buffer for x in leaves]
+            buffers = [] if entry.uses else [to_array(x)._buffer for x in leaves]
             return self._run_carefully(entry, leaves, buffers)
+        if entry.uses is not None and entry.uses.rules:
+            return self._fun(*args, **kwargs)
+        values = leaves if entry.uses is None else entry.uses.operands(self._name, leaves)
         if self._inline:
-            outs = replay(entry.program, *leaves)
+            outs = replay(entry.program, *values)
         else:
             outs = call(entry.program.derived("hoisted", entry.program.hoisted),
-                        [*entry.program.consts, *leaves], self._name)
+                        [*entry.program.consts, *values], self._name)
+        if entry.uses is not None:
+            outs = entry.uses.settle(leaves, outs)
         return entry.out_tree.unflatten(outs)
 
     def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -280,8 +306,8 @@ class JitFunction:
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
                                        sharding=x.sharding)
                       if isinstance(x, ShapedArray) else x for x in leaves]
-        check_arguments(self._name, leaves, tree)
-        avals = [aval_of(x) for x in leaves]
+        check_arguments(self._name, leaves, tree, refs=True)
+        avals = [type_of(x) for x in leaves]
         short = signatures.short_tree(tree, bool(rest))
         now = config.key()
         if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
@@ -304,6 +330,10 @@ class JitFunction:
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
         entry, leaves = self._entry(args, kwargs, specs=True)
+        if entry.uses is not None:
+            raise NotImplementedError(errors.explain(
+                f"{self._name} uses references: it can be called and shown by make_jaxpr, but not "
+                "lowered and compiled by hand.", fix="pass and return arrays."))
         return stages.Traced(self, entry, tree_util.flatten(
             self._split_static(args, kwargs)[1:3])[1])
 

@@ -5,22 +5,23 @@ Start reading at `while_loop`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque import tree_util
-from calque.control import as_aval, promoted, scan
+from calque.control import as_aval, promoted, refuse_references, scan
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.dims import as_size, max_dim
-from calque.core.program import Program
+from calque.core.program import Program, Var
+from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.mismatch import carry_error
 from calque.primitives import elementwise as ew
 from calque.primitives import while_loop as prim
-from calque.tracing import check_arguments, name_of, trace_to_program
+from calque.tracing import check_arguments, name_of, trace_with_refs
 
 
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
@@ -52,30 +53,61 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
         return init_val
     leaves, tree = tree_util.flatten(init_val)
     in_tree = tree_util.flatten(((init_val,), {}))[1]
-    check_arguments("while_loop", leaves, in_tree)
+    check_arguments("while_loop", leaves, in_tree, refs=True)
+    refuse_references("while_body", body_fun, leaves, tree)
     with fused("while_loop"):
         avals = [aval_of(x) for x in leaves]
-        cond, cond_tree = trace_to_program(cond_fun, in_tree, avals, name_of(cond_fun))
-        _check_cond(cond, cond_tree)
-        body, out_tree = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
+        cond, cond_tree, looks = trace_with_refs(cond_fun, in_tree, avals, name_of(cond_fun),
+                                                "while_cond")
+        _check_cond(cond, cond_tree, looks)
+        body, out_tree, uses = trace_with_refs(body_fun, in_tree, avals, name_of(body_fun),
+                                               "while_body")
         _check_structure(out_tree, tree)
         given, grown = leaves, promoted(avals, body.out_avals)
         if grown != avals:  # a weak initial value takes the body's dtype
             leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
             avals = grown
-            cond, _ = trace_to_program(cond_fun, in_tree, avals, name_of(cond_fun))
-            body, _ = trace_to_program(body_fun, in_tree, avals, name_of(body_fun))
-        if wrong := carry_error("while_loop", body_fun, tree, avals, body.out_avals):
+            cond, _, looks = trace_with_refs(cond_fun, in_tree, avals, name_of(cond_fun))
+            body, _, uses = trace_with_refs(body_fun, in_tree, avals, name_of(body_fun))
+        if wrong := carry_error("while_loop", body_fun, tree, avals,
+                                body.out_avals[:len(avals)]):
             raise wrong
-        outs = prim.while_loop(cond, [], body, [], leaves)
+        if looks.closed or uses.closed:
+            outs = _while_with_refs(cond, looks, body, uses, leaves)
+        else:
+            outs = prim.while_loop(cond, [], body, [], leaves)
         # what the body passes on unchanged and the condition does not read is the initial value
-        read = {i for e in cond.equations for i, v in enumerate(cond.inputs) if v in e.inputs}
+        seen = {i for e in cond.equations for i, v in enumerate(cond.inputs) if v in e.inputs}
         return tree.unflatten([
-            x if body.outputs[i] is body.inputs[i] and x is leaves[i] and i not in read else out
+            x if body.outputs[i] is body.inputs[i] and x is leaves[i] and i not in seen else out
             for i, (x, out) in enumerate(zip(given, outs))])
 
 
-def _check_cond(cond: Program, tree: Any) -> None:
+def _while_with_refs(cond: Program, looks: Uses, body: Program, uses: Uses,
+                     leaves: Sequence[Any]) -> list[Any]:
+    """A while whose functions use references: those that the body writes are carried, the others
+    are consts of who reads them."""
+    n = len(leaves)
+    written = [r for r, w in zip(uses.closed, uses.written) if w]
+    moving = {id(r) for r in written}
+
+    def taken(p: Program, closed: Sequence[Ref]) -> tuple[Program, list[Any]]:
+        own = dict(zip([id(r) for r in closed], p.inputs[n:]))
+        fixed = [r for r in closed if id(r) not in moving]
+        inputs = [*[own[id(r)] for r in fixed], *p.inputs[:n],
+                  *[own.get(id(r)) or Var(r.abstract.inner_aval) for r in written]]
+        return p.replace(inputs=inputs), [read(r) for r in fixed]
+
+    outs = prim.while_loop(*taken(cond, looks.closed), *taken(body, uses.closed),
+                           [*leaves, *[read(r) for r in written]])
+    return uses.settle(leaves, outs)
+
+
+def _check_cond(cond: Program, tree: Any, looks: Uses) -> None:
+    if any(looks.written):
+        raise NotImplementedError(errors.explain(
+            "while_loop: cond_fun writes into a reference that was made outside of it.",
+            fix="write in body_fun."))
     if len(cond.outputs) != 1 or not tree_util.treedef_is_leaf(tree):
         raise TypeError(errors.explain(
             f"cond_fun must return a boolean scalar, but got pytree {tree}.",

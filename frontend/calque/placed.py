@@ -11,8 +11,9 @@ from typing import Any
 from calque import tree_util
 from calque.constraints import as_sharding
 from calque.core import errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import aval_of
 from calque.core.memo import Memo
+from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.jit import JitFunction, _Entry, placed
 from calque.primitives.placement import constrain
@@ -34,10 +35,11 @@ class PlacedFunction(JitFunction):
         self._cache = Memo()  # not that of the same function without shardings
 
     def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
-               avals: Sequence[ShapedArray], donated: tuple[int, ...]) -> _Entry:
+               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)
         if tree_util.tree_leaves(self._in):
-            wanted = self._of_arguments(tree, avals)
+            wanted = [None if type(a) is AbstractRef else s
+                      for a, s in zip(avals, self._of_arguments(tree, avals))]
             avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
                      for a, s in zip(avals, wanted)]
 
@@ -58,7 +60,7 @@ class PlacedFunction(JitFunction):
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
         return entry
 
-    def _of_arguments(self, tree: Any, avals: Sequence[ShapedArray]) -> list[Any]:
+    def _of_arguments(self, tree: Any, avals: Sequence[Any]) -> list[Any]:
         """in_shardings of each leaf; ValueError where an argument contradicts."""
         args, kwargs = tree.unflatten(list(range(len(avals))))
         if kwargs:
@@ -77,7 +79,7 @@ class PlacedFunction(JitFunction):
         found = []
         for i, (a, s) in enumerate(zip(avals, prefix_leaves("jit in_shardings", given, args))):
             s = as_sharding("jit", "in_shardings", s)
-            if s is not None:
+            if s is not None and type(a) is not AbstractRef:
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
                            a.shape, s)
                 s.shard_shape(a.shape)

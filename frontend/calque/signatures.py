@@ -16,6 +16,7 @@ import optree
 from calque import tree_util
 from calque.array import Array, to_array
 from calque.core.avals import ShapedArray
+from calque.core.refs import AbstractRef, Ref
 from calque.tracing import argument_path, check_arguments
 
 MOST_LEAVES = 200  # longer functions cost more to write than they save
@@ -39,10 +40,15 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
         tree = (whole,)
     else:  # half a microsecond less than with the empty dictionary
         leaves, tree = optree.tree_flatten(args, None, namespace=_NAMESPACE)
-    signature, buffers = [tree, config], []
+    signature: list[Any] = [tree, config]
+    buffers: list[Any] = []
     for x in leaves:  # one loop: three comprehensions took three times as long
         if type(x) is not Array:
-            check_arguments(name, leaves, whole_tree(tree))
+            check_arguments(name, leaves, whole_tree(tree), refs=True)
+            if type(x) is Ref:
+                signature.append(x.abstract)
+                buffers.append(None)
+                continue
             x = to_array(x)
         signature.append(x.aval)
         buffers.append(x._own or x._buffer)  # a pending array owns none yet
@@ -162,9 +168,9 @@ def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     for i, (a, b) in enumerate(zip(old[2:], new[2:])):
         if a is b or a == b:
             continue
-        if isinstance(b, ShapedArray):
+        if isinstance(b, (ShapedArray, AbstractRef)):
             where = argument_path(whole_tree(new[0]), i - sum(
-                not isinstance(v, ShapedArray) for v in new[2:2 + i]))
+                not isinstance(v, (ShapedArray, AbstractRef)) for v in new[2:2 + i]))
             found.append(f"{where} was {getattr(a, 'short', lambda a=a: a)()}, is {b.short()}"
                          + (" (weak)" if b.weak_type else ""))
         else:

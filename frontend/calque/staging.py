@@ -7,6 +7,7 @@ from typing import Any
 from calque import stages, tree_util
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.refs import Ref
 from calque.core.trace import scope
 from calque.jit import JitFunction, as_ints
 from calque.tracing import (
@@ -14,7 +15,8 @@ from calque.tracing import (
     check_arguments,
     check_callable,
     name_of,
-    trace_to_program,
+    trace_with_refs,
+    type_of,
     wrapped,
 )
 
@@ -77,22 +79,22 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       ShapeDtypeStruct(shape=(), dtype=float32)
     """
     leaves, tree = tree_util.flatten((args, kwargs))
-    leaves = [x if is_arraylike(x) or isinstance(x, ShapeDtypeStruct) else
+    leaves = [x if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, Ref)) else
               ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
               else x for x in leaves]
-    check_arguments(name_of(fun), leaves, tree)
-    program, out_tree = trace_to_program(fun, tree, [aval_of(x) for x in leaves])
-    return out_tree.unflatten([stages.struct_of(a) for a in program.out_avals])
+    check_arguments(name_of(fun), leaves, tree, refs=True)
+    program, out_tree, uses = trace_with_refs(fun, tree, [type_of(x) for x in leaves])
+    return out_tree.unflatten([stages.struct_of(a) for a in program.out_avals[:uses.count]])
 
 
 def typeof(x: Any) -> Any:
     """The type of a value: shape, dtype and weak type.
 
     Args:
-      x: an array, a number or a traced value.
+      x: an array, a number, a traced value or a reference.
 
     Returns:
-      Its ShapedArray.
+      Its ShapedArray; of a reference an AbstractRef.
 
     Raises:
       TypeError: x is none of these.
@@ -102,6 +104,8 @@ def typeof(x: Any) -> Any:
       >>> calque.typeof(jnp.ones((2, 3))), calque.typeof(1.0)
       (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
     """
+    if type(x) is Ref:
+        return x.abstract
     if not is_arraylike(x):
         raise TypeError(explain(f"Argument {x!r} of type {type(x)} is not a valid JAX type",
                                 fix="pass an array or a number; trees have no type of their own."))

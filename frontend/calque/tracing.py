@@ -13,9 +13,11 @@ import numpy as np
 
 from calque import tree_util
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.program import Program
+from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import Sharding
+from calque.core.trace import current
 from calque.core.tracebacks import boundary
 from calque.transforms.explicit import of_types
 from calque.transforms.stage import stage
@@ -131,10 +133,17 @@ class ShapeDtypeStruct:
         return hash((self.shape, self.dtype, self.weak_type, self.sharding))
 
 
-def check_arguments(name: str, leaves: Sequence[Any], tree: Any) -> None:
-    """TypeError for the first leaf that is no array, with its path in the arguments."""
+def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = False) -> None:
+    """TypeError for the first leaf that is no array, with its path in the arguments; refs: it may
+    be a reference."""
     for i, x in enumerate(leaves):
         if not is_arraylike(x):
+            if type(x) is Ref:
+                if refs:
+                    continue
+                raise TypeError(errors.explain(
+                    f"{name} takes arrays, got a reference of type {x.abstract} at path "
+                    f"{argument_path(tree, i)}.", fix="pass its value, ref[...]."))
             raise TypeError(errors.explain(
                 f"Error interpreting argument to {name} as an abstract array. The problematic "
                 f"value is of type {type(x)} and was passed to the function at path "
@@ -157,37 +166,78 @@ def argument_path(tree: Any, index: int) -> str:
     return root + tree_util.keystr(path[1:])
 
 
-def check_outputs(name: str, leaves: Sequence[Any], tree: Any) -> None:
-    """TypeError for the first returned leaf that is no array."""
+def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "tracing",
+                  refs: bool = False) -> None:
+    """TypeError for the first returned leaf that is no array, ValueError for a reference where
+    these are no results; verb: what the function is traced for."""
     for i, x in enumerate(leaves):
         if not is_arraylike(x):
             path = tree_util.keystr(tree_util.tree_leaves_with_path(
                 tree.unflatten(list(range(len(leaves)))))[i][0])
+            if type(x) is Ref:
+                if refs:
+                    continue
+                raise refuse_result(name, verb, x, path)
             raise TypeError(errors.explain(
                 f"{name} returned a value of type {type(x)} at output component "
                 f"{path or '(the result)'}, which is not a valid JAX type",
                 fix="return arrays, numbers and trees of them."))
 
 
-def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
-                     name: str | None = None) -> tuple[Program, Any]:
-    """(Program, output tree) of fun(*args, **kwargs); in_tree is the tree of (args, kwargs).
-    Labels of avals are left out: what is traced does not depend on them (see labels)."""
-    avals = of_types(avals)
+def trace_with_refs(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any],
+                    name: str | None = None, verb: str = "jit") -> tuple[Program, Any, Uses]:
+    """(Program, output tree, what becomes of references) of fun(*args, **kwargs); in_tree is the
+    tree of (args, kwargs).  An AbstractRef among avals is an argument that is a reference.  Labels
+    of avals are left out: what is traced does not depend on them (see labels)."""
+    places = [i for i, a in enumerate(avals) if type(a) is AbstractRef]
+    values = [a.inner_aval if type(a) is AbstractRef else a for a in avals] if places else avals
     name = name or name_of(fun)
     in_tree = structure_of(in_tree)
+    frame = Frame(current.get())
     kept: list[Any] = []
 
     def run(*flat: Any) -> list[Any]:
+        refs = [Ref(flat[i], argument=True) for i in places]
+        if places:
+            given = iter(refs)
+            flat = tuple(next(given) if type(a) is AbstractRef else x for x, a in zip(flat, avals))
         args, kwargs = in_tree.unflatten(flat)
         out = fun(*args, **kwargs)
         leaves, out_tree = tree_util.flatten(out)
-        check_outputs(name, leaves, out_tree)
-        kept.append(out_tree)
-        return leaves
+        check_outputs(name, leaves, out_tree, verb)
+        stored = [i for i, r in zip(places, refs) if r.written]
+        local = list(frame.local.values())
+        kept.extend((out_tree, Uses(len(leaves), places, stored, [v.ref for v in local],
+                                    [v.written for v in local], frame.rules)))
+        return [*leaves, *[r.value for r in refs if r.written],
+                *[v.value for v in local if v.written]]
 
-    program = stage(run, avals, name, fun)
-    return program, kept[0]
+    program = stage(run, of_types(values), name, fun, frame)
+    return program, kept[0], kept[1]
+
+
+def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
+                     name: str | None = None, verb: str = "tracing") -> tuple[Program, Any]:
+    """(Program, output tree) of a function that writes into no reference of others; what it reads
+    of references is read now."""
+    program, out_tree, uses = trace_with_refs(fun, in_tree, avals, name, verb)
+    if not uses.closed:
+        return program, out_tree
+    if any(uses.written):
+        ref = next(r for r, w in zip(uses.closed, uses.written) if w)
+        raise NotImplementedError(errors.explain(
+            f"{name or name_of(fun)} writes into a reference of type {ref.abstract} that was made "
+            f"outside of it, which it cannot here ({verb}).",
+            fix="return the value instead."))
+    count = len(program.inputs) - len(uses.closed)
+    return program.replace(
+        inputs=program.inputs[:count], const_vars=[*program.const_vars, *program.inputs[count:]],
+        consts=[*program.consts, *[read(r) for r in uses.closed]]), out_tree
+
+
+def type_of(x: Any) -> Any:
+    """The abstract value of an argument that may be a reference."""
+    return x.abstract if type(x) is Ref else aval_of(x)
 
 
 def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:

@@ -91,13 +91,16 @@ def main() -> None:
     chosen = [HERE / p for p in args.programs] or sorted(HERE.glob("run_*.py"))
     rows = [row(p, args.calque, args.jax) for p in chosen]
     table = ["| libraries | program | results equal to JAX's | others |", "|---|---|---|---|"]
-    table += rows
     if args.write:
         text = PAGE.read_text()
         before, after = text.split(START)[0], text.split(END)[1]
+        names = [p.name for p in chosen]  # rows of other programs stay
+        rows += [r for r in text.split(START)[1].split(END)[0].splitlines()
+                 if ".py |" in r and not any(f"| {n} |" in r for n in names)]
+        table += sorted(rows)
         PAGE.write_text("\n".join([before + START, *table, END + after]))
     else:
-        print("\n".join(table))
+        print("\n".join(table + rows))
 
 
 if __name__ == "__main__":

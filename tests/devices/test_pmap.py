@@ -119,7 +119,7 @@ def test_custom_rules_and_keys_inside() -> None:
     (lambda: calque.pmap(lambda x, y: x)(X, X[:4]), ValueError,
      "argument x of shape.*size 8(.|\n)*argument y of shape.*size 4"),
     (lambda: calque.pmap(lambda x: x, in_axes=None)(X), ValueError, "at least one argument"),
-    (lambda: calque.pmap(lambda x: x)(3.0), ValueError, "at least one argument"),
+    (lambda: calque.pmap(lambda x: x)(3.0), ValueError, "rank should be at least 1"),
     (lambda: calque.pmap(lambda x: x, in_axes=(0, 0))(X), ValueError, "pytree structure error"),
     (lambda: calque.pmap(lambda x: x, axis_size=4)(X), ValueError, "axis_size 4 doesn't match"),
     (lambda: calque.pmap(lambda x: x, in_axes=2)(X), ValueError, "rank should be at least 3"),

@@ -6,7 +6,7 @@ import pytest
 import calque
 
 BOOLS = ("enable_x64", "debug_nans", "debug_infs", "disable_jit", "log_compiles",
-         "threefry_partitionable", "check_tracer_leaks")
+         "threefry_partitionable", "check_tracer_leaks", "enable_custom_prng")
 VALUED = {"numpy_dtype_promotion": "strict", "numpy_rank_promotion": "raise",
           "default_matmul_precision": "highest", "default_prng_impl": "threefry2x32",
           "default_device": "cpu"}
@@ -28,6 +28,20 @@ def test_only_bools_have_a_value_of_their_own() -> None:
         with pytest.raises(TypeError, match="requires an argument representing") as caught:
             getattr(calque, name)()
         assert name in str(caught.value) and "Fix:" in str(caught.value), value
+
+
+def test_typed_keys_by_the_older_name() -> None:
+    with calque.enable_custom_prng():
+        key = calque.random.PRNGKey(3)
+    assert key.dtype == calque.random.key(3).dtype and key.shape == ()
+    assert calque.random.PRNGKey(3).shape == (2,)
+
+
+def test_a_context_has_one_argument() -> None:
+    with calque.disable_jit(disable=True):
+        assert calque.config.read("jax_disable_jit")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'disabled'"):
+        calque.disable_jit(disabled=True)
 
 
 def test_there_is_one_process() -> None:

@@ -14,6 +14,7 @@ from calque.lowering import compiler_process
 from calque.lowering.compile import STAGES, CompileError, compile_module, compile_to, run_compiler
 from calque.lowering.targets import Target, parse_target
 from calque.runtime import Buffer, Executable, devices
+from calque.runtime.errors import ArtifactError
 
 CPU = parse_target("cpu")
 ADD = """func.func @main(%a: tensor<4xf64>) -> tensor<4xf64> {
@@ -51,6 +52,20 @@ def test_sums_are_not_serial():
          : (tensor<{n}xf32>, tensor<f32>) -> tensor<f32>
       return %0 : tensor<f32> }}""", x)
     assert abs(total / x.sum(dtype=np.float64) - 1) < 1e-4  # serial: 2e-3
+
+
+def test_iree_still_fuses_more_numbers_than_a_dispatch_may_have():
+    """MOST_NUMBERS in lowering/fusion.py: 21 operands and 20 results are one dispatch."""
+    n, kind = 21, "tensor<f32>"
+    args = ", ".join(f"%a{i}: {kind}" for i in range(n))
+    steps = [f"%s{i} = stablehlo.{'add' if i % 2 else 'multiply'} "
+             f"{f'%s{i - 1}' if i else '%a20'}, %a{i} : {kind}" for i in range(n - 1)]
+    outs = ", ".join(f"%s{i}" for i in range(n - 1))
+    kinds = ", ".join([kind] * (n - 1))
+    source = "\n".join([f"func.func @main({args}) -> ({kinds}) {{", *steps,
+                        f"return {outs} : {kinds} }}"])
+    with pytest.raises(ArtifactError, match="binding count 41 > 32"):
+        run(source, *[np.float32(i) for i in range(n)])
 
 
 def test_bytes_and_bytecode_are_taken_too():

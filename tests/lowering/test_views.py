@@ -13,7 +13,6 @@ import calque.numpy as jnp
 from calque import lax, random
 from calque.lowering.compile import CompileError
 from calque.lowering.rules import control
-from calque.runtime.errors import ArtifactError, DeviceError
 
 pytestmark = pytest.mark.usefixtures("host_loops")
 
@@ -170,17 +169,3 @@ def test_iree_still_fails_on_loops_over_arrays(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(control.views, "is_possible", lambda values: False)
     with pytest.raises(CompileError, match="circular dependency"):
         calque.jit(rejected)([np.arange(3, dtype=np.float32) * i for i in range(5)])
-
-
-def test_iree_still_makes_wide_dispatches_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MOST_NUMBERS in lowering/fusion.py."""
-    monkeypatch.setattr("calque.lowering.fusion.MOST_NUMBERS", 10_000)
-
-    def f(start: Any, numbers: Any) -> Any:
-        found = [start]
-        for a in numbers:
-            found.append(jnp.tanh(found[-1] * a))
-        return found
-
-    with pytest.raises((DeviceError, ArtifactError), match="binding count"):
-        calque.jit(f)(np.float32(1), [np.float32(i) for i in range(40)])

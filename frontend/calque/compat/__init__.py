@@ -6,6 +6,7 @@
 Map:
 
   modules.py    which name of JAX's is which module of ours; the finder; install
+  versions.py   the versions of libraries that were run
   private.py    the private modules that libraries touch, a few lines each
 
 `python -m` runs its module __main__.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import calque
-from calque.compat import private
+from calque.compat import private, versions
 from calque.core.config import config
 from calque.core.errors import explain
 
@@ -28,16 +28,17 @@ TOPS = ("jax", "jaxlib")
 
 # JAX's modules that are modules of ours, by name; others of the same name below need no row
 SAME = {
-    "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
+    "jax.ad", "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
     "jax.custom_derivatives", "jax.debug", "jax.dtypes", "jax.errors", "jax.example_libraries",
-    "jax.example_libraries.optimizers", "jax.example_libraries.stax", "jax.experimental.mesh_utils",
+    "jax.example_libraries.optimizers", "jax.example_libraries.stax", "jax.experimental.checkify",
+    "jax.experimental.mesh_utils",
     "jax.experimental.pjit", "jax.experimental.shard_map", "jax.export", "jax.extend",
-    "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util",
+    "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.interpreters", "jax.interpreters.ad",
     "jax.interpreters.batching", "jax.interpreters.mlir", "jax.interpreters.partial_eval",
     "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
-    "jax.random", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
+    "jax.random", "jax.ref", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
     "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg", "jax.scipy.special",
     "jax.scipy.stats", "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
     "jax.typing"}
@@ -135,6 +136,7 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None
                   ) -> importlib.machinery.ModuleSpec | None:
         if name.split(".")[0] not in TOPS:
+            versions.check(name)
             return None
         if name not in TOPS and name not in SAME and name not in private.MODULES:
             return None
@@ -172,7 +174,7 @@ class _Loader(importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         name = spec.name
         if name == "jax":
-            return _Module("jax", {**_versions(), **private.top()}, calque)
+            return _Module("jax", _versions(), calque)
         if name == "jaxlib":
             return _Module("jaxlib", _versions())
         if name in SAME:  # a place holder: exec_module puts our module in its stead

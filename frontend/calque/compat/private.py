@@ -62,13 +62,6 @@ def _package() -> dict[str, Any]:
     return {}
 
 
-def top() -> dict[str, Any]:
-    """Names of jax itself that calque has not."""
-    return {"Ref": nothing("jax.Ref"),
-            **{n: absent(f"jax.{n}", "carry the value as an argument and a result.")
-               for n in ("new_ref", "empty_ref", "freeze", "free_ref")}}
-
-
 @_made("jax.version")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
@@ -89,6 +82,7 @@ def _core() -> dict[str, Any]:
     from calque.extend import core as extended
     return {**of("calque.core", *calque.core.__all__),
             **{n: getattr(extended, n) for n in extended.__all__},
+            "Ref": calque.Ref,
             "trace_state_clean": trace.at_bottom, "is_constant_dim": lambda d: isinstance(d, int),
             "get_aval": calque.typeof, "typeof": calque.typeof}
 
@@ -165,12 +159,15 @@ def _mesh() -> dict[str, Any]:
 
 @_made("jax._src.checkify")
 def _checkify() -> dict[str, Any]:
-    return {"user_checks": frozenset(), **_nothing("Error")}
+    found = calque.experimental.checkify
+    return {**{n: getattr(found, n) for n in found.__all__},
+            **of("calque.checks", "JaxException", "FailedCheckError", "NaNError", "OOBError",
+                 "DivisionByZeroError", "check_p")}
 
 
 @_made("jax._src.state.types")
 def _state() -> dict[str, Any]:
-    return _nothing("AbstractRef")
+    return {"AbstractRef": calque.ref.AbstractRef}
 
 
 @_made("jax._src.compiler")
@@ -251,16 +248,6 @@ def _layout() -> dict[str, Any]:
 @_made("jax.experimental.sparse")
 def _sparse() -> dict[str, Any]:
     return _nothing("BCOO", "BCSR", "JAXSparse")
-
-
-@_made("jax.experimental.checkify")
-def _checks() -> dict[str, Any]:
-    names = ("user_checks", "nan_checks", "index_checks", "div_checks", "float_checks",
-             "automatic_checks", "all_checks")
-    return {**{n: frozenset((n,)) for n in names}, **_nothing("Error", "ErrorCategory"),
-            **{n: absent(f"jax.experimental.checkify.{n}", "check values outside jit.")
-               for n in ("checkify", "check", "check_error", "debug_check")},
-            "JaxRuntimeError": calque.errors.JaxRuntimeError}
 
 
 @_made("jax.experimental.hijax", "jax._src.hijax")

@@ -7,6 +7,7 @@
   client.py      primitives of libraries and users
   trace.py       dispatch: traces, tracers, the current one
   evaluate.py    a Program run equation by equation
+  refs.py        references: what is written into while a function is traced
   zeros.py       symbolic zeros of tangents
   checker.py     the type checker of Programs
   printer.py     Programs as jaxprs

@@ -53,6 +53,7 @@ OPTIONS = {o.name: o for o in (
            "number of logical CPU devices (before first use)"),
     Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
            ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
+    Option("jax_enable_custom_prng", False, "bool", True, "PRNGKey gives typed keys, as key does"),
     Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
     Option("calque_cpu", "host", "enum", True,
            "the CPU that code for CPU devices is compiled for",
@@ -158,6 +159,35 @@ class Config:
         if more is not None and self.local_key.get() is None:
             self.local_key.set(_AS_EVER)
 
+    def read(self, name: str) -> Any:
+        """The value of an option now.
+
+        Args:
+          name: of the option.
+
+        Returns:
+          Its value.
+
+        Raises:
+          AttributeError: there is no such option.
+
+        Example:
+          >>> import calque
+          >>> calque.config.read("jax_disable_jit")
+          False
+        """
+        return getattr(self, name)
+
+    def parse_flags_with_absl(self) -> None:
+        """Does nothing: options come from the environment and `update`, not from absl's flags.
+
+        Example:
+          >>> import calque
+          >>> calque.config.parse_flags_with_absl()
+        """
+
+    config_with_absl = parse_flags_with_absl
+
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
 
@@ -255,7 +285,11 @@ def context_manager(name: str) -> Any:
     option = OPTIONS[name]
     default: Any = True if option.kind == "bool" else _MISSING
 
-    def manager(value: Any = default) -> Any:
+    def manager(new_val: Any = default, **named: Any) -> Any:
+        value = named.pop("disable", new_val) if name == "jax_disable_jit" else new_val
+        if named:
+            raise TypeError(f"{manager.__name__}() got an unexpected keyword argument "
+                            f"{next(iter(named))!r}\n  Fix: {manager.__name__}({sample}).")
         if value is _MISSING:
             raise TypeError(
                 f"Context manager for {name} config option requires an argument representing the "

@@ -31,6 +31,7 @@ class Trace:
 
     __slots__ = ("parent", "open", "source")
     kind = "trace"
+    frame: Any = None  # of a function that is recorded: the references that it uses (core/refs)
 
     def __init__(self, parent: Trace | None) -> None:
         self.parent = parent

@@ -2,6 +2,7 @@
 
   core/                Primitive, Jaxpr, ClosedJaxpr, Var, Literal, ...; core/primitives.py: ours
   linear_util.py       functions with layers of transformations around them
+  random.py            streams of random numbers by their records
   source_info_util.py  names and places of what is traced
 
 JAX's names, in the form in which libraries use them.  Start reading at core/__init__.py, then
@@ -9,9 +10,10 @@ calque/interpreters.
 """
 from calque.extend import core as core
 from calque.extend import linear_util as linear_util
+from calque.extend import random as random
 from calque.extend import source_info_util as source_info_util
 
-__all__ = ["core", "linear_util", "source_info_util"]
+__all__ = ["core", "linear_util", "random", "source_info_util"]
 
 
 def __dir__() -> list[str]:

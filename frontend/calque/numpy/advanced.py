@@ -235,6 +235,8 @@ def _counted(column: Any, size: int, wrap: bool) -> Any:
     if isinstance(column, np.ndarray):
         if wrap and column.dtype.kind == "i":
             column = np.where(column < 0, column.astype(np.int64) + size, column)
+        if ix.watched.get() and column.size:
+            return column.astype(np.int32)
         return np.clip(column, -1 if column.dtype.kind == "i" else 0, size).astype(np.int32)
     column = ix.widened(column)
     return wrap_negative(column, size) if wrap and aval_of(column).dtype.kind != "u" else column

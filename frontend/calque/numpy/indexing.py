@@ -6,6 +6,7 @@ position, and the shape of the result.  `take` reads, calque.numpy.at writes, bo
 """
 from __future__ import annotations
 
+import contextvars
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import shape as sh
+
+# Whether positions outside are to be seen in the Program (experimental.checkify looks for them).
+watched: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_watched", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,8 @@ def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
         return _known(i, size)
     wrapped = i + size if i < 0 else i
     clamped = min(max(wrapped, 0), size - 1)
+    if clamped != wrapped and watched.get():
+        return Traced(np.int32(i), size)
     return Run(clamped, 1, 1, True, clamped != wrapped)
 
 

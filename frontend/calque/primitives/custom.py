@@ -14,6 +14,8 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
+from calque.core.refs import Frame
+from calque.core.trace import current
 from calque.core.zeros import Zero, instantiate, is_zero
 from calque.primitives.call import jit_p
 from calque.primitives.reduce import reduce_sum
@@ -113,7 +115,8 @@ def _is_float0(x: Any) -> bool:
 def _staged(*args: Any, fun: Any, num_consts: int, **params: Any) -> tuple[list[Any], Any]:
     if isinstance(fun, Program):
         return list(args), {"fun": fun, "num_consts": num_consts, **params}
-    program, consts = closed(stage(lambda *xs: fun(*xs), [aval_of(a) for a in args], "custom"))
+    program, consts = closed(stage(lambda *xs: fun(*xs), [aval_of(a) for a in args], "custom",
+                                   frame=Frame(current.get(), reads=True)))
     return [*consts, *args], {"fun": program, "num_consts": num_consts + len(consts), **params}
 
 

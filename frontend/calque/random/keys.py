@@ -125,7 +125,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
       impl: name of an implementation (see `key`).
 
     Returns:
-      uint32[2], of other implementations than threefry2x32 uint32[1] or uint32[4].
+      uint32[2], of other implementations than threefry2x32 uint32[1] or uint32[4]; a typed key
+      under `enable_custom_prng`.
 
     Raises:
       TypeError: the seed is no integer scalar.
@@ -139,7 +140,10 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """
     kind = _kind(impl)
     with fused("PRNGKey"):
-        return prim.random_unwrap_p.bind(prim.random_seed_p.bind(_seed(seed), **_given(kind)))
+        made = prim.random_seed_p.bind(_seed(seed), **_given(kind))
+        if config.jax_enable_custom_prng:
+            return made
+        return prim.random_unwrap_p.bind(made)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:

@@ -17,6 +17,7 @@ from calque.core.evaluate import literal_value as literal_value
 from calque.core.evaluate import replay as replay
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.refs import Frame
 from calque.core.source import called, here
 from calque.core.trace import Trace, Tracer, leaked, scopes, under
 from calque.transforms import explicit
@@ -48,12 +49,13 @@ class StageTracer(Tracer):
 class StageTrace(Trace):
     """Records every primitive as an equation."""
 
-    __slots__ = ("equations", "captured", "name")
+    __slots__ = ("equations", "captured", "name", "frame")
     kind = "stage"
 
-    def __init__(self, name: str = "main", parent: Trace | None = None) -> None:
+    def __init__(self, name: str = "main", parent: Trace | None = None,
+                 frame: Frame | None = None) -> None:
         super().__init__(parent)
-        self.name = name
+        self.name, self.frame = name, frame
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Var, Any]] = {}  # id -> (variable, value kept alive)
 
@@ -164,16 +166,16 @@ def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
 
 
 def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
-          name: str = "main", fun: Any = None) -> Program:
+          name: str = "main", fun: Any = None, frame: Frame | None = None) -> Program:
     """Record f, a function of flat arrays that returns a sequence of arrays; fun: the user's
-    function in it, for messages."""
-    trace = StageTrace(name)
+    function in it, for messages; frame: references that it uses are further inputs."""
+    trace = StageTrace(name, frame=frame)
     trace.source = called(fun)
     inputs = [trace.new(a) for a in avals]
     try:
         with under(trace):
             outputs = list(f(*inputs))
-        return trace.program(inputs, outputs)
+        return trace.program(inputs if frame is None else [*inputs, *frame.inputs], outputs)
     finally:
         trace.close()
 

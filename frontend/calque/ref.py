@@ -1,0 +1,372 @@
+"""References: arrays that are written into (`jax.ref`).
+
+What a reference is to transformations is said in core/refs; here are its functions, and what
+indexing means.  Imports numpy; start reading at `get`.
+"""
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from calque.array import Array
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.errors import explain
+from calque.core.refs import AbstractRef as AbstractRef
+from calque.core.refs import Ref as Ref
+from calque.core.refs import assign, read
+from calque.core.trace import Tracer
+from calque.eager import fused
+from calque.numpy import arange, asarray, clip, zeros
+
+
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
+    """A reference to an array that holds init_val.
+
+    Args:
+      init_val: array or number.
+      memory_space, kind: accepted for compatibility.
+
+    Returns:
+      A Ref of init_val's shape and dtype.
+
+    Raises:
+      TypeError: init_val is no array.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> total = calque.new_ref(0.0)
+      >>> @calque.jit
+      ... def add(x):
+      ...     total[...] += x.sum()
+      >>> add(jnp.ones(3)), add(jnp.ones(3))
+      (None, None)
+      >>> total[...]
+      Array(6., dtype=float32, weak_type=True)
+    """
+    if not is_arraylike(init_val):
+        raise TypeError(explain(
+            "Error interpreting argument to new_ref as a JAX value. The problematic value is of "
+            f"type {type(init_val)} and was passed to new_ref at position 0.",
+            fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
+    value = init_val if isinstance(init_val, (Array, Tracer)) else asarray(init_val)
+    return Ref(value)
+
+
+def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
+    """A reference to an array of this shape and dtype, whose elements nobody has set.
+
+    Args:
+      ty: what has a shape and a dtype.
+      memory_space: accepted for compatibility.
+
+    Returns:
+      A Ref; its elements are zeros.
+
+    Raises:
+      AttributeError: ty has no shape or dtype.
+
+    Example:
+      >>> import calque
+      >>> calque.ref.empty_ref(calque.ShapeDtypeStruct((2,), "float32")).shape
+      (2,)
+    """
+    return Ref(zeros(ty.shape, ty.dtype))
+
+
+def freeze(ref: Ref) -> Any:
+    """The final value of a reference, which is not to be used afterwards.
+
+    Args:
+      ref: a Ref.
+
+    Returns:
+      Its array.
+
+    Raises:
+      ValueError: ref is no reference; (when it is used afterwards inside jit and the like) it was
+        frozen.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.freeze(calque.new_ref(jnp.arange(2)))
+      Array([0, 1], dtype=int32)
+    """
+    value = read(_checked("freeze", ref))
+    ref.frozen = ref.home.kind != "eval"
+    return value
+
+
+def free_ref(ref: Ref) -> None:
+    """Say that a reference is not used any more.
+
+    Args:
+      ref: a Ref.
+
+    Returns:
+      None.
+
+    Raises:
+      ValueError: ref is no reference.
+
+    Example:
+      >>> import calque
+      >>> calque.ref.free_ref(calque.new_ref(1.0))
+    """
+    freeze(ref)
+
+
+def get(ref: Ref, idx: Any = None) -> Any:
+    """ref[idx], an array.
+
+    Args:
+      ref: a Ref.
+      idx: as of NumPy's arrays; None: all of it.
+
+    Returns:
+      The indexed elements.
+
+    Raises:
+      ValueError: ref is no reference, or a known index is outside.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.ref.get(calque.new_ref(jnp.arange(5)), slice(1, 3))
+      Array([1, 2], dtype=int32)
+    """
+    value = read(_checked("ref_get", ref))
+    idx = _index(ref, idx)
+    return value if idx is None else value[idx]
+
+
+def swap(ref: Ref, idx: Any, value: Any) -> Any:
+    """Set ref[idx] to value.
+
+    Args:
+      ref: a Ref.
+      idx: as of NumPy's arrays; None: all of it.
+      value: array of the shape and the dtype of ref[idx].
+
+    Returns:
+      What ref[idx] was.
+
+    Raises:
+      ValueError: ref is no reference, a known index is outside, or value has another shape or
+        dtype.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> ref = calque.new_ref(jnp.arange(5))
+      >>> calque.ref.swap(ref, 3, 10), ref
+      (Array(3, dtype=int32), Ref([ 0,  1,  2, 10,  4], dtype=int32))
+    """
+    before, _ = _write("swap", ref, idx, value)
+    return before
+
+
+def set(ref: Ref, idx: Any, value: Any) -> None:  # noqa: A001
+    """Set ref[idx] to value.
+
+    Args:
+      ref: a Ref.
+      idx: as of NumPy's arrays; None: all of it.
+      value: array of the shape and the dtype of ref[idx].
+
+    Returns:
+      None.
+
+    Raises:
+      ValueError: ref is no reference, a known index is outside, or value has another shape or
+        dtype.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> ref = calque.new_ref(jnp.zeros(3))
+      >>> calque.ref.set(ref, 1, 10.0)
+      >>> ref
+      Ref([ 0., 10.,  0.], dtype=float32)
+    """
+    _write("swap", ref, idx, value)
+
+
+def addupdate(ref: Ref, idx: Any, x: Any) -> None:
+    """Add x to ref[idx]; elements that are named twice get both.
+
+    Args:
+      ref: a Ref.
+      idx: as of NumPy's arrays; None: all of it.
+      x: array of the shape and the dtype of ref[idx].
+
+    Returns:
+      None.
+
+    Raises:
+      ValueError: ref is no reference, a known index is outside, or x has another shape or dtype.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> ref = calque.new_ref(jnp.zeros(3))
+      >>> calque.ref.addupdate(ref, jnp.array([0, 0]), jnp.ones(2))
+      >>> ref
+      Ref([2., 0., 0.], dtype=float32)
+    """
+    _write("addupdate", ref, idx, x)
+
+
+def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
+    old = read(_checked(f"ref_{name}", ref))
+    if type(value) is Ref:
+        raise ValueError(explain(
+            "Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?",
+            fix="store its value, other[...]."))
+    if not is_arraylike(value):
+        raise TypeError(explain(f"Argument '{value}' of type '{type(value)}' is not a valid JAX "
+                                "type", fix="pass an array; convert lists with jnp.asarray."))
+    idx = _index(ref, idx)
+    with fused(name):
+        part = old if idx is None else old[idx]
+        want, have = aval_of(part), aval_of(value)
+        _check_value(name, ref, want, have)
+        if not isinstance(value, (Array, Tracer)):
+            value = asarray(value, have.dtype)
+        if name == "addupdate":
+            new = old + value if idx is None else old.at[idx].add(value, mode=_mode(idx))
+        else:
+            new = value if idx is None else old.at[idx].set(value, mode=_mode(idx))
+        assign(ref, new)
+        return part, new
+
+
+def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> None:
+    if want.shape != have.shape:
+        raise ValueError(explain(
+            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {want.shape}. "
+            f"Value shape: {have.shape}.",
+            fix="values are not broadcast to references: use jnp.broadcast_to or jnp.full."))
+    if want.dtype != have.dtype:
+        raise ValueError(explain(
+            f"Invalid dtype for `{name}`. Ref dtype: {want.dtype}. Value dtype: {have.dtype}.",
+            fix="values are not cast for references: write 1.0 instead of 1, or use astype."))
+
+
+def _mode(idx: Any) -> str:
+    """A computed position is moved inside, index arrays leave out what is outside, as in JAX."""
+    parts = idx if isinstance(idx, tuple) else (idx,)
+    return "drop" if any(np.ndim(i) for i in parts if is_arraylike(i)) else "clip"
+
+
+def _checked(name: str, ref: Any) -> Ref:
+    if type(ref) is not Ref:
+        raise ValueError(explain(f"Can only call `{name}` on a `Ref`: {ref}.",
+                                 fix="make one with new_ref; arrays are read by x[i]."))
+    return ref
+
+
+# ---- indices
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """`size` elements from `start` on, which may be computed (see `ds`)."""
+
+    start: Any
+    size: int
+    stride: int = 1
+
+
+def ds(start: Any, size: int, stride: int = 1) -> Slice:
+    """An index of `size` elements from `start` on, which may be computed.
+
+    Args:
+      start: integer.
+      size: a Python int.
+      stride: from one to the next, a Python int.
+
+    Returns:
+      An index for references.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.new_ref(jnp.arange(5))[calque.ds(1, 2)]
+      Array([1, 2], dtype=int32)
+    """
+    return Slice(start, size, stride)
+
+
+def _index(ref: Ref, idx: Any) -> Any:
+    """An index as arrays take it; None where it is all of the reference."""
+    if idx is None or idx is Ellipsis or (isinstance(idx, tuple) and not idx):
+        return None
+    parts = list(idx) if isinstance(idx, tuple) else [idx]
+    if sum(p is not Ellipsis for p in parts) > len(ref.shape):
+        raise ValueError(explain(
+            f"`indices` must not be longer than `shape`: indices={idx}, shape={ref.shape}.",
+            fix="give at most one index for each axis; add axes to what was read."))
+    for i, p in enumerate(parts):
+        if isinstance(p, str):
+            raise TypeError(explain(f"Argument {p!r} of type {type(p)} is not a valid JAX type"))
+        if p is Ellipsis:
+            break
+        parts[i] = _of_axis(p, ref.shape[i])
+    for i, p in enumerate(reversed(parts)):
+        if p is Ellipsis:
+            break
+        parts[-1 - i] = _of_axis(p, ref.shape[-1 - i])
+    return tuple(parts)
+
+
+def _of_axis(part: Any, size: int) -> Any:
+    if isinstance(part, Slice):
+        last = max(0, size - (part.size - 1) * part.stride - 1)
+        if isinstance(part.start, (int, np.integer)):
+            start = min(int(part.start), last)
+            return slice(start, start + part.size * part.stride, part.stride)
+        return clip(part.start, 0, last) + arange(part.size) * part.stride
+    if isinstance(part, (int, np.integer)) and not isinstance(part, bool):
+        if not -size <= part < size:
+            raise ValueError(explain(f"Out of bound indexer: idx={part}, dim={size}.",
+                                     fix="use an index inside the reference."))
+    elif isinstance(part, builtins.list):
+        raise ValueError(explain(f"references are not indexed by lists: {part}.",
+                                 fix="use jnp.array or a slice."))
+    return part
+
+
+def _ref_addupdate(self: Ref, x: Any, idx: Any = ()) -> None:
+    """Add x to self[idx]."""
+    addupdate(self, idx, x)
+
+
+def _refuse_conversion(self: Ref, *_: Any, **__: Any) -> Any:
+    raise TypeError(explain(f"a reference of type {self.abstract} is no array.",
+                            fix="read it: ref[...]."))
+
+
+def _iter(self: Ref) -> Any:
+    return (get(self, i) for i in range(len(self)))
+
+
+def _install() -> None:
+    methods = {
+        "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
+        "__array__": _refuse_conversion,
+        "sharding": property(lambda self: read(self).sharding,
+                             doc="How the array in it is spread over devices."),
+        "committed": property(lambda self: read(self).committed,
+                              doc="Whether the array in it was put on its devices explicitly."),
+    }
+    for name, f in methods.items():
+        setattr(Ref, name, f)
+
+
+_install()
+
+__all__ = ["AbstractRef", "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref",
+           "set", "swap"]
+
+
+def __dir__() -> list[str]:
+    return __all__
