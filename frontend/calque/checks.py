@@ -163,9 +163,8 @@ def _unchecked(*avals: ShapedArray, site: Site) -> Program:
     if site.debug:
         return Program([Var(a) for a in avals], [], [], name="debug_check")
     raise ValueError(explain(
-        "Cannot abstractly evaluate a checkify.check which was not functionalized. This probably "
-        "means you tried to stage (jit/scan/pmap/...) a `check` without functionalizing it through "
-        "`checkify.checkify`.",
+        "a check in jit, a loop or a branch that is not functionalized: no checkify.checkify is "
+        "around it to carry its error out.",
         fix="jit the checked function: jax.jit(checkify.checkify(f)); or use debug_check."))
 
 

@@ -48,8 +48,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     """
     if not is_arraylike(init_val):
         raise TypeError(explain(
-            "Error interpreting argument to new_ref as a JAX value. The problematic value is of "
-            f"type {type(init_val)} and was passed to new_ref at position 0.",
+            f"new_ref of a value of type {type(init_val)}, which is no array.",
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
     value = init_val if isinstance(init_val, (Array, Tracer)) else asarray(init_val)
     return Ref(value)
@@ -219,11 +218,11 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
     old = read(_checked(f"ref_{name}", ref))
     if type(value) is Ref:
         raise ValueError(explain(
-            "Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?",
+            "a reference cannot hold a reference.",
             fix="store its value, other[...]."))
     if not is_arraylike(value):
-        raise TypeError(explain(f"Argument '{value}' of type '{type(value)}' is not a valid JAX "
-                                "type", fix="pass an array; convert lists with jnp.asarray."))
+        raise TypeError(explain(f"{name} of {value!r} of type {type(value)}, which is no array.",
+                                fix="pass an array; convert lists with jnp.asarray."))
     idx = _index(ref, idx)
     with fused(name):
         part = old if idx is None else old[idx]
@@ -242,12 +241,12 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
 def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> None:
     if want.shape != have.shape:
         raise ValueError(explain(
-            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {want.shape}. "
-            f"Value shape: {have.shape}.",
+            f"{name} of a value of shape {have.shape} where {want.shape} of a reference of shape "
+            f"{ref.shape} is written.",
             fix="values are not broadcast to references: use jnp.broadcast_to or jnp.full."))
     if want.dtype != have.dtype:
         raise ValueError(explain(
-            f"Invalid dtype for `{name}`. Ref dtype: {want.dtype}. Value dtype: {have.dtype}.",
+            f"{name} of a {have.dtype} value into a {want.dtype} reference.",
             fix="values are not cast for references: write 1.0 instead of 1, or use astype."))
 
 
@@ -259,7 +258,7 @@ def _mode(idx: Any) -> str:
 
 def _checked(name: str, ref: Any) -> Ref:
     if type(ref) is not Ref:
-        raise ValueError(explain(f"Can only call `{name}` on a `Ref`: {ref}.",
+        raise ValueError(explain(f"{name} of {ref!r}, which is no reference.",
                                  fix="make one with new_ref; arrays are read by x[i]."))
     return ref
 
@@ -303,11 +302,12 @@ def _index(ref: Ref, idx: Any) -> Any:
     parts = list(idx) if isinstance(idx, tuple) else [idx]
     if sum(p is not Ellipsis for p in parts) > len(ref.shape):
         raise ValueError(explain(
-            f"`indices` must not be longer than `shape`: indices={idx}, shape={ref.shape}.",
+            f"{len(parts)} indices for a reference of shape {ref.shape}: {idx}.",
             fix="give at most one index for each axis; add axes to what was read."))
     for i, p in enumerate(parts):
         if isinstance(p, str):
-            raise TypeError(explain(f"Argument {p!r} of type {type(p)} is not a valid JAX type"))
+            raise TypeError(explain(f"a reference indexed by {p!r}.", fix="use an integer, a "
+                                    "slice or an array."))
         if p is Ellipsis:
             break
         parts[i] = _of_axis(p, ref.shape[i])
@@ -327,7 +327,7 @@ def _of_axis(part: Any, size: int) -> Any:
         return clip(part.start, 0, last) + arange(part.size) * part.stride
     if isinstance(part, (int, np.integer)) and not isinstance(part, bool):
         if not -size <= part < size:
-            raise ValueError(explain(f"Out of bound indexer: idx={part}, dim={size}.",
+            raise ValueError(explain(f"index {part} is outside an axis of {size}.",
                                      fix="use an index inside the reference."))
     elif isinstance(part, builtins.list):
         raise ValueError(explain(f"references are not indexed by lists: {part}.",

@@ -28,12 +28,10 @@ class GlobalArray(Array):
         """The value, where this process's piece is all of it."""
         if any(self.aval.sharding.between):
             raise RuntimeError(explain(
-                "Fetching value for `jax.Array` that spans non-addressable (non process local) "
-                f"devices is not possible: process {rank()} has a part of "
-                f"{self.aval.plain.short()} over {self.aval.sharding!s}.",
-                fix="You can use `jax.experimental.multihost_utils.process_allgather(x, "
-                    "tiled=True)` to get the whole array or use `.addressable_shards` to inspect "
-                    "the addressable (process local) shards."))
+                f"an array over devices of several processes has no value here: process {rank()} "
+                f"holds a part of {self.aval.plain.short()} over {self.aval.sharding!s}.",
+                fix="gather it, experimental.multihost_utils.process_allgather(x, tiled=True), or "
+                    "read this process's parts, x.addressable_shards."))
         return self._buffer.numpy()
 
     def __copy__(self) -> Array:

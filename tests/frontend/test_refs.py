@@ -67,39 +67,39 @@ def test_positions_outside() -> None:
     same(r, [2, 1, 12])
     write(r, -3)
     same(r, [12, 1, 12])
-    with pytest.raises(ValueError, match="Out of bound indexer: idx=3, dim=3"):
+    with pytest.raises(ValueError, match="index 3 is outside an axis of 3"):
         r[3]
 
 
 @pytest.mark.parametrize("wrong, kind, text", [
-    (lambda r: r.__setitem__(..., 1.0), ValueError, "Invalid shape for `swap`"),
-    (lambda r: r.__setitem__(0, 1), ValueError, "Invalid dtype for `swap`. Ref dtype: float32"),
-    (lambda r: r.addupdate(jnp.float16(1), 0), ValueError, "Invalid dtype for `addupdate`"),
-    (lambda r: r.__setitem__(0, ref()), ValueError, "Cannot store a Ref into another Ref"),
-    (lambda r: r.__setitem__(0, [1.0]), TypeError, "not a valid JAX type"),
-    (lambda r: r[0, 0], ValueError, "`indices` must not be longer than `shape`"),
-    (lambda r: r["a"], TypeError, "not a valid JAX type"),
+    (lambda r: r.__setitem__(..., 1.0), ValueError, "where \\(3,\\) of a reference"),
+    (lambda r: r.__setitem__(0, 1), ValueError, "swap of a int32 value into a float32"),
+    (lambda r: r.addupdate(jnp.float16(1), 0), ValueError, "addupdate of a float16 value"),
+    (lambda r: r.__setitem__(0, ref()), ValueError, "cannot hold a reference"),
+    (lambda r: r.__setitem__(0, [1.0]), TypeError, "which is no array"),
+    (lambda r: r[0, 0], ValueError, "2 indices for a reference"),
+    (lambda r: r["a"], TypeError, "indexed by 'a'"),
     (lambda r: r + 1, TypeError, "unsupported operand"),
     (lambda r: jnp.sin(r), TypeError, "requires ndarray or scalar arguments"),
     (lambda r: np.asarray(r), TypeError, "read it: ref"),
     (lambda r: calque.new_ref([1.0]), TypeError, "type <class 'list'>"),
-    (lambda r: calque.new_ref(r), TypeError, "Error interpreting argument to new_ref"),
-    (lambda r: calque.ref.get(3.0, 0), ValueError, "Can only call `ref_get` on a `Ref`"),
+    (lambda r: calque.new_ref(r), TypeError, "which is no array"),
+    (lambda r: calque.ref.get(3.0, 0), ValueError, "which is no reference"),
     (lambda r: calque.grad(lambda q: q[...].sum())(r), TypeError, "takes arrays"),
-    (lambda r: calque.jit(lambda q: q)(r), ValueError, "passed in as an argument"),
-    (lambda r: calque.jit(calque.new_ref)(1.0), ValueError, "was created on line"),
-    (lambda r: calque.jit(lambda a, b: 0)(r, r), ValueError, "only one reference"),
-    (lambda r: calque.jit(lambda a: r[0] + a[0])(r), ValueError, "both closed over and passed"),
+    (lambda r: calque.jit(lambda q: q)(r), ValueError, "is an argument"),
+    (lambda r: calque.jit(calque.new_ref)(1.0), ValueError, "was made at"),
+    (lambda r: calque.jit(lambda a, b: 0)(r, r), ValueError, "as two arguments"),
+    (lambda r: calque.jit(lambda a: r[0] + a[0])(r), ValueError, "uses it from outside"),
     (lambda r: lax.scan(lambda c, x: (c, x), r, jnp.ones(2)), ValueError, "cannot be returned"),
-    (lambda r: lax.scan(lambda c, x: (c, x), 0, r), ValueError, r"tree path result\[1\]"),
+    (lambda r: lax.scan(lambda c, x: (c, x), 0, r), ValueError, r"result\[1\] is a reference"),
     (lambda r: lax.fori_loop(0, 2, lambda i, c: c, r), ValueError, "cannot be returned"),
-    (lambda r: lax.cond(True, lambda q: q, lambda q: q, r), ValueError, "traced for cond"),
+    (lambda r: lax.cond(True, lambda q: q, lambda q: q, r), ValueError, "cond of"),
     (lambda r: calque.vmap(lambda x: r.__setitem__(0, x))(jnp.ones(2)), ValueError,
-     "vmapped value on an unbatched array reference"),
+     "has no rows"),
     (lambda r: calque.vmap(calque.jit(lambda x: r.__setitem__(0, 1.0)))(jnp.ones(2)), ValueError,
-     "vmapped value on an unbatched array reference"),
+     "has no rows"),
     (lambda r: calque.grad(lambda x: r.__setitem__(0, x) or x)(1.0), ValueError,
-     "differentiated value on a non-differentiated array reference"),
+     "is not differentiated"),
     (lambda r: calque.jit(lambda x: r[...] + x).lower(1.0), NotImplementedError, "lowered"),
 ])
 def test_what_is_refused(wrong: Any, kind: Any, text: str) -> None:
@@ -270,7 +270,7 @@ def test_vmap() -> None:
     same(rows, [[1, 2, 3], [0, 1, 2]])
     calque.jit(calque.vmap(lambda r, x: r.addupdate(x)))(fixed, jnp.ones(3))
     same(fixed, [1, 2, 3])
-    with pytest.raises(ValueError, match="only one reference"):
+    with pytest.raises(ValueError, match="as two arguments"):
         calque.vmap(lambda a, b: 0.0)(rows, rows)
 
 

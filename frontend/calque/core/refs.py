@@ -189,9 +189,8 @@ class Uses:
         for ref in self.closed:
             if any(ref is p for p in passed):
                 raise ValueError(explain(
-                    f"when tracing {name}, a mutable array reference of type {ref.abstract} was "
-                    "both closed over and passed as an argument.",
-                    fix="pass it, or close over it."))
+                    f"{name} gets a reference of type {ref.abstract} as an argument and uses it "
+                    "from outside, too.", fix="pass it, or close over it."))
 
     def settle(self, leaves: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """The results proper; what is left in references is stored."""
@@ -212,9 +211,8 @@ def check_distinct(name: str, refs: Sequence[Ref]) -> None:
     for i, ref in enumerate(refs):
         if any(ref is r for r in refs[:i]):
             raise ValueError(explain(
-                "only one reference to a mutable array may be passed as an argument to a "
-                f"function, but when calling {name} the mutable array reference of type "
-                f"{ref.abstract} appeared twice among its arguments.", fix="pass it once."))
+                f"{name} gets one reference of type {ref.abstract} as two arguments.",
+                fix="pass it once."))
 
 
 def bound_to_rules() -> None:
@@ -290,28 +288,24 @@ def assign(ref: Ref, value: Any) -> None:
 def _check_between(ref: Ref, value: Any, trace: Trace) -> None:
     """ValueError where a trace between stores what the reference cannot hold."""
     if trace.kind == "vmap":
-        what = "vmapped value on an unbatched array reference"
+        what = "has no rows, and what is stored in it has: a vmap is between them"
     elif isinstance(value, Tracer) and value._trace is trace:
-        what = "a differentiated value on a non-differentiated array reference"
+        what = "is not differentiated, and what is stored in it is"
     elif trace.kind == "stage":
         raise NotImplementedError(explain(
             f"a function with a custom derivative writes into a reference of type {ref.abstract} "
             "while it is traced.", fix="write in its backward rule, or outside of it."))
     else:
         return
-    verb = "transformed by vmap" if trace.kind == "vmap" else "differentiated"
     raise ValueError(explain(
-        f"performing a set/swap operation with {what} of type {ref.abstract}. Move the array "
-        f"reference to be an argument of the function that is {verb}?",
+        f"a reference of type {ref.abstract} {what}.",
         fix="pass the reference as an argument, or make it inside the function."))
 
 
 def refuse_result(name: str, transformation: str, ref: Ref, path: str) -> ValueError:
     """The error for a function that returns a reference."""
-    origin = ("was passed in as an argument" if ref.argument else f"was created on line "
-              f"{ref.source}")
+    origin = "is an argument" if ref.argument else f"was made at {ref.source}"
     return ValueError(explain(
-        f"function {name} traced for {transformation} returned a mutable array reference of type "
-        f"{ref.abstract}{f' at output tree path result{path}' if path else ''}, but mutable array "
-        "references cannot be returned.", where=f"The returned mutable array {origin}.",
+        f"{transformation} of {name}: result{path} is a reference of type {ref.abstract}, which "
+        "cannot be returned.", where=f"It {origin}.",
         fix="return its value, ref[...]."))

@@ -212,14 +212,14 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
       >>> checkify.check(jnp.sum(jnp.ones(2)) > 1, "too small")
     """
     if not is_arraylike(pred) or aval_of(pred).shape or aval_of(pred).dtype != dtypes.bool_:
-        raise TypeError(explain(f"check takes a scalar pred as argument, got {pred}",
+        raise TypeError(explain(f"check of a predicate that is no scalar: {pred}",
                                 fix="reduce it with .all() or .any()."))
     leaves, tree = tree_util.flatten((fmt_args, fmt_kwargs))
     for x in leaves:
         if not isinstance(x, (Array, Tracer, np.ndarray, np.generic)):
             raise TypeError(explain(
-                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
-                f"{x!r} of type {type(x)}.", fix="put it into the text, or make it an array."))
+                f"check formats arrays, not {x!r} of type {type(x)}.",
+                fix="put it into the text, or make it an array."))
     if debug and current_trace.get().kind in ("eval", "lazy"):
         return
     check_p.bind(pred, *leaves, site=Site(FailedCheckError, msg, tree, debug=debug))
@@ -263,8 +263,8 @@ def check_error(error: Error) -> None:
       >>> checkify.check_error(checkify.checkify(lambda: 1.0)()[0])
     """
     if not isinstance(error, Error):
-        raise ValueError(explain(f"check_error takes an Error as argument, got a {type(error)} "
-                                 "instead.", fix="pass the first result of a checked function."))
+        raise ValueError(explain(f"check_error of a {type(error)}, which is no Error.",
+                                 fix="pass the first result of a checked function."))
     code = asarray(error._code)
     if code.ndim and not isinstance(code, Tracer):
         if (text := error.get()) is not None:
