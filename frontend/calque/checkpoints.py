@@ -9,6 +9,7 @@ Start reading at `save`.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -253,8 +254,8 @@ def _write(folder: Path, name: str, leaves: Sequence[_Leaf], chunks: Sequence[tu
         together(lambda: _make(folder / name, leaves, chunks) if first else None, "made")
         together(lambda: _fill(folder / name, leaves, parts, first), "written")
         together(lambda: _publish(folder, name, leaves) if first else None, "published")
-    except BaseException:
-        if first:
+    except BaseException:  # also after the index was replaced, when a process is lost
+        if first and not _is_published(folder, name):
             shutil.rmtree(folder / name, ignore_errors=True)
         raise
 
@@ -319,8 +320,18 @@ def _publish(folder: Path, name: str, leaves: Sequence[_Leaf]) -> None:
         os.fsync(file.fileno())
     part.replace(folder / _INDEX)
     for other in [*folder.glob("data-*"), *folder.glob(f"{_INDEX}.data-*")]:
-        if other.name != name:
-            shutil.rmtree(other, ignore_errors=True) if other.is_dir() else other.unlink()
+        if other.is_dir() and other.name != name:
+            shutil.rmtree(other, ignore_errors=True)
+        elif not other.is_dir():
+            with contextlib.suppress(OSError):  # the checkpoint is whole all the same
+                other.unlink()
+
+
+def _is_published(folder: Path, name: str) -> bool:
+    try:
+        return bool(json.loads((folder / _INDEX).read_text())["data"] == name)
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 # ---- what is read

@@ -115,3 +115,40 @@ def test_what_cannot_be_written_leaves_the_old(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="could not be made"):
         checkpoints.save(tmp_path / "file", [1.0])
+
+
+@pytest.mark.parametrize("failing", ["published", "unlink"])
+def test_a_failure_after_the_index_was_replaced_keeps_the_new(
+        failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is lost at the very end, and an old file that cannot be deleted."""
+    checkpoints.save(tmp_path, {"w": jnp.zeros(3)})
+    (tmp_path / "index.json.data-old").write_text("left by a killed process")
+    if failing == "published":
+        real = checkpoints._all_well
+
+        def lost(error: str, what: str, *rest: Any) -> None:
+            real(error, what, *rest)
+            if what == "published":
+                raise RuntimeError("a process is lost")
+
+        monkeypatch.setattr(checkpoints, "_all_well", lost)
+        with pytest.raises(RuntimeError, match="lost"):
+            checkpoints.save(tmp_path, {"w": jnp.ones(3)})
+    else:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(Path, "unlink", refuse)
+        checkpoints.save(tmp_path, {"w": jnp.ones(3)})
+    np.testing.assert_array_equal(checkpoints.load(tmp_path, {"w": jnp.zeros(3)})["w"], 1)
+
+
+def test_what_is_written_behind_may_be_donated(tmp_path: Path) -> None:
+    x = jnp.arange(4_000_000.0)
+    writing = checkpoints.save(tmp_path, {"w": x}, background=True)
+    y = calque.jit(lambda x: x.at[:].add(1), donate_argnums=0)(x)
+    z = calque.jit(lambda x: x.at[:].add(1), donate_argnums=0)(y)
+    writing.wait()
+    np.testing.assert_array_equal(
+        checkpoints.load(tmp_path, {"w": z})["w"], np.arange(4_000_000, dtype=np.float32))
+    np.testing.assert_array_equal(z, np.arange(4_000_000, dtype=np.float32) + 2)
