@@ -150,16 +150,14 @@ def _exported(ctx: Context, values: Sequence[Value]) -> Any:
     One list, not a view each: where a branch passes one reference twice, IREE's virtual machine may
     give null for one of them.
     """
-    ir = mlir.ir()
-    found = _made("util.list.create", _list(), [_index(len(values))])
-    ir.Operation.create("util.list.resize", operands=[found, _index(len(values))])
-    for i, v in enumerate(values):
+    ir, views = mlir.ir(), []
+    for v in values:
         ctx.aliases.protect(v)
         seen = ctx.b.bitcast(v, signed(v.dtype))
-        view = _made("hal.tensor.export", ir.Type.parse("!hal.buffer_view"), [seen.ir],
-                     source_encoding=ir.TypeAttr.get(seen.ir.type))
-        ir.Operation.create("util.list.set", operands=[found, _index(i), view])
-    return found
+        views.append(_made("hal.tensor.export", ir.Type.parse("!hal.buffer_view"), [seen.ir],
+                           source_encoding=ir.TypeAttr.get(seen.ir.type)))
+    # (util.list.set is a change that IREE may put behind the loop which reads the list)
+    return _made("util.list.construct", _list(), views)
 
 
 def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> list[Value]:
