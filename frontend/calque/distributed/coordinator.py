@@ -29,6 +29,9 @@ _SAYING = 0.5  # seconds in which all say what they do
 _MAXES = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0"
 
 
+_LATE = 3.0  # seconds for which those that start late are told why the program cannot start
+
+
 class Member:
     """A process that has said who it is."""
 
@@ -255,7 +258,12 @@ class Coordinator:
         with self.changed:
             if all(m.left or m.lost for m in self.members.values()) and (
                     self.ready or self.is_broken()):
-                self.ended.set()
+                if self.refusal is None or self.ready:
+                    self.ended.set()
+                else:  # those that start later are told, too
+                    late = threading.Timer(_LATE, self.ended.set)
+                    late.daemon = True
+                    late.start()
 
     def watch(self) -> None:
         """Lose those that are silent: their machine is gone, or they are stopped."""
