@@ -19,7 +19,8 @@ from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
 from calque.eager import fused
-from calque.numpy import arange, asarray, clip, zeros
+from calque.lax import dynamic_slice, dynamic_update_slice
+from calque.numpy import asarray, zeros
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -135,8 +136,7 @@ def get(ref: Ref, idx: Any = None) -> Any:
       >>> calque.ref.get(calque.new_ref(jnp.arange(5)), slice(1, 3))
       Array([1, 2], dtype=int32)
     """
-    value = read(_checked("ref_get", ref))
-    idx = _index(ref, idx)
+    value, _, idx = _window(read(_checked("ref_get", ref)), _index(ref, idx))
     return value if idx is None else value[idx]
 
 
@@ -225,15 +225,18 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
                                 fix="pass an array; convert lists with jnp.asarray."))
     idx = _index(ref, idx)
     with fused(name):
-        part = old if idx is None else old[idx]
+        window, starts, idx = _window(old, idx)
+        part = window if idx is None else window[idx]
         want, have = aval_of(part), aval_of(value)
         _check_value(name, ref, want, have)
         if not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
         if name == "addupdate":
-            new = old + value if idx is None else old.at[idx].add(value, mode=_mode(idx))
+            new = window + value if idx is None else window.at[idx].add(value, mode=_mode(idx))
         else:
-            new = value if idx is None else old.at[idx].set(value, mode=_mode(idx))
+            new = value if idx is None else window.at[idx].set(value, mode=_mode(idx))
+        if starts is not None:
+            new = dynamic_update_slice(old, new, starts)
         assign(ref, new)
         return part, new
 
@@ -318,13 +321,37 @@ def _index(ref: Ref, idx: Any) -> Any:
     return tuple(parts)
 
 
+def _window(value: Any, idx: Any) -> tuple[Any, list[Any] | None, Any]:
+    """(the part of an array that Slices with computed starts name, its starts, idx within it):
+    such Slices stay slices of their axes, whatever else is indexed."""
+    if idx is None or not any(isinstance(p, Slice) for p in idx):
+        return value, None, idx
+    shape = value.shape
+    skipped = len(shape) - sum(p is not Ellipsis for p in idx)  # axes that an Ellipsis stands for
+    starts: list[Any] = [0] * len(shape)
+    sizes, rest, d = list(shape), list(idx), 0
+    for i, p in enumerate(idx):
+        if isinstance(p, Slice):
+            starts[d], sizes[d] = p.start, (p.size - 1) * p.stride + 1 if p.size else 0
+            rest[i] = slice(None, None, p.stride)
+        d += skipped if p is Ellipsis else 1
+    return dynamic_slice(value, starts, sizes), starts, tuple(rest)
+
+
 def _of_axis(part: Any, size: int) -> Any:
     if isinstance(part, Slice):
-        last = max(0, size - (part.size - 1) * part.stride - 1)
-        if isinstance(part.start, (int, np.integer)):
-            start = min(int(part.start), last)
-            return slice(start, start + part.size * part.stride, part.stride)
-        return clip(part.start, 0, last) + arange(part.size) * part.stride
+        extent = (part.size - 1) * part.stride + 1
+        if part.size < 0 or part.stride < 1 or extent > size:
+            raise ValueError(explain(
+                f"ds(..., {part.size}, {part.stride}) of an axis of {size}.",
+                fix="use a size >= 0 and a stride >= 1 whose slice is not longer than the axis."))
+        if not isinstance(part.start, (int, np.integer)):
+            return part
+        start, extent = int(part.start), max(extent, 0)
+        if not 0 <= start <= size - extent:
+            raise ValueError(explain(f"{part} is outside an axis of {size}.",
+                                     fix="use a slice inside the reference."))
+        return slice(start, start + extent, part.stride)
     if isinstance(part, (int, np.integer)) and not isinstance(part, bool):
         if not -size <= part < size:
             raise ValueError(explain(f"index {part} is outside an axis of {size}.",

@@ -71,6 +71,40 @@ def test_positions_outside() -> None:
         r[3]
 
 
+def test_slices_with_computed_starts() -> None:
+    """They stay slices beside each other and beside index arrays; a start is moved inside."""
+    a = np.arange(24).reshape(4, 6)
+
+    @calque.jit
+    def read(i: Any, j: Any) -> list[Any]:
+        r, rows = calque.new_ref(jnp.asarray(a)), jnp.array([3, 0, 1])
+        return [r[calque.ds(i, 2), calque.ds(j, 3)], r[calque.ds(i, 2), j], r[i, calque.ds(j, 3)],
+                r[rows, calque.ds(j, 3)], r[..., calque.ds(j, 2, 3)], r[calque.ds(i, 0)],
+                r[calque.ds(i, 2), ..., calque.ds(0, 2)], r[calque.ds(i, 3, 1), ::2]]
+
+    for i, j in [(0, 0), (1, 2), (2, 3), (9, 9)]:
+        u, v, w = min(i, 2), min(j, 3), min(j, 2)
+        k, m = min(i, 3), min(j, 5)
+        wanted = [a[u:u + 2, v:v + 3], a[u:u + 2, m], a[k, v:v + 3], a[[3, 0, 1], v:v + 3],
+                  a[:, w:w + 4:3], a[:0], a[u:u + 2, 0:2], a[min(i, 1):min(i, 1) + 3, ::2]]
+        for have, want in zip(read(i, j), wanted, strict=True):
+            same(have, want)
+
+    @calque.jit
+    def write(r: Any, i: Any, j: Any) -> None:
+        r[calque.ds(i, 2), calque.ds(j, 3)] = jnp.full((2, 3), -1, jnp.int32)
+        r.addupdate(jnp.array([[5], [7]], jnp.int32), (jnp.array([0, 0]), calque.ds(j, 1)))
+
+    r = calque.new_ref(jnp.asarray(a))
+    write(r, 1, 2)
+    a[1:3, 2:5] = -1
+    a[0, 2] += 12
+    same(r, a)
+    for wrong in [calque.ds(3, 2), calque.ds(-1, 2), calque.ds(0, 5), calque.ds(0, 2, 4)]:
+        with pytest.raises(ValueError, match="axis of 4"):
+            r[wrong]
+
+
 @pytest.mark.parametrize("wrong, kind, text", [
     (lambda r: r.__setitem__(..., 1.0), ValueError, "where \\(3,\\) of a reference"),
     (lambda r: r.__setitem__(0, 1), ValueError, "swap of a int32 value into a float32"),
