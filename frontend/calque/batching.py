@@ -103,7 +103,9 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         with fused(f"vmap_{name_of(fun)}"):
             values = [ref_value(x) if type(x) is Ref else x for x in leaves] if refs else leaves
             given = [None if i in refs and i not in mapped else d for i, d in enumerate(axes)]
-            outs, out_dims = vmap_module.vmap_flat(flat, size, as_values(values), given, axis_name,
+            # what is not mapped is passed on as it is: a Python number may be a static argument
+            values = [x if d is None else v for x, v, d in zip(values, as_values(values), given)]
+            outs, out_dims = vmap_module.vmap_flat(flat, size, values, given, axis_name,
                                                    devices=False, spmd=spmd)
             out_tree = kept[0]
             count = out_tree.num_leaves

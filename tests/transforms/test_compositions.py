@@ -14,6 +14,7 @@ from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
 from harness import Case, run
 
 import calque
+import calque.numpy as jnp
 from calque.lowering.passes import cost
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -135,3 +136,16 @@ def test_compositions(start: int) -> None:
 def test_more_compositions(name: str) -> None:
     (row,) = [row for row in FUNCTIONS if row[0] == name]
     run([composed(*row, name in DEEP)])
+
+
+def test_what_is_not_mapped_is_passed_as_it_is() -> None:
+    """A Python number stays one, so that it may be static within; arrays of NumPy stay theirs."""
+    seen: list[type] = []
+
+    def f(x: Any, n: Any, a: Any) -> Any:
+        seen.extend((type(n), type(a)))
+        return calque.jit(lambda x, n: jnp.arange(n) + x, static_argnums=1)(x, n) + a
+
+    out = calque.vmap(f, in_axes=(0, None, None))(jnp.arange(2.0), 3, np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(out, [[1, 3, 5], [2, 4, 6]])
+    assert seen == [int, np.ndarray]

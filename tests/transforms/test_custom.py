@@ -339,6 +339,24 @@ def test_checkpoint_of_trees_and_static_arguments() -> None:
 
 
 # ---- roots and linear systems
+def test_custom_root_of_a_solver_that_closes_over_traced_values() -> None:
+    """What solve captures gives no derivative: that of the root is f's."""
+    def total(phi: Any) -> Any:
+        def solve(_: Any, start: Any) -> Any:
+            def loss(t: Any) -> Any:
+                return jnp.sum((t - jnp.exp(phi)) ** 2)
+            return lax.fori_loop(0, 3, lambda i, t: t - 0.5 * calque.grad(loss)(t), start)
+        return lax.custom_root(
+            lambda t: t - jnp.exp(phi), jnp.zeros(3), solve,
+            lambda g, y: jnp.linalg.solve(calque.jacobian(g)(jnp.zeros(3)), y)).sum()
+
+    wanted = 3 * np.exp(np.float64(0.5))  # the second derivative is the same
+    for f in [calque.grad(total), calque.jit(calque.grad(total)), calque.grad(calque.grad(total)),
+              lambda x: calque.vmap(calque.grad(total))(jnp.array([x, 0.0]))[0],
+              lambda x: calque.linearize(total, x)[1](1.0)]:
+        np.testing.assert_allclose(f(0.5), wanted, rtol=1e-6)  # exp is right to two roundings
+
+
 def test_custom_root() -> None:
     def secant(f: Any, x: Any) -> Any:
         return lax.fori_loop(0, 30, lambda i, x: x - f(x) / ((f(x + 0.01) - f(x)) / 0.01), x)

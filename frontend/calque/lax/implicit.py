@@ -66,14 +66,24 @@ def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., 
     def at(values: Any, x: Any) -> Any:
         return tree.unflatten(replay(program, *values, *tree_util.flatten(x)[0]))
 
+    trees: list[Any] = []
+
+    def solved(*xs: Any) -> list[Any]:
+        leaves, out_tree = tree_util.flatten(solve(lambda x: at(consts, x), tree.unflatten(xs)))
+        trees.append(out_tree)
+        return leaves
+
+    # what solve closes over is an operand, too: it may be traced by who differentiates this
+    solver, held = closed(stage(solved, [aval_of(x) for x in guess], "solve"))
+
     @custom_jvp
-    def root(values: Any, start: Any) -> Any:
-        return solve(lambda x: at(values, x), start)
+    def root(values: Any, held: Any, start: Any) -> Any:
+        return trees[0].unflatten(replay(solver, *held, *start))
 
     @root.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        values, start = primals
-        out = root(values, start)
+        values, held, start = primals
+        out = root(values, held, start)
         x, *aux = out if has_aux else (out,)
         _, change = jvp(lambda v: at(v, x), (values,), (tangents[0],))
         _, slope = linearize(lambda y: at(values, y), x)
@@ -83,7 +93,7 @@ def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., 
         none = tree_util.tree_map(lambda v: instantiate(_zero(v)), aux[0])
         return out, (moved, none)
 
-    return root(list(consts), initial_guess)
+    return root(list(consts), list(held), guess)
 
 
 def _zero(x: Any) -> Any:
