@@ -1,8 +1,8 @@
 """Events: who listens to what is traced, lowered and compiled, and who looks on as it is done.
 
 Listeners (`calque.monitoring`) hear of an event when it is over, under JAX's names; a watcher, such
-as a profiler, hears when a span begins and when it ends.  Without either a span costs a microsecond,
-which only slow things pay.  Start reading at `span`.  Imports nothing of calque.
+as a profiler, hears when a span begins and ends.  Without either a span costs a microsecond, which
+only slow things pay.  Start reading at `span`.  Imports nothing of calque.
 """
 from __future__ import annotations
 
