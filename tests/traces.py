@@ -5,6 +5,7 @@ import pathlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 Packet = perfetto_trace_pb2.TracePacket
@@ -58,7 +59,9 @@ def read(path: Any) -> Trace:
     raw = pathlib.Path(path).read_bytes()
     message = perfetto_trace_pb2.Trace()
     message.ParseFromString(raw)
-    assert message.SerializeToString() == raw  # no field is of another kind or unknown
+    for p in message.packet:  # no field is unknown, or of another kind
+        for m in (p, p.track_event, p.track_descriptor, p.interned_data, p.clock_snapshot):
+            assert not len(UnknownFieldSet(m))
     first = message.packet[0]
     assert first.sequence_flags == Packet.SEQ_INCREMENTAL_STATE_CLEARED
     clock = first.trace_packet_defaults.timestamp_clock_id

@@ -15,6 +15,8 @@ import tracemalloc
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from calque import runtime
 from calque.core.source import is_ours
 from calque.profiler.wire import data, integer, varint
@@ -92,7 +94,7 @@ def _held(platform: str | None) -> list[tuple[Key, int]]:
     seen: set[int] = set()
     for item in gc.get_objects():
         if type(item) is Buffer and not item.is_deleted():
-            memory = id(item) if item._sharing is None else id(item._sharing)
+            memory = _memory_of(item)
             if memory in seen or platform not in (None, item.device.platform):
                 continue
             seen.add(memory)
@@ -102,6 +104,16 @@ def _held(platform: str | None) -> list[tuple[Key, int]]:
         elif type(item) is Module and platform in (None, "cpu"):  # their code is in host memory
             held.append(((((), (("kind", "executable"),))), len(item.vmfb)))
     return held
+
+
+def _memory_of(item: Buffer) -> int:
+    """A number that Buffers of one allocation have in common."""
+    if item.device.is_host and item.nbytes:
+        array = item._map() if item._host is None else item._host
+        if isinstance(array.base, np.ndarray):
+            array = array.base
+        return int(array.ctypes.data)
+    return id(item) if item._sharing is None else id(item._sharing)
 
 
 def _site(item: Any) -> tuple[Frame, ...]:

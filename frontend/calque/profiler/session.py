@@ -182,8 +182,12 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
             raise type(error)(error.errno, explain(
                 f"the trace cannot be written into {folder}: {error.strerror}.",
                 fix="give start_trace a folder that can be written.")) from error
-        if options.python_tracer_level:
-            calls.start(session.recorder)
+        try:
+            if options.python_tracer_level:
+                calls.start(session.recorder)
+        except RuntimeError:
+            session.part.unlink()
+            raise
         session.recorder.start()
         _session = session
 
