@@ -20,7 +20,7 @@
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
   checkpoints.py  trees of arrays in folders           checks.py (checkify)
-  debug.py, test_util.py                               for users' programs and tests
+  debug.py (debugger.py: breakpoint), test_util.py     for users' programs and tests
   profiler/ monitoring.py                              what runs, as traces; listeners
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified
