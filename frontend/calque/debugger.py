@@ -9,12 +9,13 @@ from __future__ import annotations
 import cmd
 import inspect
 import linecache
+import operator
 import pprint
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from calque import callbacks, tree_util
@@ -91,7 +92,7 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True,  # noq
       ...     return y
       >>> f(3.0) + 1
       Entering jdb:
-      (jdb) Array(7., dtype=float32, weak_type=True)
+      (jdb) Array(7., dtype=float32)
       (jdb) Array(7., dtype=float32, weak_type=True)
     """
     if not (backend is None or isinstance(backend, str)):
@@ -108,20 +109,15 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True,  # noq
             f"breakpoint() got an unexpected keyword argument {unknown[0]!r}.",
             fix=f"of the debugger: {', '.join(_OPTIONS)}."))
     frames = _frames(filter_frames, num_frames)
-    leaves, tree = tree_util.flatten([f.locals for f in frames])
-    traced = [isinstance(x, Tracer) and _is_known(x) and not dtypes.is_key(x.aval.dtype)
-              for x in leaves]
-    kept = [_Unknown(str(x.aval)) if isinstance(x, Tracer) else x for x in leaves]
+    operands: list[Any] = []
+    made = [{name: _made(value, operands) for name, value in f.locals.items()} for f in frames]
 
     def stop(*values: Any) -> None:
-        given = iter(values)
-        every = tree.unflatten([next(given) if t else x for t, x in zip(traced, kept)])
-        filled = [Frame(f.file, f.line, f.function, f.first, f.code, f.globals, names)
-                  for f, names in zip(frames, every)]
+        filled = [replace(f, locals={n: make(values) for n, make in names.items()})
+                  for f, names in zip(frames, made)]
         with _one_at_a_time:
             Debugger(filled, **kwargs).run()
 
-    operands = [x for x, t in zip(leaves, traced) if t]
     if token is not None:
         return callbacks.passed_through("breakpoint", stop, token, operands)
     callbacks.callback(stop, *operands, ordered=ordered)
@@ -147,6 +143,25 @@ def _frames(filtered: bool, count: int | None) -> list[Frame]:
                                if code.co_name != "<module>" else {}))
         frame = frame.f_back
     return found
+
+
+def _made(value: Any, operands: list[Any]) -> Callable[[Sequence[Any]], Any]:
+    """What gives a local's value, from the operands' at run time; its tracers join the operands."""
+    try:
+        leaves, tree = tree_util.flatten(value)
+    except Exception:  # a class whose node cannot be taken apart here: it is shown as it is
+        return lambda values: value
+    if not any(isinstance(x, Tracer) for x in leaves):
+        return lambda values: value
+    makers: list[Callable[[Sequence[Any]], Any]] = []
+    for x in leaves:
+        if isinstance(x, Tracer) and _is_known(x) and not dtypes.is_key(x.aval.dtype):
+            makers.append(operator.itemgetter(len(operands)))
+            operands.append(x)
+        else:
+            kept = _Unknown(str(x.aval)) if isinstance(x, Tracer) else x
+            makers.append(lambda values, kept=kept: kept)  # type: ignore[misc]
+    return lambda values: tree.unflatten([make(values) for make in makers])
 
 
 def _is_known(x: Tracer) -> bool:

@@ -4,6 +4,7 @@ The sequences are what jax 0.10.2 prints for the same functions; where a program
 over equal values JAX may change the order within one vmapped call, and we do not."""
 from __future__ import annotations
 
+import cmd
 import functools
 import io
 import logging
@@ -15,6 +16,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
+from calque.debugger import Debugger
 
 
 def session(function, commands: str, *args):
@@ -64,6 +66,15 @@ def test_the_commands() -> None:
     assert parts[15] == ""
     assert "print its value" in parts[16]
     assert parts[17] == "(2,)\n"
+
+
+def test_jax_s_commands_are_here() -> None:
+    """Those that its debugger's help lists, and locals; an empty line (emptyline) does nothing."""
+    there = {n.removeprefix("do_") for n in dir(Debugger) if n.startswith("do_")}
+    assert there >= {"EOF", "c", "continue", "down", "help", "list", "quit", "up", "where", "bt",
+                     "cont", "d", "exit", "l", "p", "q", "u", "w"}
+    assert there >= {n.removeprefix("do_") for n in ("do_pp", "do_locals")}
+    assert Debugger.emptyline is not cmd.Cmd.emptyline
 
 
 def test_inside_transformations() -> None:
@@ -129,17 +140,29 @@ def test_what_breakpoint_refuses() -> None:
 def test_values_of_other_transformations_and_keys_are_not_asked_for() -> None:
     leaked = []
 
+    class Odd:
+        """A node that cannot be taken apart."""
+
+        def __repr__(self) -> str:
+            return "odd"
+
+    def fails(_):
+        raise RuntimeError("not now")
+
+    calque.tree_util.register_pytree_node(Odd, fails, fails)
+
     def f(stop):
         def g(x, key):
             old = leaked[0]  # noqa: F841
+            odd = Odd()  # noqa: F841
             stop()
             return x
         return g
 
     calque.jit(lambda x: leaked.append(x) or x)(1.0)
-    text, _ = session(lambda s: calque.jit(f(s)), "p old\np key\np x\nc\n", 2.0,
+    text, _ = session(lambda s: calque.jit(f(s)), "p old\np key\np x\np odd\nc\n", 2.0,
                       calque.random.key(0))
-    assert text.count("not known here") == 2 and "Array(2." in text
+    assert text.count("not known here") == 2 and "Array(2." in text and ") odd\n" in text
 
 
 def test_the_terminal() -> None:

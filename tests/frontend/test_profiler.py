@@ -19,7 +19,7 @@ from traces import read, the_file
 import calque
 import calque.numpy as jnp
 from calque import profiler
-from calque.profiler import recorder, wire
+from calque.profiler import perfetto, recorder, wire
 from calque.runtime import watch
 
 
@@ -249,6 +249,27 @@ def test_a_run_that_fails_and_queued_copies(tmp_path) -> None:
     semaphore = recorder.Run("f", "cpu:0", "queued", 1, 1, _Failed())
     semaphore.look()
     assert semaphore.failed and semaphore.end
+
+
+def test_devices_and_runs_that_overlap(tmp_path) -> None:
+    """A track for each device; runs beside each other are in lanes of it."""
+    made = recorder.Recorder()
+    made.started, made.stopped = 1, 100
+    for device, start, ready, end in (("cuda:0", 10, 20, 50), ("cuda:0", 12, 50, 60),
+                                      ("cuda:0", 50, 50, 0), ("cuda:1", 11, 11, 13)):
+        run = recorder.Run(f"f{start}", device, "queued", start, 0)
+        run.ready, run.end = ready, end
+        made.runs.append(run)
+    path = tmp_path / "a"
+    path.write_bytes(perfetto.trace_of(made, None))
+    trace = read(path)
+    assert {n: [s.name for s in t] for n, t in trace.tracks.items()} == {
+        "cuda:0 runs": ["f10", "f50"], "cuda:0 runs, beside (2)": ["f12"], "cuda:1 runs": ["f11"]}
+    assert trace.parents["cuda:0 runs"] == trace.parents["cuda:0 runs, beside (2)"] == "cuda:0"
+    assert [(s.name, s.start, s.end) for s in trace.named("f12")[0].inner] == [
+        ("waits for arguments", 12, 50), ("runs", 50, 60)]
+    assert trace.named("f50")[0].args == {"road": "queued", "unfinished": True}
+    assert trace.named("f50")[0].end == 100
 
 
 class _Failed:
