@@ -10,7 +10,7 @@ from calque.lowering.targets import Target
 
 
 def compile_lowered(write: Callable[..., Lowered], target: Target,
-                    options: Callable[[Lowered], tuple[str, ...]], reason: str
+                    options: Callable[[Lowered], tuple[str, ...]], reason: str, name: str = ""
                     ) -> tuple[Lowered, bytes | None]:
     """A program as `write` writes it and its .vmfb (None: it computes nothing); CompileError with
     the user's line.
@@ -22,15 +22,17 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     if lowered.module is None:
         return lowered, None
     try:
-        return lowered, compile_cached(lowered.module, target, options(lowered), reason=reason)
+        return lowered, compile_cached(lowered.module, target, options(lowered), reason=reason,
+                                       name=name)
     except CompileError:
         pass  # the last of these attempts has the error to report
     other = write(views=True)
     if other.module is not None and other.module != lowered.module:
         try:
-            return other, compile_cached(other.module, target, options(other), reason=reason)
+            return other, compile_cached(other.module, target, options(other), reason=reason,
+                                         name=name)
         except CompileError:
             pass
     located = write(locations=True)
     assert located.module is not None
-    return located, compile_cached(located.module, target, options(located))
+    return located, compile_cached(located.module, target, options(located), name=name)

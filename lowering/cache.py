@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from calque.core import monitoring
 from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
 from calque.lowering.folders import cache_directory
@@ -37,7 +38,7 @@ _LOCK = ".lock"
 _LONGEST_WAIT_S = 120.0  # for another process that compiles the same
 _OBJECT = re.compile(rb'path = "([^"]+)"')
 
-_state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0}
+_state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0, "asked": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,26 @@ class CacheInfo:
 
 
 def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...] = (), *,
-                   reason: str = "") -> bytes:
+                   reason: str = "", name: str = "") -> bytes:
     """`compile_module(source, target, options)`, from the disk where it was compiled before.
 
-    `reason` says why a program is compiled; CALQUE_LOG=compile prints it.
+    `reason` says why a program is compiled, CALQUE_LOG=compile prints it; `name` is the program's,
+    for listeners and profiles.
     """
     module = source.encode() if isinstance(source, str) else source
+    name = name or "program"
+    with monitoring.span(f"compile {name}", "compile", monitoring.COMPILE,
+                         fun_name=f"jit({name})"):
+        return _cached(module, target, options, reason)
+
+
+def _cached(module: bytes, target: Target, options: tuple[str, ...], reason: str) -> bytes:
     start = time.perf_counter()
     path = None if _disabled() else cache_directory() / _file_name(module, target, options)
     program = None if path is None else _read(path)
     hit = program is not None
+    if path is not None:
+        _tell_listeners(time.perf_counter() - start if hit else None)
     if program is None:
         with _alone(path) as waited:
             program = _read(path) if waited and path is not None else None
@@ -77,6 +88,19 @@ def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...]
     if "compile" in os.environ.get("CALQUE_LOG", ""):
         _log(hit, reason, (time.perf_counter() - start) * 1e3, target, len(program))
     return program
+
+
+def _tell_listeners(retrieval_s: float | None) -> None:
+    """The events of JAX's cache; retrieval_s: None where the program was not there."""
+    if not _state["asked"]:
+        _state["asked"] = 1
+        monitoring.send("event", monitoring.CACHE_TASKS)
+    monitoring.send("event", monitoring.CACHE_REQUESTS)
+    if retrieval_s is None:
+        monitoring.send("event", monitoring.CACHE_MISSES)
+    else:
+        monitoring.send("event", monitoring.CACHE_HITS)
+        monitoring.send("duration", monitoring.CACHE_RETRIEVAL, retrieval_s)
 
 
 def stored(name: str, target: Target) -> bytes | None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.core import monitoring
 from calque.lowering import compiler_process, compiler_server
 from calque.lowering.folders import cache_directory
 
@@ -90,20 +91,23 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
                  careful: bool = False) -> bytes:
     """What IREE makes of a module with these flags, from the compiler's process."""
     if os.environ.get("CALQUE_COMPILE") == "inside" or not compiler_process.possible():
-        kind, value = compiler_server.run(_inside(), source, flags, stage, careful)
+        phases: Any = []
+        kind, value = compiler_server.run(_inside(), source, flags, stage, phases, careful)
         printed = ""
     else:
         try:
-            kind, value, printed = _request(source, flags, stage, careful)
+            kind, value, printed, phases = _request(source, flags, stage, careful)
         except compiler_process.Crashed as crash:
             raise _crashed(source, flags, crash) from None
+    for name, start, end in phases:
+        monitoring.past(name, "compile", start, end)
     if kind == "failed":
         raise _failure(source, flags, value, printed)
     return bytes(value)
 
 
 def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
-             ) -> tuple[str, Any, str]:
+             ) -> tuple[str, Any, str, Sequence[compiler_server.Phase]]:
     """A compile in the compiler's process; after a fault of it, once more with its verifier on."""
     try:
         return compiler_process.request(source, flags, stage, careful)

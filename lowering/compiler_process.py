@@ -20,8 +20,11 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from calque.lowering.compiler_server import Phase
 
 _SLICE_S = 0.05
 _lock = threading.Lock()
@@ -82,11 +85,11 @@ class _Server:
         assert self.process.stdout is not None
         try:
             while True:
-                number, kind, value = pickle.load(self.process.stdout)
+                number, kind, value, phases = pickle.load(self.process.stdout)
                 with self.lock:
                     answer = self.waiting.pop(number, None)
                 if answer is not None:
-                    answer.set(kind, value)
+                    answer.set(kind, value, phases)
         except (EOFError, pickle.UnpicklingError, OSError, ValueError):
             pass
         with self.lock:
@@ -133,15 +136,17 @@ class _Answer:
         self.ready = threading.Event()
         self.kind = ""
         self.value: Any = None
+        self.phases: Sequence[Phase] = ()
 
-    def set(self, kind: str, value: Any) -> None:
-        self.kind, self.value = kind, value
+    def set(self, kind: str, value: Any, phases: Sequence[Phase] = ()) -> None:
+        self.kind, self.value, self.phases = kind, value, phases
         self.ready.set()
 
 
 def request(source: bytes, flags: tuple[str, ...], stage: str = "",
-            careful: bool = False) -> tuple[str, Any, str]:
-    """('done', bytes, '') or ('failed', diagnostics, what was printed) of a compile.
+            careful: bool = False) -> tuple[str, Any, str, Sequence[Phase]]:
+    """('done', bytes, '', stages with their times) or ('failed', diagnostics, what was printed,
+    stages) of a compile.
 
     This thread waits in slices, so that Ctrl-C comes through; the process then ends, unless other
     threads wait for it.
@@ -167,7 +172,8 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
     if answer.kind == "error":
         raise answer.value
     printed = server.printed() - before
-    return answer.kind, answer.value, server.said()[-printed:] if printed else ""
+    said = server.said()[-printed:] if printed else ""
+    return answer.kind, answer.value, said, answer.phases
 
 
 def possible() -> bool:

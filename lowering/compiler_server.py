@@ -1,11 +1,13 @@
 """IREE's compiler in a process of its own: `python compiler_server.py KIND FOLDER...`.
 
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
-pickled answers (number, kind, value) to its standard output, in the order in which they are ready;
-each request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of severity and
-text) or 'error' (an exception).  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or
-'all' (for any target); FOLDERs hold the package iree.compiler; nothing of calque is imported, and
-neither NumPy nor MLIR's bindings.  lowering/compiler_process.py is the other end.
+pickled answers (number, kind, value, phases) to its standard output, in the order in which they are
+ready; each request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of
+severity and text) or 'error' (an exception); phases is a list of (stage, start, end), by
+time.perf_counter_ns, a clock that processes share.  It ends when its input does.  KIND is 'cpu'
+(programs for CPUs) or 'all' (for any target); FOLDERs hold the package iree.compiler; nothing of
+calque is imported, and neither NumPy nor MLIR's bindings.  lowering/compiler_process.py is the
+other end.
 """
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 import types
 from typing import Any
 
@@ -49,6 +52,9 @@ _OPTIONS = ["--mlir-disable-threading", "--iree-llvmcpu-distribution-size=128",
 # operations of all parts: without these a small program takes 0.78 of the time.
 _OTHERS = ("hal_target_cuda", "hal_target_metal_spirv", "hal_target_rocm", "hal_target_vmvx",
            "hal_target_vulkan_spirv", "input_torch", "input_tosa")
+
+
+Phase = tuple[str, int, int]
 
 
 class _Operation(ctypes.Structure):
@@ -92,9 +98,9 @@ def _receiver(sink: list[tuple[int, str]]) -> Any:
     return _RECEIVER(receive)
 
 
-def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str,
+def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: list[Phase],
         careful: bool = False) -> tuple[str, Any]:
-    """One compile: what is answered.
+    """One compile: what is answered; `phases` gets when each stage ran.
 
     MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
     time) only where that fails, or the caller wants it: to say which pass.
@@ -111,16 +117,20 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str,
             library.ireeCompilerInvocationSetVerifyIR(handle, careful)
             good = invocation.parse_source(api.Source.wrap_buffer(session, source))
             before = b"start"
-            for name in STAGES[:STAGES.index(stage or "end") + 1]:
-                good = good and _advance(library, handle, before, name.encode())
+            for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
+                start = time.perf_counter_ns()
+                good = _advance(library, handle, before, name.encode())
+                phases.append((name, start, time.perf_counter_ns()))
                 before = name.encode()
+                if not good:
+                    break
             if good:
                 with api.Output.open_membuffer() as output:
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
                     return "done", bytes(output.map_memory())
     if careful:
         return "failed", diagnostics
-    return run(api, source, flags, stage, careful=True)
+    return run(api, source, flags, stage, phases, careful=True)
 
 
 def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:
@@ -143,12 +153,13 @@ def main(kind: str, folders: list[str]) -> None:
 
     def answer(number: int, source: bytes, flags: tuple[str, ...], stage: str,
                careful: bool) -> None:
+        phases: list[Phase] = []
         try:
-            kind, value = run(api, source, flags, stage, careful)
+            kind, value = run(api, source, flags, stage, phases, careful)
         except Exception as error:
             kind, value = "error", error
         with lock:
-            pickle.dump((number, kind, value), answers, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((number, kind, value, phases), answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
 
     while True:

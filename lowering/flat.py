@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import monitoring
 from calque.core.avals import ShapedArray
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
@@ -142,7 +143,9 @@ class FlatBuilder(Builder):
 def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes:
     """A module of flat Programs, each under an entry point's name, as bytecode."""
     ir = mlir.ir()
-    with mlir.context(), ir.Location.unknown():
+    what = programs[0][1].name if len(programs) == 1 else "the eager pack"
+    with monitoring.span(f"lower {what}", "lower", monitoring.LOWER, fun_name=f"jit({what})"), \
+            mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("calque_flat")
         for name, p in programs:

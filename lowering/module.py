@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import monitoring
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
@@ -88,6 +89,16 @@ def lower(program: Program, target: Target, donated: Sequence[int] = (),
       views: every loop from the host carries buffer views (rules/views).
       storage: large results are written into memory passed as extra arguments (runtime.Executable).
     """
+    with monitoring.span(f"lower {program.name}", "lower", monitoring.LOWER,
+                         fun_name=f"jit({program.name})"):
+        return _lower(program, target, donated, signature, locations, name, bake_consts, storage,
+                      in_process, views, archived)
+
+
+def _lower(program: Program, target: Target, donated: Sequence[int],
+           signature: Callable[[Lowered], str] | None, locations: bool, name: str,
+           bake_consts: bool, storage: bool, in_process: bool, views: bool,
+           archived: Callable[[Any], str | None]) -> Lowered:
     plain = accumulate(combined(hoist(eliminate_dead_code(program))))
     p = grouped(plain) if target.backend == "llvm-cpu" and not cost.is_whole(plain) else plain
     baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}

@@ -290,13 +290,15 @@ class ArtifactFunction:
                         if i in record.donated and i not in kept)
         self._executable = None if not computed else Executable(
             module, device, record.entry, small=record.small, inline=record.inline,
-            result_specs=specs, donated=donated, storage=record.storage, room=record.room)
+            result_specs=specs, donated=donated, storage=record.storage, room=record.room,
+            name=record.name)
         sizes = [d for a in record.args for d in a.shape if isinstance(d, Expression)]
         self._dynamic = bool(record.constraints) or any(d.linear is None for d in sizes)
         # which queue, where that depends on the sizes: loaded when it is first taken
         self._other = None if not computed or record.work is None else Executable(
             module, device, record.entry, small=not record.small, inline=record.inline,
-            result_specs=specs, donated=donated, storage=record.storage, room=record.room)
+            result_specs=specs, donated=donated, storage=record.storage, room=record.room,
+            name=record.name)
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""

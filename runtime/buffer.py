@@ -23,6 +23,7 @@ from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
 from calque.runtime.pending import is_over, wait_for
+from calque.runtime.watch import span, watchers
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -263,16 +264,20 @@ class Buffer:
     def _fetch(self) -> Array:
         # DeviceArray.to_host() imports a host pointer, which lavapipe refuses (alignment 4096).
         value = np.empty(self.shape, self.dtype)
-        hal = self.device.task
         if self.nbytes:
-            staging = hal.allocator.allocate_buffer(_HOST, _STAGING, self.nbytes)
-            done = hal.create_semaphore(0)
-            hal.queue_copy(self.view.get_buffer(), staging, rt.HalFence(0), _create_fence(done, 1))
-            wait_for(done, None, f"copying a {self._describe()} from {self.device}")
-            raw = np.frombuffer(memoryview(staging.map()), np.uint8, self.nbytes)
-            value.reshape(-1).view(np.uint8)[:] = raw
+            with span(f"copy from {self.device}", "transfer", bytes=self.nbytes):
+                self._fetch_into(value)
         value.flags.writeable = False
         return value
+
+    def _fetch_into(self, value: Array) -> None:
+        hal = self.device.task
+        staging = hal.allocator.allocate_buffer(_HOST, _STAGING, self.nbytes)
+        done = hal.create_semaphore(0)
+        hal.queue_copy(self.view.get_buffer(), staging, rt.HalFence(0), _create_fence(done, 1))
+        wait_for(done, None, f"copying a {self._describe()} from {self.device}")
+        raw = np.frombuffer(memoryview(staging.map()), np.uint8, self.nbytes)
+        value.reshape(-1).view(np.uint8)[:] = raw
 
     # ---- sharing and donation
 
@@ -358,7 +363,9 @@ class Buffer:
         done = hal.create_semaphore(0)
         wait = rt.HalFence(0) if self.fence is None else _create_fence(self.fence, 1)
         if self.nbytes:
-            hal.queue_copy(self.view.get_buffer(), target, wait, _create_fence(done, 1))
+            with span(f"copy on {self.device}", "queue", bytes=self.nbytes) as watched:
+                hal.queue_copy(self.view.get_buffer(), target, wait, _create_fence(done, 1))
+                watched.queued(self.device, done, [] if self.fence is None else [self.fence])
             self.note_reader(done)
         view = rt.HalBufferView(target, self.shape, element_type(self.dtype))
         return Buffer(view, self.shape, self.dtype, self.device, done if self.nbytes else None)
@@ -385,6 +392,13 @@ class Buffer:
 
 def _copied(array: Array, device: Device) -> Any:
     """A view over a copy of an array in the device's memory."""
+    if watchers:
+        with span(f"copy to {device}", "transfer", bytes=array.nbytes):
+            return _copy(array, device)
+    return _copy(array, device)
+
+
+def _copy(array: Array, device: Device) -> Any:
     element = element_type(array.dtype)
     check_not_forked()
     source = array if array.flags.c_contiguous else array.copy(order="C")

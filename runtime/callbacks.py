@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.runtime.device import vm_instance
 from calque.runtime.dtypes import element_type
+from calque.runtime.watch import span
 
 Spec = tuple[tuple[int, ...], Any]
 Call = tuple[Callable[..., Any], Sequence[Spec], Sequence[Spec]]
@@ -70,7 +71,8 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
                 fence.wait()
             given = iter(views)
             args = [_read(given, s, d) for s, d in operands]
-            outs = function(args)
+            with span(repr(function), "callback"):
+                outs = function(args)
             made = [ref for o, (s, d) in zip(outs, results, strict=True) if _size(s)
                     for ref in _write(np.asarray(o), s, d, hal_device)]
         except BaseException as error:  # it is raised again by the caller of the program

@@ -30,6 +30,7 @@ from calque.runtime.device import (
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
 from calque.runtime.pending import UNKNOWN_ROOM
+from calque.runtime.watch import span, watchers
 
 Spec = tuple[Shape, np.dtype[Any]]
 
@@ -111,6 +112,7 @@ class Executable:
       vmfb: the compiled module, as bytes or as a Module that several executables share.
       device: where it runs.
       entry: name of the function in the module.
+      name: what profiles call it; without one the entry's.
       small: run inside the call when all arguments are ready.
       result_specs: (shape, dtype) of every result; None: read from the results (dynamic shapes).
       donated: positions of arguments that the program may overwrite.
@@ -134,16 +136,17 @@ class Executable:
 
     __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock",
                  "_module", "_queued", "_always", "_room", "_small", "_storage", "device", "entry",
-                 "result_specs")
+                 "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  inline: bool = False, callbacks: Sequence[Any] = (),
                  result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
                  forwards: tuple[int, ...] | None = None,
-                 storage: tuple[int, ...] = (), room: int = UNKNOWN_ROOM) -> None:
+                 storage: tuple[int, ...] = (), room: int = UNKNOWN_ROOM, name: str = "") -> None:
         vm_instance()  # before the first push_ref: it registers the types of references
         self.device = device
         self.entry = entry
+        self.name = name or entry
         self.result_specs = None if result_specs is None else tuple(
             (tuple(shape), np.dtype(dtype)) for shape, dtype in result_specs)
         self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb, callbacks)
@@ -167,7 +170,7 @@ class Executable:
 
         `result_specs` overrides the executable's own, for programs of dynamic shape.
         """
-        if self._general or _device._forked:
+        if self._general or _device._forked or watchers:
             return self._call_general(args, result_specs)
         # The hot path, written flat on purpose: a helper call costs 0.2 us of 4.
         try:
@@ -218,7 +221,8 @@ class Executable:
         results = _List(4)
         invoke, function = self._inline or self._load_inline()
         try:
-            invoke(function, variants, results)
+            with span(self.name, "run", device=str(self.device)):
+                invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(error, ()) from error
         return self._wrap(results, specs, None)
@@ -276,7 +280,9 @@ class Executable:
         results = _List(4)
         invoke, function = self._queued or self._load_queued()
         try:
-            invoke(function, variants, results)
+            with span(self.name, "queue", device=str(self.device)) as watched:
+                invoke(function, variants, results)
+                watched.queued(self.device, done, waits)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(first_failure(waits) or error, ()) from error
         pending.add(done, self._room)
@@ -367,12 +373,13 @@ def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:
     instance = vm_instance()
     trim_occasionally(hal_device)
     try:
-        # copy_buffer aligns; Python's bytes are only 16-byte aligned and IREE wants 64.
-        module = rt.VmModule.copy_buffer(instance, source.vmfb)
-        more = [make_module(source.callbacks, hal_device)] if source.callbacks else []
-        if source.parameters is not None:
-            more.append(rt.create_io_parameters_module(instance, source.parameters))
-        return rt.VmContext(instance, [hal_module(hal_device), *more, module]), module
+        with span("load", "load", bytes=len(source.vmfb)):
+            # copy_buffer aligns; Python's bytes are only 16-byte aligned and IREE wants 64.
+            module = rt.VmModule.copy_buffer(instance, source.vmfb)
+            more = [make_module(source.callbacks, hal_device)] if source.callbacks else []
+            if source.parameters is not None:
+                more.append(rt.create_io_parameters_module(instance, source.parameters))
+            return rt.VmContext(instance, [hal_module(hal_device), *more, module]), module
     except Exception as error:  # IREE maps its status codes to many classes
         raise load_error(error) from error
 

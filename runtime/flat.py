@@ -17,6 +17,7 @@ from calque.runtime.device import Device, check_not_forked, vm_instance
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import device_error
 from calque.runtime.executable import NO_FENCE, Module, first_failure, join_fences
+from calque.runtime.watch import span, watchers
 
 _List = rt.VmVariantList
 _View = rt.HalBufferView
@@ -31,6 +32,7 @@ class FlatExecutable:
       entry: name of the function.
       scalars: for each argument, whether it is passed with rank 0.
       results: dtypes of the results.
+      name: what profiles call it; without one the entry's.
 
     Example:
       >>> import calque.numpy as jnp
@@ -38,12 +40,13 @@ class FlatExecutable:
       (2, 3)
     """
 
-    __slots__ = ("_inline", "_queued", "device", "entry", "module", "results", "scalars")
+    __slots__ = ("_inline", "_queued", "device", "entry", "module", "name", "results", "scalars")
 
     def __init__(self, module: Module, device: Device, entry: str, scalars: Sequence[bool],
-                 results: Sequence[np.dtype[Any]]) -> None:
+                 results: Sequence[np.dtype[Any]], name: str = "") -> None:
         vm_instance()  # before the first push_ref: it registers the types of references
         self.module, self.device, self.entry = module, device, entry
+        self.name = name or entry
         self.scalars = tuple(scalars)
         self.results = tuple((dtype, element_type(dtype)) for dtype in results)
         self._inline: Any = None  # (invoke, function) on device.sync
@@ -91,7 +94,13 @@ class FlatExecutable:
                 self._queued = self.module.function(device.task, self.entry)
             invoke, function = self._queued
         try:
-            invoke(function, variants, _List(len(outputs)))
+            if watchers:
+                with span(self.name, "run" if inline else "queue", device=str(device)) as watched:
+                    invoke(function, variants, _List(len(outputs)))
+                    if not inline:
+                        watched.queued(device, done, waits)
+            else:
+                invoke(function, variants, _List(len(outputs)))
         except Exception as error:  # IREE maps its status codes to many classes
             raise device_error(first_failure(waits) or error, f"{self.entry} on {device}"
                                ) from error

@@ -19,6 +19,7 @@ from collections import deque
 from typing import Any
 
 from calque.runtime.errors import DeviceError, device_error
+from calque.runtime.watch import span, watchers
 
 MOST_CALLS = 32  # XLA's limit on the CPU
 SLAB = 64 << 20  # a larger piece is allocated alone, and freed
@@ -94,6 +95,15 @@ def _pause(waited: float) -> float:
 
 
 def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
+    """Wait until a semaphore reaches 1, or raise."""
+    if watchers:
+        with span("wait", "wait", where=where or "for room in the queue"):
+            _wait_for(semaphore, timeout_s, where)
+    else:
+        _wait_for(semaphore, timeout_s, where)
+
+
+def _wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
     """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
 
     `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before

@@ -22,7 +22,7 @@ ROOMS = {
     "dispatch": "array host generic pack eager plans devices signatures tracing jit stages costs "
                 "staging labels shards spanning partition constraints placed placing mismatch",
     "api": "ad api batching jacobians ad_checkpoint custom_derivatives custom_batching control "
-           "loops callbacks debug test_util typing dtypes errors sharding_view",
+           "loops callbacks debug debugger test_util typing dtypes errors sharding_view monitoring",
     "parallel": "mapping pmap mesh_tools sharding",
     "extend": "extend interpreters api_util",
     "aot": "aot specs",
@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "extend": _BELOW | {"api", "lowering", "numpy", "rest"},
     "distributed": {"core", "dispatch", "runtime"},
     "checkpoints": {"core", "trees", "dispatch", "distributed"},
+    "profiler": {"core", "runtime"},
     "experimental": _BELOW | {"api", "numpy", "rest", "parallel", "distributed"},
 }
 

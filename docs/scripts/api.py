@@ -36,6 +36,8 @@ NAMESPACES = {
     "calque.custom_derivatives": "derivative rules of the user's",
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",
+    "calque.profiler": "what runs, as traces for Perfetto; what is in memory",
+    "calque.monitoring": "listeners to what is traced and compiled",
     "calque.sharding": "meshes, and which device has which part of an array",
     "calque.distributed": "programs of several processes",
     "calque.checkpoints": "trees of arrays in folders",

@@ -20,7 +20,8 @@
   aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
   distributed/ programs of several processes          placing.py (where results lie: out_sharding)
   checkpoints.py  trees of arrays in folders           checks.py (checkify)
-  debug.py, test_util.py                               for users' programs and tests
+  debug.py (debugger.py: breakpoint), test_util.py     for users' programs and tests
+  profiler/ monitoring.py                              what runs, as traces; listeners
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified
   example_libraries/                                   stax and optimizers
@@ -81,9 +82,11 @@ from calque import extend as extend  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
 from calque import interpreters as interpreters  # noqa: E402
 from calque import lax as lax  # noqa: E402
+from calque import monitoring as monitoring  # noqa: E402
 from calque import nn as nn  # noqa: E402
 from calque import numpy as numpy  # noqa: E402
 from calque import ops as ops  # noqa: E402
+from calque import profiler as profiler  # noqa: E402
 from calque import ref as ref  # noqa: E402
 from calque import random as random  # noqa: E402
 from calque import runtime as runtime  # noqa: E402

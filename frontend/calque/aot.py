@@ -418,7 +418,7 @@ def build(traced: Traced, target: Target) -> bytes:
     """The .vmfb of a traced function for one target."""
     _, vmfb = compile_lowered(lambda **how: lower_for(traced, target, **how), target,
                               lambda lowered: options_for(lowered, target),
-                              f"aot {traced.program.name}")
+                              f"aot {traced.program.name}", traced.program.name)
     assert vmfb is not None
     return vmfb
 

@@ -6,6 +6,7 @@ the primitives hold; eager values call it at once.  Start reading at `pure_callb
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.trace import bottom as bottom_trace
 from calque.core.trace import under
 from calque.primitives import callback as prim
+from calque.primitives.elementwise import stop_gradient_p
 from calque.tracing import check_arguments, name_of
 
 METHODS = ("sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
@@ -145,16 +147,19 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     return out_tree.unflatten(outs)
 
 
-def callback(callback: Callable[..., None], *args: Any, ordered: bool = False,  # noqa: A002
-             partitioned: bool = False, **kwargs: Any) -> None:
+def callback(callback: Callable[..., None] | None = None, *args: Any,  # noqa: A002
+             ordered: bool = False, partitioned: bool = False, **kwargs: Any) -> Any:
     """Call a function of the host for its side effects while a program runs.
 
     Args:
-      callback: function of the values of args and kwargs; what it returns is ignored.
+      callback: function of the values of args and kwargs; what it returns is ignored.  None: the
+        options alone are given, and what is returned takes the function and its arguments, of
+        which any may be called `ordered` then: callback(ordered=True)(f, x).
       ordered: accepted; calls keep the program's order.
+      partitioned: accepted; values are whole.
 
     Returns:
-      None.
+      None, or a function.
 
     Raises:
       TypeError: callback cannot be called.
@@ -166,6 +171,13 @@ def callback(callback: Callable[..., None], *args: Any, ordered: bool = False,  
       >>> seen
       [6]
     """
+    if callback is None and not (args or kwargs):
+        return functools.partial(_call_back, ordered)
+    _call_back(ordered, callback, *args, **kwargs)
+    return None
+
+
+def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> None:
     if not callable(callback):
         raise TypeError(errors.explain(
             f"first argument to calque.debug.callback must be callable, got {callback!r}."))
@@ -185,6 +197,32 @@ def callback(callback: Callable[..., None], *args: Any, ordered: bool = False,  
     prim.debug_callback_p.bind(*arrays, callback=host, result_avals=(), ordered=ordered)
 
 
+def passed_through(name: str, function: Callable[..., None], token: Any,
+                   operands: Sequence[Any]) -> Any:
+    """A tree of arrays as it is, behind a call of function(*operands) that is made once its values
+    are there, and only where they are used."""
+    leaves, tree = tree_util.flatten(token)
+    check_arguments(name, leaves, tree_util.flatten(((token,), {}))[1])
+    leaves = [_constant(x) for x in leaves]
+    avals = tuple(aval_of(x) for x in leaves)
+
+    def call(*values: Any) -> list[Any]:
+        function(*values[len(leaves):])
+        return list(values[:len(leaves)])
+
+    every = [*leaves, *map(_constant, operands)]
+    outs_tree = tree_util.flatten(list(leaves))[1]
+    host = HostFunction(call, tree_util.flatten((tuple(every), {}))[1], outs_tree, avals)
+    return tree.unflatten(prim.pure_callback_p.bind(*every, callback=host, result_avals=avals,
+                                                    vmap_method="sequential"))
+
+
+def _constant(x: Any) -> Any:
+    """The same for derivatives a constant."""
+    aval = aval_of(x)
+    return stop_gradient_p.bind(x) if dtypes.is_inexact(aval.dtype) else x
+
+
 def _is_array(x: Any) -> bool:
     try:
         aval_of(x)
@@ -193,18 +231,23 @@ def _is_array(x: Any) -> bool:
     return True
 
 
-def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  # noqa: A001
+def print(fmt: str | None = None, *args: Any, ordered: bool = False,  # noqa: A001
+          partitioned: bool = False, skip_format_check: bool = False, **kwargs: Any) -> Any:
     """Print values while a program runs: fmt.format(*args, **kwargs).
 
     Args:
-      fmt: a format string, as for str.format.
+      fmt: a format string, as for str.format; None: the options alone are given, and what is
+        returned takes it and its arguments: print(ordered=True)("x = {x}", x=x).
       *args, **kwargs: arrays (traced or not) and other values for its fields.
       ordered: accepted; lines keep the program's order.
+      partitioned: accepted; values are whole.
+      skip_format_check: find fields that are not given when the program runs, not before.
 
     Returns:
-      None.
+      None, or a function.
 
     Raises:
+      TypeError: fmt is no text.
       IndexError, KeyError: fmt names a field that is not given.
 
     Example:
@@ -217,14 +260,59 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  
       x = 3.0, twice 6.0
       Array(6., dtype=float32, weak_type=True)
     """
-    _check_fields(fmt, args, kwargs)
+    return _formatted(_show, fmt, args, kwargs, ordered, skip_format_check)
+
+
+def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
+        skip_format_check: bool = False, **kwargs: Any) -> Any:
+    """The same by Python's logging, at level INFO of the logger 'calque.debug'.
+
+    Args:
+      fmt: a format string, or None, as for `print`.
+      *args, **kwargs: arrays (traced or not) and other values for its fields.
+      ordered: accepted; lines keep the program's order.
+      partitioned: accepted; values are whole.
+      skip_format_check: find fields that are not given when the program runs, not before.
+
+    Returns:
+      None, or a function.
+
+    Raises:
+      TypeError: fmt is no text.
+      IndexError, KeyError: fmt names a field that is not given.
+
+    Example:
+      >>> import calque
+      >>> calque.debug.log("x = {}", 3.0)  # shown where logging is set up for INFO
+    """
+    return _formatted(logging.getLogger("calque.debug").info, fmt, args, kwargs, ordered,
+                      skip_format_check)
+
+
+def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
+               kwargs: dict[str, Any], ordered: bool, unchecked: bool) -> Any:
+    """A text with values in its fields, written while a program runs; without a text, what takes
+    one."""
+    if fmt is None and not (args or kwargs):
+        return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, ordered,
+                                                          unchecked)
+    if not isinstance(fmt, str):
+        raise TypeError(errors.explain(f"debug.print: the format must be a str, got "
+                                       f"{type(fmt).__name__}.", fix='print("{}", x).'))
+    if not unchecked:
+        _check_fields(fmt, args, kwargs)
 
     def show(*args: Any, **kwargs: Any) -> None:
-        import builtins
         plain = tree_util.tree_map(_plain, (args, kwargs))
-        builtins.print(fmt.format(*plain[0], **plain[1]))
+        write(fmt.format(*plain[0], **plain[1]))
 
-    callback(show, *args, ordered=ordered, **kwargs)
+    _call_back(ordered, show, *args, **kwargs)
+    return None
+
+
+def _show(text: str) -> None:
+    import builtins
+    builtins.print(text)
 
 
 def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

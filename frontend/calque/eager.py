@@ -72,7 +72,8 @@ class Compiled:
             vmfb, device, small=lowered.small, inline=lowered.inline,
             callbacks=lowered.callbacks, donated=lowered.donated,
             forwards=lowered.forwards, storage=lowered.storage, room=lowered.room,
-            result_specs=[(a.shape, a.dtype) for a in lowered.computed])
+            result_specs=[(a.shape, a.dtype) for a in lowered.computed],
+            name=lowered.program.name)
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order
         self.direct = (
@@ -171,7 +172,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     lowered, vmfb = compile_lowered(
         lambda **how: lower(program, target, donated, storage=device.platform == "cpu",
                             in_process=True, **how),
-        target, lambda lowered: lowered.options, reason or program.name)
+        target, lambda lowered: lowered.options, reason or program.name, program.name)
     if vmfb is not None:
         _dump(lowered, vmfb)
     return Compiled(lowered, device, vmfb)

@@ -43,11 +43,12 @@ class _Flat:
         module = pack.find(name, program.inputs[-1].aval.dtype, device)
         if module is None:
             target = runnable_target()
-            vmfb = compile_cached(lower_flat([(name, program)], target), target, reason=reason)
+            vmfb = compile_cached(lower_flat([(name, program)], target), target, reason=reason,
+                                  name=program.name)
             module = Module(vmfb)
         self.executable = FlatExecutable(
             module, device, name, [not v.aval.shape for v in program.inputs],
-            [a.dtype for a in self.avals])
+            [a.dtype for a in self.avals], program.name)
 
 
 def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:

@@ -30,6 +30,7 @@ from calque.mismatch import argument_names
 from calque.partition import agree_on, of_process, spans_processes
 from calque.primitives.call import call
 from calque.runtime import Device
+from calque.runtime.watch import span, watchers
 from calque.tracing import (
     ShapeDtypeStruct,
     check_arguments,
@@ -147,7 +148,7 @@ class JitFunction:
     # ---- the hot path
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # written flat on purpose: each helper call costs 0.1 us of 5
-        if not self._plain or _current() is not bottom:
+        if not self._plain or _current() is not bottom or watchers:
             return self._general(args, kwargs)
         now = config.process_key if _local_key() is None else config.key()
         read = None if kwargs or self._reader is None else self._reader(args, now)
@@ -279,6 +280,16 @@ class JitFunction:
         return partial, dynamic, rest, static
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Static arguments, calls inside transformations, calls that a profiler looks at."""
+        if not watchers:
+            return self._called(args, kwargs)
+        try:
+            with span(self._name, "call"):
+                return self._called(args, kwargs)
+        except Exception as error:
+            raise shorten(error) from error.__cause__
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.jax_disable_jit:
             return self._fun(*args, **kwargs)
         entry, leaves = self._entry(args, kwargs)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
-from calque.core import dtypes, errors
+from calque.core import dtypes, errors, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
@@ -212,7 +212,8 @@ def trace_with_refs(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any],
         return [*leaves, *[r.value for r in refs if r.written],
                 *[v.value for v in local if v.written]]
 
-    program = stage(run, of_types(values), name, fun, frame)
+    with monitoring.span(f"trace {name}", "trace", monitoring.TRACE, fun_name=name):
+        program = stage(run, of_types(values), name, fun, frame)
     return program, kept[0], kept[1]
 
 

@@ -39,6 +39,7 @@ MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
            **{f"interpreters.{n}": getattr(calque.interpreters, n)
               for n in calque.interpreters.__all__},
            "lax": lax, "lax.linalg": lax.linalg,
+           "monitoring": calque.monitoring, "profiler": calque.profiler,
            "nn": calque.nn, "nn.initializers": calque.nn.initializers, "ops": calque.ops,
            "numpy": calque.numpy, "numpy.fft": calque.numpy.fft,
            "numpy.linalg": calque.numpy.linalg, "random": random,

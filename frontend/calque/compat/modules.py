@@ -36,9 +36,10 @@ SAME = {
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.interpreters", "jax.interpreters.ad",
     "jax.interpreters.batching", "jax.interpreters.mlir", "jax.interpreters.partial_eval",
-    "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg", "jax.nn",
-    "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
-    "jax.random", "jax.ref", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
+    "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg",
+    "jax.monitoring", "jax.nn", "jax.nn.initializers", "jax.numpy", "jax.numpy.fft",
+    "jax.numpy.linalg", "jax.ops", "jax.profiler", "jax.random",
+    "jax.ref", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
     "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg", "jax.scipy.special",
     "jax.scipy.stats", "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
     "jax.typing"}

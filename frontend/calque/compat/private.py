@@ -68,12 +68,14 @@ def _version() -> dict[str, Any]:
             "__version_info__": tuple(int(n) for n in JAX_VERSION.split("."))}
 
 
-@_made("jax.monitoring", "jax._src.monitoring")
+@_made("jax._src.monitoring")
 def _monitoring() -> dict[str, Any]:
-    """Events are not recorded; listeners are never called."""
-    names = ("record_event", "record_event_duration_secs", "record_scalar",
-             "register_event_listener", "register_event_duration_secs_listener")
-    return {n: lambda *args, **kwargs: None for n in names}
+    return of("calque.monitoring", *calque.monitoring.__all__)
+
+
+@_made("jax._src.profiler")
+def _profiler() -> dict[str, Any]:
+    return of("calque.profiler", *calque.profiler.__all__)
 
 
 # ---- jax._src

@@ -20,6 +20,7 @@
   mesh.py        meshes of devices; sharding.py: which device has which part of an array;
                  processes.py: which process has which block of a mesh
   memo.py        what is remembered between calls, and clear_caches
+  monitoring.py  events: who hears of traces, lowerings and compiles
 
 Imports nothing else of calque.
 """

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core.processes import Between
 from calque.distributed.world import World
+from calque.runtime import watch
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 PIECE = 1 << 30  # bytes of a message
@@ -51,7 +52,9 @@ class Engine:
                     shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
                     self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
                                      what, comm)
-                run(comm, arrays, results, what, **how)
+                with watch.span(f"{kind} over {names}", "collective",
+                                bytes=sum(a.nbytes for a in arrays), processes=len(ranks)):
+                    run(comm, arrays, results, what, **how)
 
         return send
 

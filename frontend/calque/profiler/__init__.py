@@ -1,0 +1,24 @@
+"""Seeing what runs: traces for Perfetto, and memory profiles for pprof, under JAX's names.
+
+  session.py      start_trace, stop_trace, trace and their options: start here
+  annotations.py  slices of the user's
+  recorder.py     what happens while a trace is on
+  calls.py        calls of Python functions, where they are asked for
+  perfetto.py     a recording as Perfetto's TrackEvents
+  memory.py       what is in the devices' memory, in pprof's format
+  wire.py         protocol buffers, written
+
+While no trace is on, nothing is recorded: what calque's hot paths pay is the test of an empty list
+(runtime/watch).  docs/profiling.md says what the slices mean.
+"""
+from calque.profiler.annotations import StepTraceAnnotation, TraceAnnotation, annotate_function
+from calque.profiler.memory import device_memory_profile, save_device_memory_profile
+from calque.profiler.session import ProfileOptions, start_trace, stop_trace, trace
+
+__all__ = ["ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
+           "device_memory_profile", "save_device_memory_profile", "start_trace", "stop_trace",
+           "trace"]
+
+
+def __dir__() -> list[str]:
+    return __all__
