@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).parent
 LIST = HERE / "jax_names.json"
 PAGE = HERE.parent / "coming_from_jax.md"
 START, END = "<!-- names: docs/scripts/jax_names.py -->", "<!-- end of names -->"
-# tools of JAX's own build, TensorFlow's bridge and MLIR's bindings are no part of the model
+# JAX's own build tools, TensorFlow's bridge and MLIR's bindings are no part of the model
 LEFT_OUT = ("jax.tools", "jax.experimental.jax2tf", "jax.experimental.mosaic", "jax.extend.mlir",
             "jax.experimental.slab", "jax.collect_profile")
 
@@ -89,7 +89,8 @@ def text() -> str:
         parts += ["Present: " + ", ".join(f"`{n}`" for n in here) + "."] if here else []
         parts += ["Absent: " + ", ".join(f"`{n}`" for n in absent) + "."] if absent else []
         lists.append("\n\n".join(parts))
-    head = f"Of the {total:,} names in public modules of JAX {data['version']}, {have:,} are here. " \
+    head = f"Of the {total:,} names in public modules of JAX {data['version']}, " \
+           f"{have:,} are here. " \
            "An absent name is an `AttributeError`, an absent module a `ModuleNotFoundError`."
     return "\n".join([head, "", "| module | present |", "|---|---|", *rows, "",
                       "\n\n".join(lists)])

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.integrate
 
 import calque
 import calque.numpy as jnp
@@ -312,6 +313,24 @@ def test_dlpack_signature_versions_and_empty_arrays() -> None:
             assert type(x.__dlpack__(**options)).__name__ == "PyCapsule"
     with pytest.raises(TypeError, match="unknown"):
         jnp.zeros(2).__dlpack__(unknown=1)
+
+
+def test_dlpack_module_says_what_exports() -> None:
+    for name in ("bool", "int8", "uint32", "float16", "float32", "complex64", "bfloat16",
+                 "float8_e5m2"):
+        x = jnp.ones(2, name)
+        if calque.dlpack.is_supported_dtype(x.dtype):
+            np.testing.assert_array_equal(calque.dlpack.from_dlpack(np.asarray(x)), np.ones(2))
+            assert type(x.__dlpack__()).__name__ == "PyCapsule"
+        else:
+            with pytest.raises(BufferError):
+                x.__dlpack__()
+
+
+def test_scipy_integrate() -> None:
+    y, x = np.array([[1.0, 4.0, 9.0], [0.0, -1.0, 2.0]]), np.array([0.0, 1.0, 3.0])
+    got = calque.scipy.integrate.trapezoid(y, x)
+    np.testing.assert_allclose(got, scipy.integrate.trapezoid(y, x), rtol=1e-6)  # f32
 
 
 def test_a_wrong_axis_is_of_both_classes() -> None:
