@@ -4,8 +4,8 @@
   primitives/  every primitive with its rules         transforms/  jvp, linearize, transpose, vmap
   lax/ numpy/ nn/ random/ scipy/ experimental/        public functions; ops.py
   array.py     data and futures                       devices.py, dtypes.py, typing.py, errors.py
-  tree_util.py, tree.py, flatten_util.py, dlpack.py   trees, memory; tree_nodes.py, tree_spec.py (optree's),
-               mismatch.py (messages about unequal ones)
+  tree_util.py, tree.py, flatten_util.py              trees; tree_nodes.py, tree_spec.py (optree's),
+               mismatch.py (messages about unequal ones); dlpack.py
   api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
   control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
   ad.py (words for pullbacks)                         ref.py       references (core/refs)
