@@ -1,6 +1,6 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make clients, make lint, make bench, make docs, make clean
+# make test-slow, make levels, make clients, make array-api, make lint, make bench, make docs, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-slow levels clients lint fuzz bench docs system system-cpp clean
+.PHONY: demo test test-slow levels clients array-api lint fuzz bench docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -89,6 +89,12 @@ else
 	$(BIN)/python tests/clients/compare.py $(PYTHONS) --write
 	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --write $(LIBRARIES)
 endif
+
+# the Array API standard's tests, from a checkout of data-apis/array-api-tests with its submodule
+# array-api: make array-api SUITE=folder [JAX=python of an environment with jax and the same tools]
+array-api: $(VENV)/.test
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(SUITE)/requirements.txt
+	$(BIN)/python tests/clients/array_api.py --suite $(SUITE) $(if $(JAX),--jax $(JAX)) --write
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -437,11 +437,12 @@ def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:
       'PyCapsule'
     """
     base = buffer.numpy()
-    if options:
-        return base.__dlpack__(**options)
-    # The unversioned capsule has no read-only flag and NumPy refuses to make one; consumers that
-    # do not ask for a version get a writable alias, as JAX gives them.
-    return _writable(base).__dlpack__()
+    asked = {k: v for k, v in options.items() if v is not None}
+    if asked.get("max_version", (0, 0))[0] < 1:
+        # The unversioned capsule has no read-only flag and NumPy refuses to make one; consumers
+        # that do not ask for a version get a writable alias, as JAX gives them.
+        base = _writable(base)
+    return base.__dlpack__(**asked)
 
 
 def from_dlpack(source: Any, device: Device) -> Buffer:
@@ -482,8 +483,10 @@ def _merge(old: _Sharing, new: _Sharing) -> None:
 
 def _writable(array: Array) -> Array:
     """A writable array over the memory of a possibly read-only one, which it keeps alive."""
-    if array.flags.writeable or not array.nbytes:
+    if array.flags.writeable:
         return array
+    if not array.nbytes:
+        return np.empty_like(array)
     block: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
     block._keep = array  # the new array's base is `block`, and `block` holds the old array
     return np.ndarray(array.shape, array.dtype, buffer=block)

@@ -5,7 +5,7 @@
   lax/ numpy/ nn/ random/ scipy/ experimental/        public functions; ops.py
   array.py     data and futures                       devices.py, dtypes.py, typing.py, errors.py
   tree_util.py, tree.py, flatten_util.py              trees; tree_nodes.py, tree_spec.py (optree's),
-               mismatch.py (messages about unequal ones)
+               mismatch.py (messages about unequal ones); dlpack.py
   api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
   control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
   ad.py (words for pullbacks)                         ref.py       references (core/refs)
@@ -74,6 +74,7 @@ from calque import dtypes as dtypes  # noqa: E402
 from calque import debug as debug  # noqa: E402
 from calque import checkpoints as checkpoints  # noqa: E402
 from calque import distributed as distributed  # noqa: E402
+from calque import dlpack as dlpack  # noqa: E402
 from calque import errors as errors  # noqa: E402
 from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
@@ -196,8 +197,8 @@ __version__ = "0.1.0"
 
 # public modules; the others are the implementation
 _MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
-            "debug", "dtypes", "errors", "example_libraries", "experimental", "export", "extend",
-            "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random", "ref",
+            "debug", "dlpack", "dtypes", "errors", "example_libraries", "experimental", "export",
+            "extend", "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random", "ref",
             "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))

@@ -301,8 +301,10 @@ class Array(metaclass=_ArrayMeta):
             return value.astype(dtype)
         return value.copy() if copy else value
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._buffer.__dlpack__(**options)
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        return self._buffer.__dlpack__(stream=stream, max_version=max_version,
+                                       dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._buffer.__dlpack_device__()

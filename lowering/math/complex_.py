@@ -191,7 +191,12 @@ def expm1(b: Builder, x: Value, y: Value) -> Pair:
     small = x < 1.0
     near = exp_log.expm1(b, b.select(small, x, 1.0)) * c - 2.0 * (half * half)
     re = b.select(small, near, scale(v * c, n) - 1.0)
-    return re, b.select(y.eq(0.0), y, scale(v * s, n))
+    # an infinite real part beside an infinite or NaN angle, as exp has it
+    vanishes, grows = x.eq(-np.inf), x.eq(np.inf)
+    odd = ~(abs(y) < np.inf)
+    re = b.select(vanishes & odd, -1.0, b.select(grows & odd, np.inf, re))
+    im = b.select(vanishes & odd, 0.0, scale(v * s, n))
+    return re, b.select(y.eq(0.0), y, im)
 
 
 def _two_product(x: Value, y: Value) -> Pair:

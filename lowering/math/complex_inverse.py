@@ -100,7 +100,7 @@ def _acos(x: Value, y: Value) -> Pair:
     _, re, im = _hull(x, y)
     re, im = _nan_parts(x, y, re, im)
     re = b.select(negative(x), math.pi - re, re)
-    re = b.select(x.eq(0.0) & ~b.isnan(y), math.pi / 2, re)
+    re = b.select(x.eq(0.0), math.pi / 2, re)
     return re, b.select(negative(y), im, -im)
 
 

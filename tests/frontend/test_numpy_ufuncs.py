@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.integrate
 
 import calque
 import calque.numpy as jnp
@@ -29,7 +30,6 @@ UNARY_INT = ("negative", "absolute", "sign", "floor", "ceil", "trunc", "square",
 BINARY_INT = ("add", "subtract", "multiply", "floor_divide", "remainder", "fmod", "maximum",
               "minimum", "equal", "less", "greater_equal", "bitwise_and", "bitwise_or",
               "bitwise_xor", "left_shift", "right_shift", "power")
-# XLA's and our results differ from NumPy's by design: x % inf and 0-division keep JAX's rules
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14,
              "complex64": 1e-5, "complex128": 1e-13}
 
@@ -81,7 +81,7 @@ def test_unary_floats(name: str) -> None:
 def test_binary_floats(name: str) -> None:
     dtype = np.dtype(name)
     x, y = pairs(SPECIAL, dtype)
-    # NumPy's floor_divide of infinities gives NaN where JAX's gives inf, -inf, -1 or 0
+    # NumPy's floor_divide of infinities gives NaN (test_special_values_of_division)
     names = tuple(n for n in BINARY_FLOAT if n != "floor_divide")
     finite = np.isfinite(x) & np.isfinite(y) & (y != 0)
     with calque.enable_x64(True):
@@ -248,3 +248,92 @@ def test_bools_choose_in_products_of_vectors():
     for product in (bools @ floats, floats @ bools, jnp.dot(bools, floats)):
         assert product.dtype == np.float32 and float(product) == -np.inf
     assert float(bools @ jnp.asarray([1.5, 7.0, 2.0])) == 3.5
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_special_values_of_division(name: str, compiled: bool) -> None:
+    """Values and signs of zeros are NumPy's; infinity // finite is the array API's infinity."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x, y = pairs([0.0, -0.0, 1.0, -1.0, 2.5, -7.0, np.inf, -np.inf, np.nan], dtype)
+    names = ("floor_divide", "remainder", "divmod[0]", "divmod[1]", "sign")
+
+    def run(x: Any, y: Any) -> Any:
+        return [jnp.floor_divide(x, y), jnp.remainder(x, y), *jnp.divmod(x, y), jnp.sign(x)]
+
+    with calque.enable_x64(True):
+        got = [np.asarray(v, np.float64) for v in (calque.jit(run) if compiled else run)(x, y)]
+    wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        quotient, rest = np.divmod(wide_x, wide_y)
+        quotient = np.where(np.isinf(wide_x) & np.isfinite(wide_y), wide_x / wide_y, quotient)
+    want = [quotient, rest, quotient, rest, np.sign(wide_x)]
+    for have, expected, place in zip(got, want, names, strict=True):
+        np.testing.assert_array_equal(have, expected, err_msg=place)
+        known = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(have[known]), np.signbit(expected[known]),
+                                      err_msg=f"{place}: signs of zeros")
+
+
+def test_derivatives_of_remainder_at_its_jumps() -> None:
+    """d (x % y) = dx - floor(x / y) dy, also where the remainder is a zero of either sign."""
+    x = np.array([3.0, 3.0, -3.0, -3.0, 2.5, -2.5, 2.5, -2.5, 0.0, -0.0])
+    y = np.array([3.0, -3.0, 3.0, -3.0, 2.0, 2.0, -2.0, -2.0, 1.0, -1.0])
+    with calque.enable_x64(True):
+        by_x, by_y = calque.jit(calque.vmap(calque.grad(jnp.remainder, (0, 1))))(x, y)
+    np.testing.assert_array_equal(by_x, np.ones_like(x))
+    np.testing.assert_array_equal(by_y, -np.floor(x / y))
+
+
+def test_complex_values_beside_infinities() -> None:
+    """expm1 as exp has it (Annex G of C99), less 1; acos of zero beside NaN."""
+    inf, nan = np.inf, np.nan
+    z = np.array([complex(-inf, inf), complex(-inf, nan), complex(inf, inf), complex(inf, nan)])
+    zero = np.array([complex(0.0, nan), complex(-0.0, nan)])
+
+    def run(z: Any, zero: Any) -> Any:
+        return jnp.expm1(z), jnp.arccos(zero), jnp.arccosh(zero), jnp.sign(zero[:0])
+
+    with calque.enable_x64(True):
+        for f in (run, calque.jit(run)):
+            shifted, angle, hyperbolic, none = f(jnp.asarray(z), jnp.asarray(zero))
+            np.testing.assert_array_equal(np.real(shifted), [-1, -1, inf, inf])
+            np.testing.assert_array_equal(np.imag(shifted), [0, 0, nan, nan])
+            np.testing.assert_array_equal(np.asarray(angle), np.arccos(zero))
+            np.testing.assert_array_equal(np.asarray(hyperbolic), np.arccosh(zero))
+            assert none.shape == (0,)
+
+
+def test_dlpack_signature_versions_and_empty_arrays() -> None:
+    for x in (jnp.zeros((0, 3)), jnp.arange(3.0)):
+        host = np.asarray(x)
+        np.testing.assert_array_equal(np.from_dlpack(x), host)
+        for options in ({}, {"copy": True}, {"max_version": (0, 0)}, {"max_version": (1, 0)},
+                        {"dl_device": (1, 0), "copy": None, "stream": None}):
+            assert type(x.__dlpack__(**options)).__name__ == "PyCapsule"
+    with pytest.raises(TypeError, match="unknown"):
+        jnp.zeros(2).__dlpack__(unknown=1)
+
+
+def test_dlpack_module_says_what_exports() -> None:
+    for name in ("bool", "int8", "uint32", "float16", "float32", "complex64", "bfloat16",
+                 "float8_e5m2"):
+        x = jnp.ones(2, name)
+        if calque.dlpack.is_supported_dtype(x.dtype):
+            np.testing.assert_array_equal(calque.dlpack.from_dlpack(np.asarray(x)), np.ones(2))
+            assert type(x.__dlpack__()).__name__ == "PyCapsule"
+        else:
+            with pytest.raises(BufferError):
+                x.__dlpack__()
+
+
+def test_scipy_integrate() -> None:
+    y, x = np.array([[1.0, 4.0, 9.0], [0.0, -1.0, 2.0]]), np.array([0.0, 1.0, 3.0])
+    got = calque.scipy.integrate.trapezoid(y, x)
+    np.testing.assert_allclose(got, scipy.integrate.trapezoid(y, x), rtol=1e-6)  # f32
+
+
+def test_a_wrong_axis_is_of_both_classes() -> None:
+    for wrong in (ValueError, IndexError, np.exceptions.AxisError):
+        with pytest.raises(wrong, match="axis 5 is out of bounds for array of dimension 2"):
+            jnp.expand_dims(jnp.zeros(3), 5)

@@ -42,3 +42,9 @@ def test_pages_of_the_public_names_are_up_to_date(monkeypatch: pytest.MonkeyPatc
     wrong = [file for file, text in api.pages().items()
              if not (api.FOLDER / file).exists() or (api.FOLDER / file).read_text() != text]
     assert not wrong, f"run python docs/scripts/api.py: {wrong}"
+
+
+def test_page_of_jax_names_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "scripts")
+    import jax_names
+    assert jax_names.PAGE.read_text() == jax_names.page(), "run python docs/scripts/jax_names.py"

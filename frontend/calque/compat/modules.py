@@ -29,17 +29,17 @@ TOPS = ("jax", "jaxlib")
 # JAX's modules that are modules of ours, by name; others of the same name below need no row
 SAME = {
     "jax.ad", "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
-    "jax.custom_derivatives", "jax.debug", "jax.dtypes", "jax.errors", "jax.example_libraries",
-    "jax.example_libraries.optimizers", "jax.example_libraries.stax", "jax.experimental.checkify",
-    "jax.experimental.mesh_utils",
+    "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes", "jax.errors",
+    "jax.example_libraries", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
+    "jax.experimental.checkify", "jax.experimental.mesh_utils",
     "jax.experimental.pjit", "jax.experimental.shard_map", "jax.export", "jax.extend",
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.interpreters", "jax.interpreters.ad",
     "jax.interpreters.batching", "jax.interpreters.mlir", "jax.interpreters.partial_eval",
     "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax", "jax.lax.linalg",
     "jax.monitoring", "jax.nn", "jax.nn.initializers", "jax.numpy", "jax.numpy.fft",
-    "jax.numpy.linalg", "jax.ops", "jax.profiler", "jax.random",
-    "jax.ref", "jax.scipy", "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.optimize",
+    "jax.numpy.linalg", "jax.ops", "jax.profiler", "jax.random", "jax.ref", "jax.scipy",
+    "jax.scipy.fft", "jax.scipy.integrate", "jax.scipy.linalg", "jax.scipy.optimize",
     "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg", "jax.scipy.special",
     "jax.scipy.stats", "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
     "jax.typing"}

@@ -71,7 +71,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
         raise TypeError(explain(
             f"axis must be an integer, got {axis!r} of type {type(axis).__name__}.")) from None
     if not -ndim <= value < ndim:
-        raise ValueError(explain(
+        raise np.exceptions.AxisError(explain(  # a ValueError and an IndexError
             f"axis {value} is out of bounds for array of dimension {ndim}",
             fix=f"use an axis from {-ndim} to {ndim - 1}." if ndim else "the array is a scalar."))
     return value % ndim

@@ -179,16 +179,34 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    """Floor quotient and remainder of floats."""
+    """Floor quotient and remainder of floats: zeros have the sign of x / y and of y."""
     zero, one = constant(x, 0), constant(x, 1)
     rest = ew.rem_p.bind(x, y)
-    exact = choose(ew.eq_p.bind(y, zero), x, ew.sub_p.bind(x, rest))
-    quotient = ew.div_p.bind(exact, y)
+    # the quotient is x / y itself where there is no remainder: y is 0 or x is infinite
+    whole = ew.or_p.bind(ew.eq_p.bind(y, zero),
+                         ew.eq_p.bind(ew.abs_p.bind(x), constant(x, np.inf)))
+    quotient = ew.div_p.bind(choose(whole, x, ew.sub_p.bind(x, rest)), y)
     wrong = ew.and_p.bind(ew.ne_p.bind(rest, zero),
                           ew.ne_p.bind(ew.sign_p.bind(y), ew.sign_p.bind(rest)))
-    rest = choose(wrong, ew.add_p.bind(rest, y), rest)
     quotient = choose(wrong, ew.sub_p.bind(quotient, one), quotient)
-    return ew.round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO), rest
+    quotient = ew.round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO)
+    signs = ew.mul_p.bind(ew.sign_p.bind(x), ew.sign_p.bind(y))
+    quotient = choose(ew.eq_p.bind(quotient, zero), ew.mul_p.bind(signs, zero), quotient)
+    return quotient, _float_remainder(x, y)
+
+
+def _float_remainder(x: Any, y: Any) -> Any:
+    """Floor remainder of floats: that of x and a positive y, mirrored for a negative one.
+
+    Adding +0 to a remainder of -0 makes it +0, and mirrored -0, without a branch that would cut
+    off the derivative.
+    """
+    zero = constant(x, 0)
+    mirrored = ew.lt_p.bind(y, zero)
+    size = choose(mirrored, ew.neg_p.bind(y), y)
+    rest = ew.rem_p.bind(choose(mirrored, ew.neg_p.bind(x), x), size)
+    rest = ew.add_p.bind(rest, choose(ew.lt_p.bind(rest, zero), size, full_constant(x, 0)))
+    return choose(mirrored, ew.neg_p.bind(rest), rest)
 
 
 @named("Remainder of floor division, with the sign of x2.", ["x1", "x2"], _BROADCAST,
@@ -207,6 +225,8 @@ def mod(x1: Any, x2: Any, /) -> Any:
 
 def _remainder(name: str, x1: Any, x2: Any) -> Any:
     x, y = pair(name, x1, x2, "numeric")
+    if dtypes.is_float(util.dtype_of(x)):
+        return _float_remainder(x, y)
     zero = constant(x, 0)
     if dtypes.is_integer(util.dtype_of(x)):
         y = choose(ew.eq_p.bind(y, zero), constant(x, 1), y)

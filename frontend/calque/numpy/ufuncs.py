@@ -110,8 +110,20 @@ nextafter = _binary("nextafter", ew.nextafter_p, _INEXACT,
                     "The next representable value after x towards y.",
                     "jnp.nextafter(1.0, 2.0)", f32("1.0000001"), False)
 negative = _unary("negative", ew.neg_p, _EXACT, "Negation -x.", "jnp.negative(2)", i32("-2"))
-sign = _unary("sign", ew.sign_p, _EXACT, "Sign: -1, 0, 1; z / |z| of complex numbers.",
-              "jnp.sign(-2)", i32("-1"))
+
+
+def _sign(x: Any, /) -> Any:
+    x = util.one_array("sign", x)
+    dtype, weak = dtypes.dtype_and_weak(x)
+    if not dtypes.is_inexact(dtype):
+        return util.apply("sign", ew.sign_p, (x,), dtype, weak)
+    with util.fused("sign"):
+        made = util.apply("sign", ew.sign_p, (x,), dtype, weak)
+        return ew.add(made, ew.const(made, 0))  # +0 of -0, as NumPy has it
+
+
+sign = document(_sign, "sign", "Sign: -1, 0, 1; z / |z| of complex numbers; +0 of -0.", ["x"],
+                "An array of x's shape.", "jnp.sign(-2)", i32("-1"))
 square = _unary("square", ew.square_p, _NUMERIC, "Square x * x.", "jnp.square(3)", i32("9"))
 
 # ---- roots, exponentials, logarithms

@@ -1,0 +1,33 @@
+"""Arrays to and from other libraries' memory under JAX's name of the module: jax.dlpack."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.numpy.exchange import from_dlpack as from_dlpack
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Whether arrays of a dtype can be exported by `__dlpack__`.
+
+    Args:
+      dtype: a dtype, or what NumPy takes as one.
+
+    Returns:
+      True for bools, integers, floats of 16 to 64 bits and complex numbers; False for bfloat16 and
+      float8 (JAX: True for bfloat16).
+
+    Raises:
+      TypeError: it is no dtype.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.dlpack.is_supported_dtype(jnp.float32)
+      True
+    """
+    found = np.dtype(getattr(dtype, "dtype", dtype))
+    return found.isbuiltin == 1 and found.kind in "biufc"  # NumPy writes our capsules
+
+
+__all__ = ["from_dlpack", "is_supported_dtype"]
