@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import traceback
 from collections import OrderedDict
+from types import TracebackType
 
 # IREE prefixes its texts with a source position of its own; users need the sentence behind it.
 _POSITION = re.compile(r"(?:[\w ]*: )?c/runtime/\S+?\.(?:c|cc|h):\d+: ")
@@ -95,28 +97,29 @@ def clean(error: BaseException) -> str:
     return _POSITION.sub("", str(error)).strip()
 
 
-_KEPT: OrderedDict[str, BaseException] = OrderedDict()  # what work behind a fence raised
-_MOST_KEPT = 256
+# what work behind a fence raised, with its traceback (which grows at each raise)
+_KEPT: OrderedDict[str, tuple[BaseException, TracebackType | None]] = OrderedDict()
+_MOST_KEPT = 64
 _numbers = itertools.count(1)
 
 
 def keep(error: BaseException) -> str:
     """The text with which a fence is to fail, that `kept` finds the exception by; the text of one
     that came through another fence leads to the first."""
-    first = kept(error)
-    if first is not None:
-        error = first
+    error = kept(error) or error
+    traceback.clear_frames(error.__traceback__)  # of the memory that they hold
     name = f"calque failure {next(_numbers)}."
-    _KEPT[name] = error
+    _KEPT[name] = error, error.__traceback__
     if len(_KEPT) > _MOST_KEPT:
         _KEPT.popitem(last=False)
     return f"{name} {type(error).__name__}: {error}"
 
 
-def kept(error: BaseException) -> BaseException | None:
+def kept(failure: BaseException) -> BaseException | None:
     """The exception that a failure reported by IREE began with, with its traceback."""
-    found = _NAME.search(str(error)) if _KEPT else None
-    return None if found is None else _KEPT.get(found[0])
+    found = _NAME.search(str(failure)) if _KEPT else None
+    error, trace = _KEPT.get(found[0], (None, None)) if found else (None, None)
+    return None if error is None else error.with_traceback(trace)
 
 
 def device_error(error: BaseException, where: str = "", needed: str = "") -> BaseException:

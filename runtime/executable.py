@@ -20,7 +20,6 @@ import numpy as np
 from calque.runtime import device as _device
 from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape, wrap_view
 from calque.runtime.callbacks import make_module, take_failure
-from calque.runtime.lane import messages
 from calque.runtime.device import (
     Device,
     check_not_forked,
@@ -30,6 +29,7 @@ from calque.runtime.device import (
 )
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
+from calque.runtime.lane import messages
 from calque.runtime.pending import UNKNOWN_ROOM
 
 Spec = tuple[Shape, np.dtype[Any]]

@@ -154,6 +154,29 @@ def test_programs_that_differ() -> None:
         f(x), g(x)  # both were seen, in all processes
         fails(ValueError, lambda: (f if rank else g)(x), "message", "reduce over d")
         f(x)
+
+        # queued: in order behind a large one; failures have their type, where results are read
+        import threading, traceback
+        big = jax.device_put(np.ones((n, 1 << 20), np.float32), x.sharding)
+        count, mean = mapped(lambda v: lax.pmean(v, "d") + 1), mapped(lambda v: lax.pmean(v, "d"))
+        chain = mean(big)[:, :4]
+        for _ in range(300):
+            chain = count(chain)
+        assert "calque messages" in [t.name for t in threading.enumerate()]
+        assert chain.addressable_shards[0].data.tolist() == [[301.0] * 4]
+        f, g = mapped(lambda v: loss_step(v)), mapped(lambda v: other_step(v))
+        for h in (f, g):
+            jax.block_until_ready(h(big))
+        bad = (f if rank else g)(big)
+        for call in (bad.block_until_ready, lambda: (count(bad) * 2).block_until_ready(),
+                     bad.block_until_ready):
+            fails(ValueError, call, "the processes do different things", "process 1: message")
+        try:
+            bad.block_until_ready()
+        except ValueError as error:
+            assert "agree" in [f.name for f in traceback.extract_tb(error.__traceback__)]
+        f(x)
+        f(big).block_until_ready()
         jax.config.update("calque_collective_timeout_s", 1)
         if rank == 1:
             time.sleep(3)
