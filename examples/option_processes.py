@@ -1,4 +1,4 @@
-"""The price of a European call by Monte Carlo in several processes, beside Black and Scholes' formula.
+"""A European call by Monte Carlo in several processes, beside the formula of Black and Scholes.
 
 Each process draws its own paths; the estimate is one mean over all of them, one message.  The same
 paths are drawn whatever the number of processes, so the price is the same to rounding.
