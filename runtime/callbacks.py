@@ -2,7 +2,8 @@
 
 A call runs on the thread that called the program, in the program's order.  What a function raises
 is kept and raised by the program's caller as it was.  A function whose attribute `into` is true is
-given the memory of its results.  Start reading at `make_module`.
+given the memory of its results, and is called by a thread of its own where the program is queued
+(lane.py).  Start reading at `make_module`.
 """
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from calque.runtime.device import vm_instance
+from calque.runtime import lane
+from calque.runtime.device import is_queue, vm_instance
 from calque.runtime.dtypes import element_type
 from calque.runtime.watch import span
 
@@ -90,32 +92,42 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
 
 def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     """The import of a function of (arrays, results) that writes into the latter; nothing is copied,
-    and arrays are of real numbers."""
+    and arrays are of real numbers.  On a queue it is the lane's work (runtime/lane)."""
     function, operands, results = call
     given = [(s, _carrier(d), d) for s, d in operands if _size(s)]
-    made = [(s, _carrier(d), d) for s, d in results if _size(s)]
+    made = [(s, c := _carrier(d), d, element_type(c), _size(s) * c.itemsize)
+            for s, d in results if _size(s)]
+    queued = is_queue(hal_device)
 
     def run(_: Any, *refs: Any) -> Any:
-        *views, wait, signal = refs
+        *refs, wait, signal = refs  # type: ignore[assignment]
         try:
             fence = None if wait is None else wait.deref(rt.HalFence, True)
-            if fence is not None:
-                fence.wait()
-            arrays = [v.deref(rt.HalBufferView).map().asarray(s, carrier).view(d)
-                      for v, (s, carrier, d) in zip(views, given, strict=True)]
-            outs, written = [], []
-            for s, carrier, _d in made:
-                memory = hal_device.allocator.allocate_buffer(
-                    _HOST, _USAGE, _size(s) * carrier.itemsize)
-                outs.append(rt.HalBufferView(memory, s, element_type(carrier)))
-                written.append(memory.map().asarray(s, carrier))
-            function(arrays, [w.view(d) for w, (_, _, d) in zip(written, made)])
+            done = None if signal is None else signal.deref(rt.HalFence, True)
+            views = [v.deref(rt.HalBufferView) for v in refs]
+            outs = []
+            for s, _c, _d, element, nbytes in made:
+                memory = hal_device.allocator.allocate_buffer(_HOST, _USAGE, nbytes)
+                outs.append(rt.HalBufferView(memory, s, element))
+
+            def work() -> None:
+                function([v.map().asarray(s, c).view(d) for v, (s, c, d) in zip(views, given)],
+                         [o.map().asarray(s, c).view(d)
+                          for o, (s, c, d, _, _) in zip(outs, made)])
+
+            if queued:
+                lane.messages.add(fence, work, done)
+            else:
+                if not lane.messages.is_idle():  # what was asked for before goes before
+                    lane.messages.drain()
+                if fence is not None:
+                    fence.wait()
+                work()
+                if done is not None:
+                    done.signal()
         except BaseException as error:  # it is raised again by the caller of the program
             _raised.error = error
             raise RuntimeError("a callback raised") from error
-        done = None if signal is None else signal.deref(rt.HalFence, True)
-        if done is not None:
-            done.signal()
         if not outs:
             return None
         return outs[0].ref if len(outs) == 1 else tuple(o.ref for o in outs)

@@ -136,6 +136,11 @@ def hal_module(hal_device: Any) -> Any:
     return module
 
 
+def is_queue(hal_device: Any) -> bool:
+    """Whether an IREE device queues programs, rather than running them inside the call."""
+    return hal_device is not _hal_devices.get("local-sync")
+
+
 def trim_occasionally(hal_device: Any) -> None:
     """At every 64th program loaded, give idle blocks back: new programs want new sizes."""
     if next(_loads) % _TRIM_EVERY == 0:

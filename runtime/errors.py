@@ -1,15 +1,23 @@
 """What can go wrong at run time, as three error classes with three-part messages.
 
 `DeviceError`: an execution or an allocation failed (the text of the first failure is kept, however
-long the chain of asynchronous calls behind it).  `DeletedBufferError`: a donated or deleted buffer
+long the chain of asynchronous calls behind it; what Python raised behind a fence comes out as it
+was: `keep`).  `DeletedBufferError`: a donated or deleted buffer
 was used.  `ArtifactError`: a .vmfb cannot be loaded here.  Imports nothing but the stdlib.
 """
 from __future__ import annotations
 
+import itertools
 import re
+import traceback
+from collections import OrderedDict
+from types import TracebackType
 
 # IREE prefixes its texts with a source position of its own; users need the sentence behind it.
 _POSITION = re.compile(r"(?:[\w ]*: )?c/runtime/\S+?\.(?:c|cc|h):\d+: ")
+
+
+_NAME = re.compile(r"calque failure \d+\.")
 
 
 def explain(what: str, where: str = "", fix: str = "") -> str:
@@ -89,11 +97,40 @@ def clean(error: BaseException) -> str:
     return _POSITION.sub("", str(error)).strip()
 
 
-def device_error(error: BaseException, where: str = "", needed: str = "") -> DeviceError:
-    """The DeviceError that tells of a failure reported by IREE, its words kept; `needed`: what was
-    asked for, '4000 bytes' for example, where it is memory that is missing."""
+# what work behind a fence raised, with its traceback (which grows at each raise)
+_KEPT: OrderedDict[str, tuple[BaseException, TracebackType | None]] = OrderedDict()
+_MOST_KEPT = 64
+_numbers = itertools.count(1)
+
+
+def keep(error: BaseException) -> str:
+    """The text with which a fence is to fail, that `kept` finds the exception by; the text of one
+    that came through another fence leads to the first."""
+    error = kept(error) or error
+    traceback.clear_frames(error.__traceback__)  # of the memory that they hold
+    name = f"calque failure {next(_numbers)}."
+    _KEPT[name] = error, error.__traceback__
+    if len(_KEPT) > _MOST_KEPT:
+        _KEPT.popitem(last=False)
+    return f"{name} {type(error).__name__}: {error}"
+
+
+def kept(failure: BaseException) -> BaseException | None:
+    """The exception that a failure reported by IREE began with, with its traceback."""
+    found = _NAME.search(str(failure)) if _KEPT else None
+    error, trace = _KEPT.get(found[0], (None, None)) if found else (None, None)
+    return None if error is None else error.with_traceback(trace)
+
+
+def device_error(error: BaseException, where: str = "", needed: str = "") -> BaseException:
+    """The DeviceError that tells of a failure reported by IREE, its words kept, or the exception
+    that it began with; `needed`: what was asked for, '4000 bytes' for example, where it is memory
+    that is missing."""
     if isinstance(error, DeviceError):
         return error
+    first = kept(error)
+    if first is not None:
+        return first
     text = clean(error)
     if "RESOURCE_EXHAUSTED" in text or "failed to allocate" in text:
         return DeviceError(explain(

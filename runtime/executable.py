@@ -29,6 +29,7 @@ from calque.runtime.device import (
 )
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
+from calque.runtime.lane import messages
 from calque.runtime.pending import UNKNOWN_ROOM
 from calque.runtime.watch import span, watchers
 
@@ -135,8 +136,8 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock",
-                 "_module", "_queued", "_always", "_room", "_small", "_storage", "device", "entry",
-                 "name", "result_specs")
+                 "_module", "_queued", "_always", "_room", "_sends", "_small", "_storage", "device",
+                 "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
                  inline: bool = False, callbacks: Sequence[Any] = (),
@@ -153,7 +154,9 @@ class Executable:
         self._always = inline and device.is_host
         self._small = (small or inline) and device.is_host
         self._donated = frozenset(donated)
-        self._general = bool(donated or storage) or not self._small
+        # messages: while some are under way, others queue behind them
+        self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
+        self._general = bool(donated or storage) or not self._small or self._sends
         self._few = self.result_specs is not None and forwards == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
@@ -262,7 +265,8 @@ class Executable:
             for arg in args:
                 arg.wait()
             waits = []
-        if self._small and not waits:
+        if self._small and not waits and (
+                not self._sends or self._always or messages.is_idle()):
             outputs = self._run_inline(variants, specs)
         else:
             outputs = self._run_queued(variants, specs, waits, readers)

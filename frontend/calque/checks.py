@@ -16,10 +16,9 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.evaluate import literal_value
+from calque.core.evaluate import each, literal_value
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Equation, Literal, Program, Var
-from calque.core.source import replaying
+from calque.core.program import Equation, Program, Var
 from calque.core.trace import Tracer
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
@@ -206,18 +205,7 @@ class _Run:
 
     def program(self, p: Program, args: Sequence[Any]) -> list[Any]:
         env: dict[Var, Any] = {**dict(zip(p.const_vars, p.consts)), **dict(zip(p.inputs, args))}
-
-        def value(a: Any) -> Any:
-            return literal_value(a) if isinstance(a, Literal) else env[a]
-
-        for e in p.equations:
-            token = replaying.set(e.source)
-            try:
-                outs = self.equation(e, [value(a) for a in e.inputs])
-            finally:
-                replaying.reset(token)
-            env.update(zip(e.outputs, outs))
-        return [value(o) for o in p.outputs]
+        return each(p, env, literal_value, self.equation)
 
     def equation(self, e: Equation, args: list[Any]) -> Sequence[Any]:
         prim, params = e.primitive, e.params

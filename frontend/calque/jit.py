@@ -51,7 +51,8 @@ class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
-                 "donated", "portable", "careful", "run", "device", "spans", "uses", "_always")
+                 "donated", "portable", "careful", "run", "device", "spans", "uses", "_always",
+                 "_checked", "quick")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -70,10 +71,12 @@ class _Entry:
         self.run: Any = None
         self.device: Device | None = None
         self.spans = False  # whether its arrays are over the devices of several processes
+        self._checked = self._always
+        self.quick = False  # whether they are, and nothing else takes the general road
 
     def place_in(self, spans: bool) -> None:
         """Note where its arrays are; calls over several processes take the general road."""
-        self.spans, self._always = spans, self._always or spans
+        self.spans, self._checked, self._always = spans, self._always, self._always or spans
 
     def own_program(self) -> Program:
         """The Program that this process runs; its own consts come before the program's."""
@@ -99,6 +102,7 @@ class _Entry:
             self.compiled, self.device = made, device
             self.run = made.executable if made.direct else made
             self.careful = self._always
+            self.quick = self.spans and not self._checked
         return made
 
 
@@ -176,6 +180,9 @@ class JitFunction:
 
     def _run_carefully(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
         """The first run of an entry, donation, other devices, checks of results."""
+        if entry.quick and (not buffers or buffers[0].device is entry.device):
+            outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+            return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
         if not entry.portable:
             raise trace.leaked(next(c for c in entry.program.consts if isinstance(c, Tracer)),
                                self._name)

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.evaluate import literal_value
+from calque.core.evaluate import each, literal_value
 from calque.core.mesh import Mesh
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
-from calque.core.program import Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
-from calque.core.source import replaying
 from calque.labels import meshes_of
 from calque.lowering.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
@@ -231,19 +230,8 @@ class _Partitioner:
 
     # ---- programs
     def run(self, p: Program, args: Sequence[Value]) -> list[Value]:
-        env: dict[Any, Value] = dict(zip((*p.const_vars, *p.inputs), args))
-
-        def read(a: Any) -> Value:
-            return Value(literal_value(a), ()) if isinstance(a, Literal) else env[a]
-
-        for e in p.equations:
-            token = replaying.set(e.source)
-            try:
-                outs = self.equation(e, [read(a) for a in e.inputs])
-            finally:
-                replaying.reset(token)
-            env.update(zip(e.outputs, outs))
-        return [read(o) for o in p.outputs]
+        env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), args))
+        return each(p, env, lambda a: Value(literal_value(a), ()), self.equation)
 
     def inner(self, p: Program, axes: Sequence[Axes], wanted: Sequence[Axes]) -> Program:
         """An inner Program of pieces that are split so, its results brought to `wanted`."""

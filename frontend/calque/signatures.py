@@ -17,6 +17,7 @@ from calque import tree_util
 from calque.array import Array, to_array
 from calque.core.avals import ShapedArray
 from calque.core.refs import AbstractRef, Ref
+from calque.spanning import GlobalArray
 from calque.tracing import argument_path, check_arguments
 
 MOST_LEAVES = 200  # longer functions cost more to write than they save
@@ -43,7 +44,7 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
     signature: list[Any] = [tree, config]
     buffers: list[Any] = []
     for x in leaves:  # one loop: three comprehensions took three times as long
-        if type(x) is not Array:
+        if type(x) is not Array and type(x) is not GlobalArray:
             check_arguments(name, leaves, whole_tree(tree), refs=True)
             if type(x) is Ref:
                 signature.append(x.abstract)

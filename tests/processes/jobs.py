@@ -1,6 +1,7 @@
 """Starts a program in several processes, by hand or by mpiexec, and gives what became of each."""
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -8,8 +9,11 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LIMIT = 60.0  # seconds of a job: a hang is a failure
 TESTS = str(Path(__file__).parent.parent)
@@ -26,7 +30,18 @@ if rank >= 0:
 else:
     jax.distributed.initialize()
 rank, size = jax.process_index(), jax.process_count()
+
+def fails(kind, call, *words):
+    try:
+        call()
+    except kind as error:
+        assert all(w in str(error) for w in words), error
+    else:
+        raise AssertionError(words)
 """
+
+
+_asked = itertools.count()  # (jobs side by side: none takes another's port)
 
 
 @dataclass
@@ -41,7 +56,7 @@ class Ended:
 def free_port() -> int:
     """A port below those that connections come from: a process that tries to connect to one of
     those before anybody listens may reach itself."""
-    for port in range(20000 + os.getpid() % 8000, 32000):
+    for port in range(20000 + os.getpid() % 8000 + 16 * next(_asked), 32000):
         with socket.socket() as s:
             try:
                 s.bind(("", port))
@@ -66,6 +81,12 @@ def by_hand(body: str, size: int, head: str = HEAD, ranks: list[int] | None = No
                 env={**os.environ, "RANK": str(rank), "SIZE": str(size), "ADDRESS": address,
                      "PYTHONHASHSEED": str(rank), **variables}), log))
         return _ended(running)
+
+
+def together(*jobs: Callable[[], Any]) -> list[Any]:
+    """Jobs that mostly wait, side by side."""
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [running.result() for running in [pool.submit(job) for job in jobs]]
 
 
 def by_mpiexec(body: str, size: int) -> Ended:

@@ -1,6 +1,7 @@
 """Arrays that span processes, and checkpoints of them."""
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +15,6 @@ ARRAYS = """
     n = len(jax.devices())
     mesh = Mesh(np.array(jax.devices()), ("d",))
     S = lambda *spec: NamedSharding(mesh, P(*spec))
-
-    def fails(kind, call, *words):
-        try:
-            call()
-        except kind as error:
-            assert all(w in str(error) for w in words), error
-        else:
-            raise AssertionError(words)
 
     def read(x):
         return mu.process_allgather(x, tiled=True)
@@ -263,3 +256,20 @@ def test_the_example_goes_on(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines] == ["4", "2", "1", "1"]
     losses = [float(line.split()[-1]) for line in lines]
     assert losses[0] > losses[1] > losses[2] and abs(losses[2] - losses[3]) < 1e-4
+
+
+@pytest.mark.slow
+def test_an_option_by_all_launchers() -> None:
+    """One price, near the closed form's, whoever starts it; Ray and Dask where they are there."""
+    folder = Path(TESTS).parent / "examples"
+    program = str(folder / "option_processes.py")
+    many = [str(Path(sys.executable).parent / "calque"), "run-many", "-n", "2"]
+    commands = [[sys.executable, program], [*many, program]] + [
+        [sys.executable, str(folder / "launchers" / f"by_{name}.py")]
+        for name, module in (("ray", "ray"), ("dask", "distributed"))
+        if importlib.util.find_spec(module)]
+    for command in commands:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+        found, error = said.stdout.split(": ")[1].split()[:3:2]
+        closed = 7.1281  # Black and Scholes
+        assert abs(float(found.rstrip(",")) - closed) < 4 * float(error.rstrip(",")), said.stdout

@@ -4,11 +4,11 @@ Start reading at `replay`.  Imports core only.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.errors import explain
-from calque.core.program import Atom, Literal, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
 
 
@@ -32,6 +32,23 @@ def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[
             env.update(zip(e.outputs, out))
         else:
             env[e.outputs[0]] = out
+    return [read(o) for o in p.outputs]
+
+
+def each(p: Program, env: dict[Var, Any], literal: Callable[[Literal], Any],
+         run: Callable[[Equation, list[Any]], Sequence[Any]]) -> list[Any]:
+    """The results of a Program whose equations `run` takes one by one, each at its place in the
+    user's program; env: values of the inputs; literal: what a literal is as a value."""
+    def read(a: Atom) -> Any:
+        return literal(a) if isinstance(a, Literal) else env[a]
+
+    for e in p.equations:
+        token = replaying.set(e.source)
+        try:
+            outs = run(e, [read(a) for a in e.inputs])
+        finally:
+            replaying.reset(token)
+        env.update(zip(e.outputs, outs))
     return [read(o) for o in p.outputs]
 
 

@@ -18,6 +18,7 @@ from calque import runtime
 from calque.core import errors, processes
 from calque.distributed import cluster
 from calque.runtime.errors import DeviceError
+from calque.runtime.lane import messages as lane
 
 if TYPE_CHECKING:  # it costs time, and most programs are one process
     from calque.distributed.world import World
@@ -132,6 +133,7 @@ def shutdown() -> None:
         raise RuntimeError(errors.explain("distributed.shutdown: nothing was initialized.", "",
                                           "call distributed.initialize first."))
     world, _world = _world, None
+    lane.drain(world.shutdown_timeout if world.size > 1 else None)
     processes.engine.clear()
     world.shutdown()
 
@@ -165,6 +167,8 @@ def _at_exit() -> None:
     import os
     import sys
     ended, _world = _world, None
+    if ended.error is None:  # others wait for what was asked for
+        lane.drain(ended.shutdown_timeout)
     failure = None if ended.control is None else ended.control.failure
     try:
         ended.shutdown()
@@ -172,7 +176,7 @@ def _at_exit() -> None:
         failure = str(error)
     if failure is not None and ended.error is None:
         print(f"calque: {failure}", file=sys.stderr)
-    if failure is not None:
+    if failure is not None or not lane.is_idle():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # MPI's threads may wait for those who are lost

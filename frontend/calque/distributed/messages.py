@@ -1,7 +1,8 @@
 """Collectives between processes: one MPI call each, on communicators that are kept.
 
-Programs send in their order, the same in all processes (core/processes.sender).  MPI counts in 32
-bits, so what is larger goes in pieces.  Start reading at `Engine.sender`.
+Programs send in their order, the same in all processes (core/processes.sender): small ones inside
+the call, others on a thread of their own (runtime/lane).  MPI counts in 32 bits, so what is larger
+goes in pieces.  Start reading at `Engine.sender`.
 """
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ class Engine:
         self.world, self.mpi, self.rank, self.agree = world, world.mpi, world.rank, world.agree
         self.lock = threading.RLock()  # programs of several threads: one message after the other
         self.groups: dict[tuple[int, ...], Any] = {}
+        # what makes them: the lane's thread, while others may use the world's communicator
+        self.all = world.named("messages")
         self.sent = 0  # messages
         self.types: dict[Any, Any] = {}
         self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
@@ -64,10 +67,10 @@ class Engine:
         if comm is None:
             world = self.world
             if ranks == tuple(range(world.size)):
-                comm = world.waited(lambda: world.comm.Dup(), "a new communicator")
+                comm = world.waited(lambda: self.all.Dup(), "a new communicator")
             else:
-                group = world.comm.Get_group().Incl(ranks)
-                comm = world.waited(lambda: world.comm.Create_group(group),
+                group = self.all.Get_group().Incl(ranks)
+                comm = world.waited(lambda: self.all.Create_group(group),
                                     f"a communicator of processes {list(ranks)}")
             comm.Set_errhandler(self.mpi.ERRORS_RETURN)
             self.groups[ranks] = comm

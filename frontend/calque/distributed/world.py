@@ -150,7 +150,7 @@ class World:
                     raise error
                 time.sleep(_REST)
             elif looks % 16 == 0:
-                time.sleep(0)  # others may need this core
+                os.sched_yield()  # others may need this core
         control.doing = "running"
 
     def waited(self, call: Callable[[], Any], what: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -239,12 +240,10 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
       >>> multihost_utils.host_local_array_to_global_array(np.ones(2, np.float32), mesh, P("x"))
       Array([1., 1.], dtype=float32)
     """
-    leaves, tree = tree_util.flatten(local_inputs)
-    specs = prefix_leaves("host_local_array_to_global_array pspecs", pspecs, local_inputs)
-    return tree.unflatten([
-        x if _spans(x) else make_array_from_process_local_data(
-            NamedSharding(global_mesh, s or PartitionSpec()), _array(x))
-        for x, s in zip(leaves, specs)])
+    def spread(x: Any, where: NamedSharding) -> Any:
+        return x if _spans(x) else make_array_from_process_local_data(where, _array(x))
+
+    return _each("host_local_array_to_global_array", spread, local_inputs, global_mesh, pspecs)
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
@@ -269,13 +268,20 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
       >>> multihost_utils.global_array_to_host_local_array(np.ones(2, np.float32), mesh, P("x"))
       Array([1., 1.], dtype=float32)
     """
-    leaves, tree = tree_util.flatten(global_inputs)
-    specs = prefix_leaves("global_array_to_host_local_array pspecs", pspecs, global_inputs)
-    made = []
-    for x, s in zip(leaves, specs):
-        whole = device_put(x, NamedSharding(global_mesh, s or PartitionSpec()))
-        made.append(local_part(whole) if _spans(whole) else whole)
-    return tree.unflatten(made)
+    def mine(x: Any, where: NamedSharding) -> Any:
+        whole = device_put(x, where)
+        return local_part(whole) if _spans(whole) else whole
+
+    return _each("global_array_to_host_local_array", mine, global_inputs, global_mesh, pspecs)
+
+
+def _each(name: str, f: Callable[[Any, NamedSharding], Any], values: Any, mesh: Mesh, pspecs: Any
+          ) -> Any:
+    """f of each leaf of a tree, and of where its spec says that it lies."""
+    leaves, tree = tree_util.flatten(values)
+    specs = prefix_leaves(f"{name} pspecs", pspecs, values)
+    return tree.unflatten([f(x, NamedSharding(mesh, s or PartitionSpec()))
+                           for x, s in zip(leaves, specs)])
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
