@@ -141,6 +141,8 @@ def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | N
     try:
         found: tuple[bytes | None, str] = way.finish(
             api, library, session, module, _advance, parts, link)
+    except Exception as error:  # whatever it is, the ordinary way does without
+        found = None, f"{type(error).__name__}: {error}"
     finally:
         library.ireeCompilerInvocationImportStealModule(handle, module)
     return found

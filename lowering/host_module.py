@@ -51,6 +51,7 @@ _FLOAT, _BRAIN, _COMPLEX, _INTEGER = 0x21, 0x22, 0x23, 0x10
 ELEMENTS = {**{f"f{n}": _FLOAT << 24 | n for n in (16, 32, 64)}, "bf16": _BRAIN << 24 | 16,
             "complex<f32>": _COMPLEX << 24 | 64, "complex<f64>": _COMPLEX << 24 | 128,
             **{f"i{n}": _INTEGER << 24 | n for n in (8, 16, 32, 64)}}
+_TENSOR = re.compile(r"((?:\d+x)*)([a-z]\w*(?:<f\d+>)?)")
 
 
 class Unknown(Exception):
@@ -87,7 +88,7 @@ class Host:
     imports: list[tuple[str, str, int]] = field(default_factory=list)
     views: dict[str, tuple[str, int]] = field(default_factory=dict)  # subview -> (whole, offset)
     queue: list[tuple[str, str, int] | Commands] = field(default_factory=list)
-    exports: list[tuple[str, str, int, str]] = field(default_factory=list)
+    exports: list[tuple[str, str, int, list[int], int]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
 
@@ -161,7 +162,11 @@ def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str,
     elif name == "chain" and parts[1] != host.arguments[-1][0]:
         raise Unknown("a signal of another fence")
     elif name == "export":
-        host.exports.append((parts[0], parts[1], numbers[parts[3]], parts[2]))
+        kind = _TENSOR.fullmatch(parts[2])
+        if kind is None:
+            raise Unknown(f"a result of {parts[2][:80]}")
+        sizes = [int(n) for n in kind[1].split("x") if n]
+        host.exports.append((parts[0], parts[1], numbers[parts[3]], sizes, ELEMENTS[kind[2]]))
     elif name == "return":
         host.results = [r[1:] for r in parts[0].split(", ")]
     return depth
@@ -339,14 +344,12 @@ def _main(host: Host) -> str:
             b.lines.append(f"vm.call @hal.device.queue.dealloca({head}, %b_{step[1]}, {b.i64(0)}) "
                            f": ({_D}, i64, {_F}, {_F}, {_B}, i64) -> ()")
         wait = after
-    for name, source, size, kind in host.exports:
-        *sizes, element = kind.split("x") if not kind.endswith(">") else (
-            *kind.split("complex")[0].split("x")[:-1], "complex" + kind.split("complex")[1])
+    for name, source, size, sizes, element in host.exports:
         buffer, at = _place(host, source)
-        shape = ", ".join(b.i64(int(n)) for n in sizes)
+        shape = ", ".join(map(b.i64, sizes))
         b.lines.append(
             f"%{name} = vm.call.variadic @hal.buffer_view.create({buffer}, {b.i64(at)}, "
-            f"{b.i64(size)}, {b.i32(ELEMENTS[element])}, {b.i32(_DENSE)}, [{shape}]) : "
+            f"{b.i64(size)}, {b.i32(element)}, {b.i32(_DENSE)}, [{shape}]) : "
             f"({_B}, i64, i64, i32, i32, i64 ...) -> {_V}")
     b.lines.append(f"vm.return {', '.join('%' + r for r in host.results)} : "
                    f"{', '.join([_V] * len(host.results))}")

@@ -56,7 +56,6 @@ class Module:
     """A module in the compiler, by MLIR's C interface."""
 
     def __init__(self, library: Any, operation: Any) -> None:
-        _typed(library)
         self.library, self.operation = library, operation
 
     def children(self, operation: Any) -> Iterator[Any]:
@@ -129,7 +128,8 @@ def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[
       advance: runs the stage between two phases: (library, handle, before, after).
       parts, link: the modules host_module and elf_link.
     """
-    copy = Module(library, library.mlirOperationClone(module))
+    _typed(library)
+    copy = Module(library, library.mlirOperationClone(_Handle(module.ptr)))
     owned = True
     try:
         executables = list(copy.named(copy.operation, "hal.executable"))
@@ -156,7 +156,7 @@ def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[
             with session.invocation() as invocation:
                 owned = False
                 if not library.ireeCompilerInvocationImportStealModule(
-                        invocation._inv_p, copy.operation) or not advance(
+                        invocation._inv_p, type(module)(copy.operation.ptr)) or not advance(
                         library, invocation._inv_p, b"executable-targets", b"hal"):
                     return None, "the dispatches cannot be compiled by themselves"
                 with api.Output.open_membuffer() as output:
