@@ -51,6 +51,25 @@ def both(name: str, rounds: int) -> dict[str, Any]:
             "same": found[False][0][1] == found[True][0][1]}
 
 
+def table(found: dict[str, dict[str, Any]]) -> list[str]:
+    """A line a workload, and means of those that the short way took whole, and of all."""
+    lines = ["| with / without | " + " | ".join(CALLS) + " | bits | taken | why not |",
+             "|---" * (len(CALLS) + 4) + "|"]
+    for name, row in found.items():
+        counts = row["counts"]
+        cells = [f"{suite.shown(a)} / {suite.shown(b)}: {a / b:.2f}"
+                 for a, b in zip(row["short"], row["plain"])]
+        why = "; ".join(reason.replace("|", "/") for reason in counts if reason != "taken")
+        lines.append(f"| {name} | {' | '.join(cells)} | {'same' if row['same'] else 'differ'} | "
+                     f"{counts['taken']} of {counts.total()} | {why} |")
+    taken = [row for row in found.values() if set(row["counts"]) == {"taken"}]
+    for label, rows in (("taken", taken), ("all", [*found.values()])):
+        if rows:
+            lines.append(f"| **geometric mean, {label} ({len(rows)})** | " + " | ".join(
+                f"**{mean(rows, i):.2f}**" for i in range(len(CALLS))) + " | | | |")
+    return lines
+
+
 def mean(rows: list[dict[str, Any]], i: int) -> float:
     return math.exp(statistics.fmean(math.log(r["short"][i] / r["plain"][i]) for r in rows))
 
@@ -62,30 +81,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/first_call.md")
     given = parser.parse_args()
     import workloads
-    lines = ["| with / without | " + " | ".join(CALLS) + " | bits | taken | why not |",
-             "|---" * (len(CALLS) + 4) + "|"]
-    taken: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for name in workloads.WORKLOADS:
-        if given.only not in name:
-            continue
-        row = both(name, given.rounds)
-        counts = row["counts"]
-        whole = set(counts) == {"taken"}
-        (taken if whole else others).append(row)
-        cells = [f"{suite.shown(a)} / {suite.shown(b)}: {a / b:.2f}"
-                 for a, b in zip(row["short"], row["plain"])]
-        why = "; ".join(reason.replace("|", "/") for reason in counts if reason != "taken")
-        lines.append(f"| {name} | {' | '.join(cells)} | {'same' if row['same'] else 'differ'} | "
-                     f"{counts['taken']} of {counts.total()} | {why} |")
-        print(lines[-1], flush=True)
-    for label, rows in (("taken", taken), ("not taken", others), ("all", taken + others)):
-        if rows:
-            lines.append(f"| **geometric mean, {label} ({len(rows)})** | " + " | ".join(
-                f"**{mean(rows, i):.2f}**" for i in range(len(CALLS))) + " | | | |")
-            print(lines[-1])
-    if given.write:
-        suite.put("first_call.md", "short way", lines)
+        if given.only in name:
+            found[name] = both(name, given.rounds)
+            print(table({name: found[name]})[2], flush=True)
+            if given.write:
+                suite.put("first_call.md", "short way", table(found))
+    print("\n".join(table(found)))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ _DEEPEST = 3  # groups within groups
 _FLOAT, _BRAIN, _COMPLEX, _INTEGER = 0x21, 0x22, 0x23, 0x10
 ELEMENTS = {**{f"f{n}": _FLOAT << 24 | n for n in (16, 32, 64)}, "bf16": _BRAIN << 24 | 16,
             "complex<f32>": _COMPLEX << 24 | 64, "complex<f64>": _COMPLEX << 24 | 128,
+            "i1": 0x13 << 24 | 8,  # (a boolean, a byte each)
             **{f"i{n}": _INTEGER << 24 | n for n in (8, 16, 32, 64)}}
 _TENSOR = re.compile(r"((?:\d+x)*)([a-z]\w*(?:<f\d+>)?)")
 
@@ -109,11 +110,11 @@ def read(function: str) -> Host:
     for line in lines:
         name, found = next(((n, m) for n, p in _LINES.items() if (m := p.match(line))), ("", None))
         if found is None:
-            raise Unknown(line[:80])
+            raise Unknown(line.partition(" = ")[2][:40] or line[:40])
         try:
             depth = _read_line(host, name, found.groups(), numbers, slots, depth)
         except KeyError as error:
-            raise Unknown(f"{error.args[0]} in {line[:80]}") from None
+            raise Unknown(f"{error.args[0]} in a {name}") from None
     if not any(isinstance(step, Commands) for step in host.queue) or depth:
         raise Unknown("no commands")
     known = {n for n, _, _ in host.imports} | {s[1] for s in host.queue if not isinstance(
