@@ -1,6 +1,6 @@
 """First calls by the short way (CALQUE_SHORT_WAY=1) beside those without, over the suite's workloads.
 
-    python benchmarks/short_way.py [--only WORD] [--rounds 2] [--write]
+    python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
 
 Each workload runs in fresh processes with empty caches, in turn: its first call, then one of another
 signature in the same process.  CPU time counts the compiler's process and its linkers; the least of
@@ -78,11 +78,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--every", type=int, default=1, help="so many workloads apart")
     parser.add_argument("--write", action="store_true", help="into docs/first_call.md")
     given = parser.parse_args()
     import workloads
     found: dict[str, dict[str, Any]] = {}
-    for name in workloads.WORKLOADS:
+    for name in [*workloads.WORKLOADS][::given.every]:
         if given.only in name:
             found[name] = both(name, given.rounds)
             print(table({name: found[name]})[2], flush=True)

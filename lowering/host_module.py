@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 _AT = r"(?: on\(#hal\.device\.affinity<@__device_0>\))?"
 _RESOURCE = r"!stream\.resource<(?:external|transient)>"
 _LINES = {name: re.compile(pattern + "$") for name, pattern in {
-    "constant": r"%(\S+) = arith\.constant (-?\d+) : (?:index|i64|i32)",
+    "constant": r"%(\S+) = arith\.constant (-?\d+) : (?:index|i64|i32|i16|i8)",
     "element": r"%(\S+) = hal\.element_type<(\S+)> : i32",
     "encoding": r"%(\S+) = hal\.encoding_type<dense_row_major> : i32",
     "assert": r'hal\.buffer_view\.assert<%(\w+) : !hal\.buffer_view> message\("(\w+)"\) '
               r"shape\(\[(.*)\]\) type\(%(\S+)\) encoding\(%\S+\)",
-    "import": rf"%(\w+) = stream\.tensor\.import{_AT} %(\w+) : !hal\.buffer_view -> tensor<\S+> in "
+    "import": rf"%(\w+) = stream\.tensor\.import{_AT}(?: consume)? %(\w+) : !hal\.buffer_view -> tensor<\S+> in "
               r"!stream\.resource<external>\{%(\S+)\}",
     "fence": rf"%(\w+) = stream\.timepoint\.import{_AT} %(\w+) : \(!hal\.fence\) => "
              r"!stream\.timepoint",
@@ -34,6 +34,10 @@ _LINES = {name: re.compile(pattern + "$") for name, pattern in {
     "execute": rf"%(\w+) = stream\.cmd\.execute{_AT} await\(%(\w+)\) => with\((.*)\) \{{",
     "dispatch": r"stream\.cmd\.dispatch @(\w+)::@\w+::@(\w+)(?:\[[^\]]*\])?(?:\((.*) : .*\))? \{",
     "binding": rf"(?:ro|wo|rw) %(\w+)\[%(\S+) for %(\S+)\] : {_RESOURCE}\{{%\S+\}},?",
+    "fill": rf"stream\.cmd\.fill %(\S+), %(\w+)\[%(\S+) for %(\S+)\] : i(8|16|32) -> "
+            rf"{_RESOURCE}\{{%\S+\}}",
+    "copy": rf"stream\.cmd\.copy %(\w+)\[%(\S+)\], %(\w+)\[%(\S+)\], %(\S+) : "
+            rf"{_RESOURCE}\{{%\S+\}} -> {_RESOURCE}\{{%\S+\}}",
     "group": r"stream\.cmd\.(?:concurrent|serial) \{",
     "end": r"\}(?: => !stream\.timepoint)?",
     "chain": rf"stream\.timepoint\.chain_external{_AT} %(\w+) => \(%(\w+) : !hal\.fence\)",
@@ -51,7 +55,9 @@ _FLOAT, _BRAIN, _COMPLEX, _INTEGER = 0x21, 0x22, 0x23, 0x10
 ELEMENTS = {**{f"f{n}": _FLOAT << 24 | n for n in (16, 32, 64)}, "bf16": _BRAIN << 24 | 16,
             "complex<f32>": _COMPLEX << 24 | 64, "complex<f64>": _COMPLEX << 24 | 128,
             "i1": 0x13 << 24 | 8,  # (a boolean, a byte each)
-            **{f"i{n}": _INTEGER << 24 | n for n in (8, 16, 32, 64)}}
+            **{f"i{n}": _INTEGER << 24 | n for n in (8, 16, 32, 64)},
+            **{f"si{n}": 0x11 << 24 | n for n in (8, 16, 32, 64)},
+            **{f"ui{n}": 0x12 << 24 | n for n in (8, 16, 32, 64)}}
 _TENSOR = re.compile(r"((?:\d+x)*)([a-z]\w*(?:<f\d+>)?)")
 
 
@@ -61,21 +67,45 @@ class Unknown(Exception):
 
 @dataclass(slots=True)
 class Dispatch:
-    """A dispatch: constants, and (slot, offset, length) of each binding; `last` of its group."""
+    """A dispatch: constants, and (slot, offset, length) of each binding."""
 
     executable: str
     function: str
     constants: list[int]
     bindings: list[tuple[int, int, int]] = field(default_factory=list)
-    last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """`length` bytes at an offset of a slot become a pattern of so many bytes."""
+
+    slot: int
+    offset: int
+    length: int
+    pattern: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`length` bytes between slots, from an offset to an offset."""
+
+    source: int
+    source_offset: int
+    slot: int
+    offset: int
+    length: int
 
 
 @dataclass(slots=True)
 class Commands:
-    """What runs at once: dispatches, and the resources behind their slots, with lengths."""
+    """What is handed over at once, and the resources behind its slots, with lengths."""
 
     slots: list[tuple[str, int]]
-    dispatches: list[Dispatch] = field(default_factory=list)
+    steps: list[Dispatch | Fill | Copy] = field(default_factory=list)
+
+    def dispatches(self) -> list[Dispatch]:
+        return [step for step in self.steps if isinstance(step, Dispatch)]
 
 
 @dataclass(slots=True)
@@ -128,7 +158,7 @@ def read(function: str) -> Host:
 def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str, int],
                slots: dict[str, int], depth: int) -> int:
     """Take a line into `host`; how deep the next one is in commands."""
-    if depth and name not in ("dispatch", "binding", "group", "end"):
+    if depth and name not in ("dispatch", "binding", "group", "end", "fill", "copy"):
         raise Unknown(f"{name} among commands")
     commands = host.queue[-1] if depth else None
     if name == "constant":
@@ -156,7 +186,7 @@ def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str,
         slots.update({inner: i for i, (_, inner, _) in enumerate(captures)})
         host.queue.append(Commands([(outer, numbers[size]) for outer, _, size in captures]))
         return 1
-    elif name in ("dispatch", "group", "binding", "end"):
+    elif name in ("dispatch", "group", "binding", "end", "fill", "copy"):
         if not isinstance(commands, Commands):
             raise Unknown("commands outside of an execution")
         return _read_command(commands, name, parts, numbers, slots, depth)
@@ -181,11 +211,22 @@ def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers
         constants = [numbers[c[1:]] for c in parts[2].split(", ")] if parts[2] else []
         if not all(-1 << 31 <= c < 1 << 32 for c in constants):
             raise Unknown("a constant of more than 32 bits")
-        commands.dispatches.append(Dispatch(parts[0], parts[1], constants))
+        commands.steps.append(Dispatch(parts[0], parts[1], constants))
         return depth + 10
     if name == "binding":
-        commands.dispatches[-1].bindings.append(
-            (slots[parts[0]], numbers[parts[1]], numbers[parts[2]]))
+        dispatch = commands.steps[-1]
+        if not isinstance(dispatch, Dispatch):
+            raise Unknown("a binding of no dispatch")
+        dispatch.bindings.append((slots[parts[0]], numbers[parts[1]], numbers[parts[2]]))
+        return depth
+    if name == "fill":
+        width = int(parts[4]) // 8
+        commands.steps.append(Fill(slots[parts[1]], numbers[parts[2]], numbers[parts[3]],
+                                   numbers[parts[0]] % (1 << 8 * width), width))
+        return depth
+    if name == "copy":
+        commands.steps.append(Copy(slots[parts[0]], numbers[parts[1]], slots[parts[2]],
+                                   numbers[parts[3]], numbers[parts[4]]))
         return depth
     if name == "group":
         if depth > _DEEPEST:
@@ -203,6 +244,8 @@ _IMPORTS = """
     vm.import private @hal.command_buffer.finalize(%command_buffer : !vm.ref<!hal.command_buffer>)
     vm.import private @hal.command_buffer.execution_barrier(%command_buffer : !vm.ref<!hal.command_buffer>, %source_stage_mask : i32, %target_stage_mask : i32, %flags : i64)
     vm.import private @hal.command_buffer.dispatch(%command_buffer : !vm.ref<!hal.command_buffer>, %executable : !vm.ref<!hal.executable>, %function_id : i64, %workgroup_x : i32, %workgroup_y : i32, %workgroup_z : i32, %flags : i64, %constants : i32 ..., %bindings : tuple<i32, i32, !vm.ref<!hal.buffer>, i64, i64> ...) attributes {minimum_version = 7 : i32}
+    vm.import private @hal.command_buffer.fill_buffer(%command_buffer : !vm.ref<!hal.command_buffer>, %target_buffer : !vm.ref<!hal.buffer>, %target_offset : i64, %length : i64, %target_buffer_slot : i32, %pattern : i64, %pattern_length : i32, %flags : i64)
+    vm.import private @hal.command_buffer.copy_buffer(%command_buffer : !vm.ref<!hal.command_buffer>, %source_buffer_slot : i32, %target_buffer_slot : i32, %source_buffer : !vm.ref<!hal.buffer>, %source_offset : i64, %target_buffer : !vm.ref<!hal.buffer>, %target_offset : i64, %length : i64, %flags : i64)
     vm.import private @hal.device.allocator(%device : !vm.ref<!hal.device>) -> !vm.ref<!hal.allocator> attributes {nosideeffects}
     vm.import private @hal.device.queue.alloca(%device : !vm.ref<!hal.device>, %queue_affinity : i64, %wait_fence : !vm.ref<!hal.fence>, %signal_fence : !vm.ref<!hal.fence>, %pool : i64, %memory_types : i32, %buffer_usage : i32, %allocation_size : i64, %flags : i64) -> !vm.ref<!hal.buffer>
     vm.import private @hal.device.queue.dealloca(%device : !vm.ref<!hal.device>, %queue_affinity : i64, %wait_fence : !vm.ref<!hal.fence>, %signal_fence : !vm.ref<!hal.fence>, %buffer : !vm.ref<!hal.buffer>, %flags : i64)
@@ -245,7 +288,8 @@ class _Body:
         return "%device"
 
     def written(self, head: str) -> str:
-        return "\n      ".join([f"    {head} {{", *self.constants.values(), *self.lines]) + "\n    }\n"
+        lines = [f"    {head} {{", *self.constants.values(), *self.lines]
+        return "\n      ".join(lines) + "\n    }\n"
 
 
 def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> str:
@@ -253,7 +297,7 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     strings = {"format": "embedded-elf-x86_64", "tensor": "tensor"}
     commands = [step for step in host.queue if isinstance(step, Commands)]
     functions = {d.function: f"name_{i}" for i, d in enumerate(
-        {d.function: d for c in commands for d in c.dispatches}.values())}
+        {d.function: d for c in commands for d in c.dispatches()}.values())}
     strings |= {name: function for function, name in functions.items()}
     strings |= {f"message_{i}": a[1] for i, a in enumerate(host.asserts)}
     parts = ["module attributes {vm.toplevel} {\n  vm.module public @calque {", _IMPORTS,
@@ -289,19 +333,33 @@ def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
         f"%c = vm.call @hal.command_buffer.create({b.device()}, {b.i32(0)}, "
         f"{b.i32(_TRANSFER_AND_DISPATCH)}, {b.i64(-1)}, {b.i32(len(commands.slots))}) : "
         f"({_D}, i32, i32, i64, i32) -> {_C}"]
-    for i, d in enumerate(commands.dispatches):
-        bindings = ", ".join(f"({b.i32(0)}, {b.i32(slot)}, %null, {b.i64(at)}, {b.i64(size)})"
-                             for slot, at, size in d.bindings)
-        groups = ", ".join(b.i32(n) for n in counts[d.function])
-        constants = ", ".join(map(b.i32, d.constants))
-        b.lines += [
-            f"%f{i} = vm.call @hal.executable.lookup.function(%e, {b.rodata(functions[d.function])})"
-            f" : ({_E}, !vm.buffer) -> i64",
-            f"vm.call.variadic @hal.command_buffer.dispatch(%c, %e, %f{i}, {groups}, {b.i64(0)}, "
-            f"[{constants}], [{bindings}]) : ({_C}, {_E}, i64, i32, i32, i32, i64, i32 ..., "
-            f"tuple<i32, i32, {_B}, i64, i64> ...)",
+    for i, step in enumerate(commands.steps):
+        if isinstance(step, Fill):
+            b.lines.append(
+                f"vm.call @hal.command_buffer.fill_buffer(%c, %null, {b.i64(step.offset)}, "
+                f"{b.i64(step.length)}, {b.i32(step.slot)}, {b.i64(step.pattern)}, "
+                f"{b.i32(step.width)}, {b.i64(0)}) : ({_C}, {_B}, i64, i64, i32, i64, i32, i64) "
+                "-> ()")
+        elif isinstance(step, Copy):
+            b.lines.append(
+                f"vm.call @hal.command_buffer.copy_buffer(%c, {b.i32(step.source)}, "
+                f"{b.i32(step.slot)}, %null, {b.i64(step.source_offset)}, %null, "
+                f"{b.i64(step.offset)}, {b.i64(step.length)}, {b.i64(0)}) : "
+                f"({_C}, i32, i32, {_B}, i64, {_B}, i64, i64, i64) -> ()")
+        else:
+            bindings = ", ".join(f"({b.i32(0)}, {b.i32(slot)}, %null, {b.i64(at)}, {b.i64(size)})"
+                                 for slot, at, size in step.bindings)
+            groups = ", ".join(b.i32(n) for n in counts[step.function])
+            constants = ", ".join(map(b.i32, step.constants))
+            b.lines += [
+                f"%f{i} = vm.call @hal.executable.lookup.function(%e, "
+                f"{b.rodata(functions[step.function])}) : ({_E}, !vm.buffer) -> i64",
+                f"vm.call.variadic @hal.command_buffer.dispatch(%c, %e, %f{i}, {groups}, "
+                f"{b.i64(0)}, [{constants}], [{bindings}]) : ({_C}, {_E}, i64, i32, i32, i32, i64, "
+                f"i32 ..., tuple<i32, i32, {_B}, i64, i64> ...)"]
+        b.lines.append(
             f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, {b.i32(_AFTER)}, "
-            f"{b.i64(0)}) : ({_C}, i32, i32, i64) -> ()"]
+            f"{b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
     b.lines += [f"vm.call @hal.command_buffer.finalize(%c) : ({_C}) -> ()", f"vm.return %c : {_C}"]
     return b.written(f"vm.func private @record_{number}() -> {_C}")
 
@@ -312,7 +370,8 @@ def _main(host: Host) -> str:
         shape = ", ".join(map(b.i64, sizes))
         b.lines.append(
             f"vm.call.variadic @hal.buffer_view.assert(%{argument}, {b.rodata(f'message_{i}')}, "
-            f"{b.i32(element)}, {b.i32(_DENSE)}, [{shape}]) : ({_V}, !vm.buffer, i32, i32, i64 ...)")
+            f"{b.i32(element)}, {b.i32(_DENSE)}, [{shape}]) : "
+            f"({_V}, !vm.buffer, i32, i32, i64 ...)")
     b.lines.append(f"%allocator = vm.call @hal.device.allocator({b.device()}) : ({_D}) -> {_A}")
     for name, argument, size in host.imports:
         b.lines += [
@@ -333,8 +392,9 @@ def _main(host: Host) -> str:
                               for buffer, at in [_place(host, slot)])
             b.lines += [
                 f"%run_{i} = vm.global.load.ref @commands_{number} : {_C}",
-                f"vm.call.variadic @hal.device.queue.execute.indirect({head}, %run_{i}, {b.i64(0)}, "
-                f"[{table}]) : ({_D}, i64, {_F}, {_F}, {_C}, i64, tuple<{_B}, i64, i64> ...)"]
+                f"vm.call.variadic @hal.device.queue.execute.indirect({head}, %run_{i}, "
+                f"{b.i64(0)}, [{table}]) : ({_D}, i64, {_F}, {_F}, {_C}, i64, "
+                f"tuple<{_B}, i64, i64> ...)"]
             number += 1
         elif step[0] == "alloca":
             b.lines.append(

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-FLAG = "--calque-short-way"
 _COUNT = re.compile(r"(%\S+) = arith\.constant (\d+) : index")
 _RETURN = re.compile(r"hal\.return (%\S+), (%\S+), (%\S+) :")
 _pointer = ctypes.c_void_p
@@ -61,7 +60,8 @@ class Module:
     def children(self, operation: Any) -> Iterator[Any]:
         """The operations in the first block of an operation."""
         region = self.library.mlirOperationGetRegion(operation, 0)
-        inner = self.library.mlirBlockGetFirstOperation(self.library.mlirRegionGetFirstBlock(region))
+        block = self.library.mlirRegionGetFirstBlock(region)
+        inner = self.library.mlirBlockGetFirstOperation(block)
         while inner.ptr:
             following = self.library.mlirOperationGetNextInBlock(inner)
             yield inner
