@@ -1,10 +1,10 @@
-"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without, over the suite's workloads.
+"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without, over suite.py's workloads.
 
     python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
 
-Each workload runs in fresh processes with empty caches, in turn: its first call, then one of another
-signature in the same process.  CPU time counts the compiler's process and its linkers; the least of
-the rounds counts.  Results are compared bit by bit.  Start at `measure`.
+Each workload runs in fresh processes with empty caches, in turn: its first call, then one of
+another signature in the same process.  CPU time counts the compiler's process and its linkers; the
+least of the rounds counts.  Results are compared bit by bit.  Start at `measure`.
 """
 from __future__ import annotations
 

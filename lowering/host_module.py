@@ -20,8 +20,8 @@ _LINES = {name: re.compile(pattern + "$") for name, pattern in {
     "encoding": r"%(\S+) = hal\.encoding_type<dense_row_major> : i32",
     "assert": r'hal\.buffer_view\.assert<%(\w+) : !hal\.buffer_view> message\("(\w+)"\) '
               r"shape\(\[(.*)\]\) type\(%(\S+)\) encoding\(%\S+\)",
-    "import": rf"%(\w+) = stream\.tensor\.import{_AT}(?: consume)? %(\w+) : !hal\.buffer_view -> tensor<\S+> in "
-              r"!stream\.resource<external>\{%(\S+)\}",
+    "import": rf"%(\w+) = stream\.tensor\.import{_AT}(?: consume)? %(\w+) : !hal\.buffer_view "
+              r"-> tensor<\S+> in !stream\.resource<external>\{%(\S+)\}",
     "fence": rf"%(\w+) = stream\.timepoint\.import{_AT} %(\w+) : \(!hal\.fence\) => "
              r"!stream\.timepoint",
     "join": r"%(\w+) = stream\.timepoint\.join max\((.*)\) => !stream\.timepoint",
