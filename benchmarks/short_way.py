@@ -1,4 +1,4 @@
-"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without, over suite.py's workloads.
+"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without: suite.py's workloads.
 
     python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
 

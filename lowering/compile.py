@@ -68,7 +68,7 @@ class CompileError(RuntimeError):
 
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Every flag of a compile, in order (the cache's key covers them all)."""
-    own = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
+    own: tuple[str, ...] = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
     if own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORT_WAY") == "1":
         own = (*own, SHORT_WAY)
     return (*target.flags(), *MANDATORY, *own, *options)

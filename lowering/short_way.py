@@ -115,7 +115,7 @@ class Module:
 def _text(value: str) -> _Text:
     data = value.encode()
     text = _Text(ctypes.cast(ctypes.c_char_p(data), _pointer), len(data))
-    text.kept = data  # type: ignore[attr-defined]
+    text.kept = data  # (it has to live as long as what points to it)
     return text
 
 

@@ -141,6 +141,16 @@ def test_what_is_refused_compiles_as_ever(monkeypatch: pytest.MonkeyPatch,
     assert "calque: not by the short way: " + next(iter(counts)) in capsys.readouterr().err
 
 
+def test_kernels_in_c_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their object files are linked by IREE."""
+    a = values(30, 30)
+    a = a @ a.T + 30 * np.eye(30, dtype=np.float32)
+    plain = answers(jnp.linalg.cholesky, (a,))
+    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
+    assert answers(jnp.linalg.cholesky, (a,)) == plain
+    assert set(compiling.short_way_counts()) == {"object files"}
+
+
 def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyPatch,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[bool] = []
