@@ -13,7 +13,9 @@ import itertools
 import os
 import re
 import shutil
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,8 @@ MANDATORY = (
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions",)
 
 STAGES = compiler_server.STAGES
+SHORT_WAY = "--calque-short-way"  # asks compiler_server for the short way (short_way.py)
+_short_counts: Counter[str] = Counter()
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
 _LEAST_SPACE = 1 << 20  # bytes in TMPDIR below which a crash of the compiler is its fault
@@ -65,8 +69,16 @@ class CompileError(RuntimeError):
 
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Every flag of a compile, in order (the cache's key covers them all)."""
-    own = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
+    own: tuple[str, ...] = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
+    if own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORT_WAY") == "1":
+        own = (*own, SHORT_WAY)
     return (*target.flags(), *MANDATORY, *own, *options)
+
+
+def short_way_counts() -> dict[str, int]:
+    """How many programs this process compiled by the short way ('taken'), and how many not, by
+    reason (see CALQUE_SHORT_WAY in docs/first_call.md)."""
+    return dict(_short_counts)
 
 
 def compile_module(source: bytes | str, target: Target, options: tuple[str, ...] = (), *,
@@ -103,6 +115,11 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
         monitoring.past(name, "compile", start, end)
     if kind == "failed":
         raise _failure(source, flags, value, printed)
+    if kind in ("short", "long"):
+        value, reason = (value, "taken") if kind == "short" else value
+        _short_counts[reason] += 1
+        if kind == "long":
+            _say_long(reason)
     return bytes(value)
 
 
@@ -112,9 +129,19 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     try:
         return compiler_process.request(source, flags, stage, careful)
     except compiler_process.Crashed as crash:
+        if SHORT_WAY in flags:
+            _short_counts["crashed"] += 1
+            _say_long(f"the compiler crashed ({crash.signal})")
+            plain = tuple(f for f in flags if f != SHORT_WAY)
+            return _request(source, plain, stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
             raise
     return compiler_process.request(source, flags, stage, careful=True)
+
+
+def _say_long(reason: str) -> None:
+    if "compile" in os.environ.get("CALQUE_LOG", ""):
+        print(f"calque: not by the short way: {reason}", file=sys.stderr)
 
 
 @functools.cache

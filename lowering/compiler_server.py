@@ -2,16 +2,17 @@
 
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
 pickled answers (number, kind, value, phases) to its standard output, in the order in which they are
-ready; each request has a thread.  kind is 'done' (the bytes), 'failed' (diagnostics: pairs of
-severity and text) or 'error' (an exception); phases is a list of (stage, start, end), by
-time.perf_counter_ns, a clock that processes share.  It ends when its input does.  KIND is 'cpu'
-(programs for CPUs) or 'all' (for any target); FOLDERs hold the package iree.compiler; nothing of
-calque is imported, and neither NumPy nor MLIR's bindings.  lowering/compiler_process.py is the
-other end.
+ready; each request has a thread.  kind is 'done' (the bytes; 'short' and 'long', with a reason,
+where the short way was asked for), 'failed' (diagnostics: pairs of severity and text) or 'error'
+(an exception); phases is a list of (stage, start, end), by time.perf_counter_ns, a clock that
+processes share.  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or 'all' (for any target);
+FOLDERs hold the package iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's
+bindings.  lowering/compiler_process.py is the other end.
 """
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import pickle
 import shutil
@@ -35,6 +36,8 @@ _UNUSED = (
     "exp", "expf", "feclearexcept", "fegetenv", "fegetround", "feraiseexcept", "fesetenv",
     "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
+
+_SHORT_WAY = "--calque-short-way"  # no flag of IREE's: short_way.py
 
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
@@ -108,9 +111,11 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
+    short = _SHORT_WAY in flags and not stage and not careful
+    reason = ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
     with api.Session() as session:
-        session.set_flags(*flags)
+        session.set_flags(*(f for f in flags if f != _SHORT_WAY))
         with session.invocation() as invocation:
             handle = invocation._inv_p
             library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
@@ -124,13 +129,44 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
                 before = name.encode()
                 if not good:
                     break
+                if name == "executable-targets" and short:
+                    program, reason = _short(api, library, session, handle)
+                    if program is not None:
+                        return "short", program
             if good:
                 with api.Output.open_membuffer() as output:
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
-                    return "done", bytes(output.map_memory())
+                    program = bytes(output.map_memory())
+                    return ("long", (program, reason)) if short else ("done", program)
     if careful:
         return "failed", diagnostics
     return run(api, source, flags, stage, phases, careful=True)
+
+
+def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | None, str]:
+    """The rest of a compile by the short way: the .vmfb, or why not."""
+    way, parts, link = map(_sibling, ("short_way", "host_module", "elf_link"))
+    module = library.ireeCompilerInvocationExportStealModule(handle)
+    try:
+        found: tuple[bytes | None, str] = way.finish(
+            api, library, session, module, _advance, parts, link)
+    except Exception as error:  # whatever it is, the ordinary way does without
+        found = None, f"{type(error).__name__}: {error}"
+    finally:
+        library.ireeCompilerInvocationImportStealModule(handle, module)
+    return found
+
+
+def _sibling(name: str) -> Any:
+    """A module beside this one, which runs as a script: its folder is no place to import from."""
+    known = f"calque_{name}"
+    if known not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))
+        assert spec is not None and spec.loader is not None
+        sys.modules[known] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[known])
+    return sys.modules[known]
 
 
 def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:

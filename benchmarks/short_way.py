@@ -1,0 +1,96 @@
+"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without: suite.py's workloads.
+
+    python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
+
+Each workload runs in fresh processes with empty caches, in turn: its first call, then one of
+another signature in the same process.  CPU time counts the compiler's process and its linkers; the
+least of the rounds counts.  Results are compared bit by bit.  Start at `measure`.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from typing import Any
+
+import suite
+
+CALLS = ("first CPU", "first wall", "second CPU", "second wall")
+
+
+def measure(name: str, short: bool) -> tuple[list[float], list[str], dict[str, int]]:
+    """Seconds of CALLS, digests of the results, how many programs went which way."""
+    os.environ["CALQUE_SHORT_WAY"] = "1" if short else "0"
+    times, digests = list[float](), list[str]()
+    with tempfile.TemporaryDirectory() as cache:
+        process = suite.Process(sys.executable, "calque", "host", cache)
+        for more in (0, 1):
+            process.ask("make", name, more)
+            times += process.ask("first")
+            digest, counts = process.ask("short")
+            digests.append(digest)
+        process.close()
+    return times, digests, counts
+
+
+def both(name: str, rounds: int) -> dict[str, Any]:
+    """Both ways in turn: least times, whether the bits are the same, and what was taken."""
+    found: list[list[Any]] = [[], []]
+    for i in range(rounds):
+        for short in (False, True) if i % 2 else (True, False):
+            found[short].append(measure(name, short))
+    plain, short_times = ([min(column) for column in zip(*(run[0] for run in way))]
+                          for way in found)
+    counts = Counter(found[True][0][2])
+    counts["taken"] -= 1  # (the program that serve() runs beforehand)
+    return {"plain": plain, "short": short_times, "counts": +counts,
+            "same": found[False][0][1] == found[True][0][1]}
+
+
+def table(found: dict[str, dict[str, Any]]) -> list[str]:
+    """A line a workload, and means of those that the short way took whole, and of all."""
+    lines = ["| with / without | " + " | ".join(CALLS) + " | bits | taken | why not |",
+             "|---" * (len(CALLS) + 4) + "|"]
+    for name, row in found.items():
+        counts = row["counts"]
+        cells = [f"{suite.shown(a)} / {suite.shown(b)}: {a / b:.2f}"
+                 for a, b in zip(row["short"], row["plain"])]
+        why = "; ".join(reason.replace("|", "/") for reason in counts if reason != "taken")
+        lines.append(f"| {name} | {' | '.join(cells)} | {'same' if row['same'] else 'differ'} | "
+                     f"{counts['taken']} of {counts.total()} | {why} |")
+    taken = [row for row in found.values() if set(row["counts"]) == {"taken"}]
+    for label, rows in (("taken", taken), ("all", [*found.values()])):
+        if rows:
+            lines.append(f"| **geometric mean, {label} ({len(rows)})** | " + " | ".join(
+                f"**{mean(rows, i):.2f}**" for i in range(len(CALLS))) + " | | | |")
+    return lines
+
+
+def mean(rows: list[dict[str, Any]], i: int) -> float:
+    return math.exp(statistics.fmean(math.log(r["short"][i] / r["plain"][i]) for r in rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name contains this")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--every", type=int, default=1, help="so many workloads apart")
+    parser.add_argument("--write", action="store_true", help="into docs/first_call.md")
+    given = parser.parse_args()
+    import workloads
+    found: dict[str, dict[str, Any]] = {}
+    for name in [*workloads.WORKLOADS][::given.every]:
+        if given.only in name:
+            found[name] = both(name, given.rounds)
+            print(table({name: found[name]})[2], flush=True)
+            if given.write:
+                suite.put("first_call.md", "short way", table(found))
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()
