@@ -5,9 +5,9 @@ pickled answers (number, kind, value, phases) to its standard output, in the ord
 ready; each request has a thread.  kind is 'done' (the bytes; 'short' and 'long', with a reason,
 where the short way was asked for), 'failed' (diagnostics: pairs of severity and text) or 'error'
 (an exception); phases is a list of (stage, start, end), by time.perf_counter_ns, a clock that
-processes share.  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or 'all' (for any target);
-FOLDERs hold the package iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's
-bindings.  lowering/compiler_process.py is the other end.
+processes share.  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or 'all' (for any
+target); FOLDERs hold the package iree.compiler; nothing of calque is imported, and neither NumPy
+nor MLIR's bindings.  lowering/compiler_process.py is the other end.
 """
 from __future__ import annotations
 
