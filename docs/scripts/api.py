@@ -36,6 +36,7 @@ NAMESPACES = {
     "calque.ad": "what pullbacks do with cotangents",
     "calque.custom_derivatives": "derivative rules of the user's",
     "calque.dlpack": "arrays from other libraries' memory",
+    "calque.image": "images of another size",
     "calque.debug": "printing and callbacks inside compiled code",
     "calque.errors": "error classes",
     "calque.profiler": "what runs, as traces for Perfetto; what is in memory",

@@ -5,7 +5,7 @@
   lax/ numpy/ nn/ random/ scipy/ experimental/        public functions; ops.py
   array.py     data and futures                       devices.py, dtypes.py, typing.py, errors.py
   tree_util.py, tree.py, flatten_util.py              trees; tree_nodes.py, tree_spec.py (optree's),
-               mismatch.py (messages about unequal ones); dlpack.py
+               mismatch.py (messages about unequal ones); dlpack.py, image.py
   api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
   control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
   ad.py (words for pullbacks)                         ref.py       references (core/refs)
@@ -81,6 +81,7 @@ from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
 from calque import extend as extend  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
+from calque import image as image  # noqa: E402
 from calque import interpreters as interpreters  # noqa: E402
 from calque import lax as lax  # noqa: E402
 from calque import monitoring as monitoring  # noqa: E402
@@ -198,8 +199,8 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
             "debug", "dlpack", "dtypes", "errors", "example_libraries", "experimental", "export",
-            "extend", "flatten_util", "interpreters", "lax", "nn", "numpy", "ops", "random", "ref",
-            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
+            "extend", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops", "random",
+            "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

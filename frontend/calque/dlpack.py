@@ -31,3 +31,7 @@ def is_supported_dtype(dtype: Any) -> bool:
 
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,3 +4,7 @@ from __future__ import annotations
 from calque.numpy import trapezoid as trapezoid
 
 __all__ = ["trapezoid"]
+
+
+def __dir__() -> list[str]:
+    return __all__
