@@ -39,7 +39,7 @@ $(VENV)/.made: | system
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque and what it needs (numpy, ml_dtypes, optree, iree compiler and runtime)"
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml $(KERNELS)
@@ -98,7 +98,7 @@ array-api: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
-	MYPYPATH=frontend $(BIN)/mypy -p calque
+	MYPYPATH=frontend $(BIN)/mypy -p calque -p calque_cli
 
 bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'

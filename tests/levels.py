@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         if tests(level, args.jobs):
             failed.append(f"{level}: tests")
-        if command(level, "-c", "from calque.cli import main; main()", "warmup"):
+        if command(level, "-c", "from calque_cli import main; main()", "warmup"):
             failed.append(f"{level}: the eager pack")
         if not (CONFORMANCE / "replay.py").exists():
             print(f"== {level}: no conformance sample: {CONFORMANCE} is missing")

@@ -16,9 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from calque_cli import app
 from typer.testing import CliRunner
-
-from calque.cli import app
 
 _SIZE = re.compile(r"\([\d.]+ [KM]?i?B\)")  # of artifacts: a byte more does not age a page
 _BLOCK = re.compile(r"^```(?P<kind>python|console)(?: (?P<name>\S+))?\n(?P<body>.*?)^```\n",

@@ -25,7 +25,7 @@
   extend/ interpreters/ api_util.py                    for libraries: primitives of their own
   compat/                                              programs written for JAX, unmodified
   example_libraries/                                   stax and optimizers
-  cli/         the command                             lowering/, runtime/  links: see there
+  lowering/, runtime/  links: see there                ../calque_cli  the command
 
 Start reading at docs/architecture.md.
 """

@@ -1,5 +1,5 @@
 """`python -m calque` is the command `calque`."""
-from calque.cli import main
+from calque_cli import main
 
 if __name__ == "__main__":
     main()

@@ -4,9 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from calque_cli import app
 from typer.testing import CliRunner
-
-from calque.cli import app
 
 MODEL = '''"""Functions that the tests compile."""
 import numpy as np

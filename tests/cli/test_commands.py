@@ -6,8 +6,8 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+from calque_cli import report
 
-from calque.cli import report
 from calque.core.config import config
 from calque.core.primitive import registry
 from calque.lowering.targets import parse_target
@@ -179,11 +179,20 @@ def test_cache_reports_and_clears(calque, tmp_path, monkeypatch):
 
 
 # ---- the command itself
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["compile", "--help"]])
+def test_help_loads_neither_calque_nor_a_compiler(folder, words):
+    code = (f"import sys; from calque_cli import main; sys.argv = ['calque', *{words}]\n"
+            "try: main()\nexcept SystemExit as end: assert not end.code\n"
+            "print('loaded:', [m for m in ('calque', 'iree', 'numpy') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
 def test_version_loads_no_compiler(folder):
     done = subprocess.run([sys.executable, "-X", "importtime", "-m", "calque", "--version"],
                           capture_output=True, text=True, check=True)
     assert done.stdout == "calque 0.1.0\n"
-    assert "calque.cli.app" in done.stderr
+    assert "calque_cli.app" in done.stderr
     assert "iree.compiler" not in done.stderr and "rich.console" not in done.stderr
 
 

@@ -196,7 +196,7 @@ def test_files_that_do_not_import(text, last, calque, folder):
     (folder / "broken.py").write_text(text)
     err = calque("compile", "broken.py:f", "-a", "f32", code=1).err
     assert err.splitlines()[-1] == last and "broken.py" in err
-    assert "calque/cli" not in err and "importlib" not in err
+    assert "calque_cli" not in err and "importlib" not in err
 
 
 def test_files_import_their_neighbours(calque, folder):
@@ -207,5 +207,5 @@ def test_files_import_their_neighbours(calque, folder):
 def test_full_tracebacks_on_request(calque, monkeypatch):
     monkeypatch.setenv("CALQUE_TRACEBACK", "full")
     err = calque("compile", "none.py:f", code=2).err
-    assert "Traceback (most recent call last):" in err and "calque/cli/functions.py" in err
+    assert "Traceback (most recent call last):" in err and "calque_cli/functions.py" in err
     assert "UsageError: no file none.py." in err

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from calque.cli import main
+from calque_cli import main
+
 from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calque_cli.app import app
 from meshes import mesh_of
 from typer.testing import CliRunner
 
 import calque
 import calque.numpy as jnp
 from calque import aot, lax
-from calque.cli.app import app
 from calque.runtime import ArtifactError
 from calque.runtime.aot import parse_record, read_records
 from calque.sharding import NamedSharding

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_COMMAND = (os.sep + "typer" + os.sep, os.sep + "click" + os.sep, os.sep + "calque")  # its frames
+# frames of the command: folders, and its script
+_COMMAND = (*(os.sep + name + os.sep for name in ("calque_cli", "typer", "click")),
+            os.sep + "calque")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def is_ours(filename: str) -> bool:
     known = _ours_cache.get(filename)
     if known is None:
         known = filename.startswith((PACKAGE, "<frozen")) or filename == contextlib.__file__ or (
-            any(part in filename for part in _COMMAND[:2]) or filename.endswith(_COMMAND[2])
+            any(part in filename for part in _COMMAND[:-1]) or filename.endswith(_COMMAND[-1])
             or filename.startswith(tuple(_excluded)))
         _ours_cache[filename] = known
     return known

@@ -16,13 +16,6 @@ from typing import Any
 
 import typer
 
-from calque.aot import ArgumentError
-from calque.core.source import is_ours
-from calque.lowering.compile import CompileError
-from calque.lowering.targets import TargetError
-from calque.runtime import ArtifactError
-from calque.specs import SpecError
-
 PROGRESS_AFTER_S = 1.0
 
 
@@ -45,27 +38,37 @@ class UserCodeError(Exception):
         self.file = file
 
 
-_GIVEN_WRONGLY = (UsageError, ArgumentError, ArtifactError, SpecError, TargetError)
-
-
 def reported(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose exceptions become messages on stderr and exit codes."""
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except _GIVEN_WRONGLY as error:
-            _end(f"calque: {error}", 2)
-        except UserCodeError as error:
-            _end(_user_traceback(error.__cause__ or error, error.file), 1)
-        except (CompileError, RunError) as error:
-            _end(f"calque: {error}", 1)
         except BrokenPipeError:  # `calque dump ... | head`: typer ends quietly
             raise
-        except OSError as error:
+        except UserCodeError as error:
+            _end(_user_traceback(error.__cause__ or error, error.file), 1)
+        except Exception as error:
+            wrongly, failed = _classes()
+            if isinstance(error, (*wrongly, *failed)):
+                _end(f"calque: {error}", 2 if isinstance(error, wrongly) else 1)
+            if not isinstance(error, OSError):
+                raise
             _end(f"calque: {error.strerror or error}: {error.filename}\n"
                  "  Fix: check the path, the permissions and the space that is left.", 2)
     return run
+
+
+def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
+    """What was given wrongly, and what failed: read when something did, since calque loads a
+    second, and `calque --help` does without."""
+    from calque.aot import ArgumentError
+    from calque.lowering.compile import CompileError
+    from calque.lowering.targets import TargetError
+    from calque.runtime import ArtifactError
+    from calque.specs import SpecError
+    return (UsageError, ArgumentError, ArtifactError, SpecError, TargetError), (
+        CompileError, RunError)
 
 
 def _end(message: str, code: int) -> None:
@@ -78,6 +81,7 @@ def _end(message: str, code: int) -> None:
 
 def _user_traceback(error: BaseException, file: str) -> str:
     """The traceback from the user's file on, without calque's own frames."""
+    from calque.core.source import is_ours
     frames = traceback.extract_tb(error.__traceback__)
     first = next((i for i, f in enumerate(frames) if f.filename == file), len(frames))
     shown = [f for f in frames[first:] if not is_ours(f.filename)]

@@ -17,13 +17,13 @@ import typer
 
 import calque
 from calque import host
-from calque.cli.report import UsageError
 from calque.core.primitive import FACTS, RULES, Primitive, registry
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import rules as portable_rules
 from calque.lowering.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.targets import parse_target
+from calque_cli.report import UsageError
 
 _ROOT = Path(calque.__file__).parents[1]
 _WHY_NONE = {

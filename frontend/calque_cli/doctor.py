@@ -13,12 +13,12 @@ from typing import Any
 import typer
 
 from calque import pack, runtime
-from calque.cli.report import progress, size_text
 from calque.core.config import config
 from calque.lowering import cache
 from calque.lowering.forms import missing_objects
 from calque.lowering.kernels.native import level_of
 from calque.lowering.targets import TargetError, host_target, runnable_target
+from calque_cli.report import progress, size_text
 
 _NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")
 _OPTIONAL = {"scipy": "LAPACK in eager linear algebra; pip install scipy"}

@@ -7,6 +7,6 @@ Exit codes: 0 done; 1 the user's function or a device failed; 2 the command was 
 """
 from __future__ import annotations
 
-from calque.cli.app import app, main
+from calque_cli.app import app, main
 
 __all__ = ["app", "main"]

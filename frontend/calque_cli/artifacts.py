@@ -15,8 +15,6 @@ import typer
 
 from calque import runtime
 from calque.array import Array, from_numpy
-from calque.cli.functions import traced_function
-from calque.cli.report import RunError, UsageError, progress, size_text
 from calque.core.dims import Dim
 from calque.core.dtypes import finfo
 from calque.lowering.rules import physical
@@ -24,6 +22,8 @@ from calque.runtime import aot
 from calque.specs import parse_array, parse_tree
 from calque.transforms.stage import replay
 from calque.tree_util import tree_leaves
+from calque_cli.functions import traced_function
+from calque_cli.report import RunError, UsageError, progress, size_text
 
 _PLATFORMS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 

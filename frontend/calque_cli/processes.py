@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from calque.cli.report import UsageError
+from calque_cli.report import UsageError
 
 # a pipe's output would come in blocks, and unbuffered in parts of lines
 _BY_LINES = """import runpy, os, sys

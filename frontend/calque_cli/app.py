@@ -1,6 +1,7 @@
 """The commands and their options, one function each; the work is in the sibling modules.
 
-Imports stay light until a command runs: `calque --version` loads no compiler.
+The package lies beside calque, not in it, and imports it when a command runs: `calque --help` and
+`calque --version` load neither calque nor a compiler.
 """
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.report import UsageError, progress, reported, size_text
+from calque_cli.report import UsageError, progress, reported, size_text
 
 app = typer.Typer(name="calque", no_args_is_help=True, pretty_exceptions_enable=False,
                   rich_markup_mode="markdown", context_settings={"help_option_names": [
@@ -81,8 +82,8 @@ def compile(  # noqa: A001
     - `calque compile model.py:predict --arg 'f32[b,128]' --constraint 'b >= 2' -o predict.vmfb`
     """
     from calque import aot
-    from calque.cli.functions import traced_function
     from calque.eager import named_target
+    from calque_cli.functions import traced_function
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
@@ -142,7 +143,7 @@ def bench(file: Vmfb,
 
     - `calque bench predict.vmfb --arg f32[32,128]`, where sizes are known at the call only
     """
-    from calque.cli.artifacts import bench_artifact
+    from calque_cli.artifacts import bench_artifact
     bench_artifact(file, function or None, repeat, seed, arg)
 
 
@@ -161,7 +162,7 @@ def verify(file: Vmfb, function: Function,
 
     - `calque verify predict.vmfb model.py:predict --arg f32[8,128]`
     """
-    from calque.cli.artifacts import verify_artifact
+    from calque_cli.artifacts import verify_artifact
     verify_artifact(file, function, arg, static, seed)
 
 
@@ -190,7 +191,7 @@ def run(file: Vmfb,
 
     - `calque run scale.vmfb --input f32[2,3]=1,2,3,4,5,6 --input f32=0.5`
     """
-    from calque.cli.artifacts import run_artifact
+    from calque_cli.artifacts import run_artifact
     run_artifact(file, function or None, input, output if output.name else None,
                  parameters if parameters.name else None)
 
@@ -207,7 +208,7 @@ def inspect(file: Vmfb,
 
     - `calque inspect predict.vmfb --json`
     """
-    from calque.cli.artifacts import inspect_artifact
+    from calque_cli.artifacts import inspect_artifact
     inspect_artifact(file, json)
 
 
@@ -232,8 +233,8 @@ def dump(function: Function,
 
     - `calque dump model.py:predict --arg f32[8,128] --stage vm --target cuda:sm_80`
     """
-    from calque.cli.functions import module_at, traced_function
     from calque.eager import named_target
+    from calque_cli.functions import module_at, traced_function
     if stage not in STAGES:
         raise UsageError(f"no stage {stage!r}.", f"choose one of {', '.join(STAGES)}.")
     chosen = named_target(target)
@@ -259,7 +260,7 @@ def explain(primitive: Annotated[str, typer.Argument(
 
     - `calque explain`
     """
-    from calque.cli.explain import explain_primitive, table_of_primitives
+    from calque_cli.explain import explain_primitive, table_of_primitives
     if primitive:
         explain_primitive(primitive)
     else:
@@ -275,7 +276,7 @@ def doctor() -> None:
 
     - `calque doctor`
     """
-    from calque.cli.doctor import doctor as examine
+    from calque_cli.doctor import doctor as examine
     examine()
 
 
@@ -291,7 +292,7 @@ def warmup() -> None:
 
     - `calque warmup`
     """
-    from calque.cli.doctor import warm_up
+    from calque_cli.doctor import warm_up
     warm_up()
 
 
@@ -315,7 +316,7 @@ def run_many(
 
     - `calque run-many -n 4 prog.py --epochs 3`
     """
-    from calque.cli.processes import run_many as start
+    from calque_cli.processes import run_many as start
     start(count, program, arguments or [], label)
 
 
@@ -331,7 +332,7 @@ def cache(clear: Annotated[bool, typer.Option(
 
     - `calque cache --clear`
     """
-    from calque.cli.doctor import cache_report
+    from calque_cli.doctor import cache_report
     if clear:
         from calque.lowering.cache import clear_disk_cache
         typer.echo(f"deleted {clear_disk_cache()} programs")
