@@ -77,6 +77,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         ahead_of_time(pathlib.Path(name))
     tutorial()
-    print("\nProved: a Python function became a file that describes itself, which ran without the\n"
-          "compiler and gave NumPy's values; a jitted one ran on 50 million elements, and its call\n"
-          "returned before its value was there. Next: README.md, docs/tutorials/.")
+    print("\nProved: a Python function became a file that describes itself, which ran without\n"
+          "the compiler and gave NumPy's values; a jitted one ran on 50 million elements, and\n"
+          "its call returned before its value was there. Next: README.md, docs/tutorials/.")
