@@ -1,11 +1,12 @@
 """Values that processes exchange, started by hand and by mpiexec."""
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from jobs import by_command, by_hand, by_mpiexec, segments
+from jobs import LIMIT, TESTS, by_command, by_hand, by_mpiexec, segments
 
 EXCHANGE = """
     assert [d.id for d in jax.devices()] == [2048 * p for p in range(size)]
@@ -113,3 +114,13 @@ def test_run_many() -> None:
     assert done.code == 3, done.out
     for rank in range(2):
         assert f"[{rank}] process {rank} of 2 ['--steps', '-n', '7']" in done.out, done.out
+
+
+def test_the_notes_of_several_hosts() -> None:
+    """examples/multi_host.py prints what stands in it."""
+    program = Path(TESTS).parent / "examples" / "multi_host.py"
+    calque = str(Path(sys.executable).parent / "calque")
+    said = subprocess.run([calque, "run-many", "-n", "2", str(program)], text=True, check=True,
+                          capture_output=True, timeout=LIMIT)
+    want = [line[3:] for line in program.read_text().splitlines() if line.startswith("#> ")]
+    assert said.stdout.splitlines() == want, said.stdout + said.stderr
