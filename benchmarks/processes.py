@@ -1,14 +1,19 @@
-"""Collectives between two processes of this machine: python benchmarks/processes.py [--jax PYTHON].
+"""Collectives between two processes of this machine, starts and ends of several.
+
+    python benchmarks/processes.py [--jax PYTHON] [--rounds 2] [--model] [--write]
 
 Each row: a psum over two processes within a compiled program, and MPI's Allreduce alone, in turns;
 with --jax the same program on JAX with gloo, in processes of its own, before and after.  Minima and
-medians, us.  --model prints a scaling model of a training step with alpha and beta as measured
-here, to 4,096 processes: these rows are computed, not measured.
+medians, us.  Then what has a bar in seconds (processes_bars.py).  --model adds a scaling model of a
+training step with alpha and beta as measured here, to 4,096 processes: computed, not measured.
+--write puts it all into docs/processes.md, and the model's picture beside it.
 """
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import math
 import os
 import socket
 import subprocess
@@ -16,8 +21,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import processes_bars
+from suite import DOCS, put
+
 SIZES = (4, 1 << 12, 1 << 18, 1 << 20)  # floats
 CHAIN = 10
+QUEUED = 50  # calls behind one that takes longer
+QUEUED_BAR = 200.0  # us
+GRADIENT, STEP_MS = 2.7e6, 10.0  # the model's step: bytes of the MLP's gradient; one process's time
+RANKS = (2, 8, 64, 512, 4096)
 
 CALQUE = """
 import json, os, sys, time
@@ -38,6 +50,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 peers = None
 """
+KNOWN = f"SIZES, CHAIN, QUEUED = {SIZES}, {CHAIN}, {QUEUED}\n"
 BODY = """
 mesh = Mesh(np.array(jax.devices()), ("i",))
 rank, n = jax.process_index(), len(jax.devices())
@@ -92,6 +105,14 @@ if peers is not None:
         returned.append((time.perf_counter() - begun) * 1e6)
         out.block_until_ready()
     rows["returns"] = {"program": [min(returned), sorted(returned)[20]]}
+    mean = program(lambda v: lax.pmean(v, "i"))
+    def behind(calls):
+        out = mean(big)[:, :4]
+        for _ in range(calls):
+            out = mean(out)
+        out.block_until_ready()
+    alone, all_of = timed(lambda: behind(0), 40), timed(lambda: behind(QUEUED), 40)
+    rows["queued"] = {"program": [(all_of[1] - alone[1]) / QUEUED] * 2}  # of medians
     def resident():
         with open("/proc/self/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -112,13 +133,13 @@ def _found(outputs: list[str]) -> dict[str, dict[str, list[float]]]:
 
 
 def calque(path: Path) -> dict[str, dict[str, list[float]]]:
-    path.write_text(CALQUE + f"SIZES, CHAIN = {SIZES}, {CHAIN}\n" + BODY)
+    path.write_text(CALQUE + KNOWN + BODY)
     command = [str(Path(sys.executable).parent / "calque"), "run-many", "-n", "2", str(path)]
     return _found([subprocess.run(command, capture_output=True, text=True, check=True).stdout])
 
 
 def jax(python: str, path: Path) -> dict[str, dict[str, list[float]]]:
-    path.write_text(JAX + "import jax.numpy\n" + f"SIZES, CHAIN = {SIZES}, {CHAIN}\n" + BODY)
+    path.write_text(JAX + "import jax.numpy\n" + KNOWN + BODY)
     with socket.socket() as s:
         s.bind(("", 0))
         port = s.getsockname()[1] % 10000 + 20000
@@ -138,18 +159,90 @@ def text(times: list[float]) -> str:
     return f"{times[0]:.0f} ({times[1]:.0f})" if times else "-"
 
 
-def model(rounds: list[dict[str, dict[str, list[float]]]]) -> None:
-    """A step of 10 ms a process with a gradient of 2.7 MB: recursive halving and doubling."""
+def measured(rounds: list[dict[str, dict[str, list[float]]]]) -> tuple[float, float]:
+    """alpha, us of a message; beta, us of a byte: from MPI's Allreduce alone of two processes."""
     alpha = best(rounds, "16", "mpi")[0] / 2
-    beta = (best(rounds, str(4 << 20), "mpi")[0] - 2 * alpha) / (4 << 20)
-    print(f"\nmeasured here (shared memory): alpha {alpha:.1f} us, 1 / beta "
-          f"{1e-3 / beta:.2f} GB/s\n")
-    print("| processes | allreduce of 2.7 MB, ms (computed) | efficiency of a 10 ms step |\n"
-          "|---|---|---|")
-    for p in (2, 8, 64, 512, 4096):
-        steps = (p - 1).bit_length()
-        ms = (2 * steps * alpha + 2 * 2.7e6 * (p - 1) / p * beta) / 1e3
-        print(f"| {p} | {ms:.2f} | {10 / (10 + ms):.2f} |")
+    return alpha, (best(rounds, str(4 << 20), "mpi")[0] - 2 * alpha) / (4 << 20)
+
+
+def allreduce_ms(ranks: float, alpha: float, beta: float) -> float:
+    """The gradient's all-reduce by recursive halving and doubling (computed).
+
+    Source: Thakur, Rabenseifner, Gropp, Optimization of collective communication operations in
+    MPICH, 2005: 2 log2(p) alpha + 2 n (p - 1) / p beta.
+    """
+    steps = math.ceil(math.log2(ranks))
+    return (2 * steps * alpha + 2 * GRADIENT * (ranks - 1) / ranks * beta) / 1e3
+
+
+def model(alpha: float, beta: float) -> list[str]:
+    """A step of 10 ms a process with a gradient of 2.7 MB, as a table."""
+    lines = [f"Measured here (shared memory): alpha {alpha:.1f} us, 1 / beta "
+             f"{1e-3 / beta:.2f} GB/s. Computed from these two:", "",
+             f"| processes | all-reduce of {GRADIENT / 1e6:g} MB, ms (computed) | efficiency of a "
+             f"{STEP_MS:g} ms step (computed) |", "|---|---|---|"]
+    for p in RANKS:
+        ms = allreduce_ms(p, alpha, beta)
+        lines.append(f"| {p} | {ms:.2f} | {STEP_MS / (STEP_MS + ms):.2f} |")
+    return lines
+
+
+def picture(alpha: float, beta: float) -> str:
+    """Efficiency of a step over processes, for steps of several lengths (an SVG)."""
+    left, top, unit, high = 60, 40, 50, 240  # unit: px a doubling
+    powers = range(1, 13)
+    right, bottom = left + unit * len(powers), top + high
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + 70} {bottom + 45}"'
+             ' font-family="sans-serif" font-size="10">',
+             f'<text x="8" y="14">Computed, not measured: efficiency of a data-parallel step, '
+             f'gradient of {GRADIENT / 1e6:g} MB</text>',
+             f'<text x="8" y="28">alpha {alpha:.1f} us and 1 / beta {1e-3 / beta:.2f} GB/s as '
+             'measured between 2 processes of one machine</text>',
+             f'<text x="{(left + right) // 2}" y="{bottom + 34}" text-anchor="middle">processes'
+             '</text>']
+    for k in range(5):
+        y = bottom - high * k // 4
+        lines.append(f'<path d="M{left} {y}H{right - unit}" stroke="#ccc"/>'
+                     f'<text x="{left - 6}" y="{y + 3}" text-anchor="end">{k / 4:g}</text>')
+    for power in powers:
+        lines.append(f'<text x="{left + unit * (power - 1)}" y="{bottom + 16}" '
+                     f'text-anchor="middle">{2 ** power}</text>')
+    for step_ms, colour in ((3.0, "#c44"), (STEP_MS, "#48a"), (100.0, "#484")):
+        found = [step_ms / (step_ms + allreduce_ms(2 ** p, alpha, beta)) for p in powers]
+        points = " ".join(f"{left + unit * i},{bottom - high * e:.1f}"
+                          for i, e in enumerate(found))
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
+                     'stroke-dasharray="6 3"/>'
+                     f'<text x="{right - unit + 6}" y="{bottom - high * found[-1] + 3:.1f}" '
+                     f'fill="{colour}">step of {step_ms:g} ms</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def collectives(ours: list[dict[str, dict[str, list[float]]]],
+                theirs: list[dict[str, dict[str, list[float]]]]) -> list[str]:
+    names = {"chain": f"{CHAIN} times 16 B", "MLP": "MLP step 784-512-512-10, batch 128",
+             "returns": f"{4 << 20} B, queued: until the call returns",
+             "queued": f"16 B, queued behind {4 << 20} B: each of {QUEUED} more "
+                       "calls (they are made while the first goes)",
+             "growth": "memory in MB after 1000 more of these"}
+    lines = ["| psum of | calque | MPI alone | JAX with gloo | calque / JAX |",
+             "|---|---|---|---|---|"]
+    for row in ours[0]:
+        a, b = best(ours, row, "program"), best(theirs, row, "program")
+        ratio = f"{a[0] / b[0]:.2f}" if b else "-"
+        lines.append(f"| {names.get(row, f'{row} B')} | {text(a)} | "
+                     f"{text(best(ours, row, 'mpi'))} | {text(b)} | {ratio} |")
+    return lines
+
+
+def bars(ours: list[dict[str, dict[str, list[float]]]], rounds: int) -> list[str]:
+    """What has a bar: the worst of all rounds beside it."""
+    over = max(r["queued"]["program"][1] - r["16"]["mpi"][1] for r in ours)
+    lines = ["| what | found | bar |", "|---|---|---|"]
+    for what, bar, found in processes_bars.rows(rounds):
+        lines.append(f"| {what} | {max(found):.2f} s | {bar:g} s |")
+    return [*lines, f"| a queued call's message beyond MPI alone (medians) | {over:.0f} us | "
+                    f"{QUEUED_BAR:g} us |"]
 
 
 def main() -> None:
@@ -157,6 +250,7 @@ def main() -> None:
     parser.add_argument("--jax", metavar="PYTHON", help="a Python that has JAX")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--model", action="store_true")
+    parser.add_argument("--write", action="store_true", help="put all into docs/processes.md")
     given = parser.parse_args()
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -164,18 +258,20 @@ def main() -> None:
             ours.append(calque(Path(folder, "ours.py")))
             if given.jax:
                 theirs.append(jax(given.jax, Path(folder, "theirs.py")))
-    print(f"2 processes, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; us, least minimum "
-          f"(median) of {given.rounds} rounds\n")
-    print("| psum of | calque | MPI alone | JAX with gloo | calque / JAX |\n|---|---|---|---|---|")
-    for row in ours[0]:
-        a, b = best(ours, row, "program"), best(theirs, row, "program")
-        name = {"chain": f"{CHAIN} times 16 B", "MLP": "MLP step 784-512-512-10, batch 128",
-                "returns": f"{4 << 20} B, queued: until the call returns",
-                "growth": "memory in MB after 1000 more of these"}.get(row, f"{row} B")
-        ratio = f"{a[0] / b[0]:.2f}" if b else "-"
-        print(f"| {name} | {text(a)} | {text(best(ours, row, 'mpi'))} | {text(b)} | {ratio} |")
+    load = os.getloadavg()[0]
+    lines = [f"{datetime.date.today()}, 2 processes, {os.cpu_count()} cores, load {load:.1f} with "
+             f"them; us, least minimum (median) of {given.rounds} rounds.", "",
+             *collectives(ours, theirs), "",
+             f"Several processes on these cores, the worst of {given.rounds} rounds:", "",
+             *bars(ours, given.rounds)]
     if given.model:
-        model(ours)
+        alpha, beta = measured(ours)
+        lines += ["", *model(alpha, beta), "", "![efficiency, computed](processes.svg)"]
+        if given.write:
+            (DOCS / "processes.svg").write_text(picture(alpha, beta))
+    print("\n".join(lines))
+    if given.write:
+        put("processes.md", "measured", lines)
 
 
 if __name__ == "__main__":
