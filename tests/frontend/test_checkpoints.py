@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,14 @@ def test_no_checkpoint(tmp_path: Path) -> None:
         checkpoints.load(tmp_path, [1.0])
     with pytest.raises(TypeError, match=r"\['name'\] is a str"):
         checkpoints.save(tmp_path, {"name": "model"})
+
+
+def test_without_tensorstore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorstore", None)
+    for call in (checkpoints.save, checkpoints.load):
+        with pytest.raises(RuntimeError, match=r"Fix: pip install 'calque\[checkpoint\]'"):
+            call(tmp_path, [1.0])
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_written_leaves_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch

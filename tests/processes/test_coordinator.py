@@ -1,10 +1,12 @@
 """The coordinator alone: PMI-1 with simulated clients, and what is no client of ours."""
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -14,6 +16,7 @@ import calque
 from calque import distributed
 from calque.distributed.cluster import detected, first_node
 from calque.distributed.coordinator import LONGEST_LINE, Coordinator
+from calque.distributed.world import _init
 
 
 @pytest.fixture
@@ -143,6 +146,19 @@ def test_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         start(num_processes=1, process_id=0)
     distributed.shutdown()
     assert calque.process_count() == 1
+
+
+def test_without_mpi4py_and_with_it_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", object())
+    with pytest.raises(RuntimeError, match="imported before(.|\n)*Fix: call initialize first"):
+        _init({"PMI_ID": "0"})
+    assert "PMI_ID" not in os.environ
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name, *rest: None if name == "mpi4py" else find(name, *rest))
+    with pytest.raises(RuntimeError, match=r"Fix: pip install 'calque\[distributed\]'"):
+        distributed.initialize("localhost:1", 2, 1)
+    assert not distributed.is_initialized()
 
 
 def test_slurm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import HEAD, by_hand, segments, together
+from jobs import HEAD, by_command, by_hand, segments, together
 
 FIX = "\n  Fix: "
 
@@ -141,6 +141,9 @@ def test_programs_that_differ() -> None:
         wide = mapped(lambda v: lax.psum(v, "d"))
         fails(ValueError, lambda: wide(jax.make_array_from_process_local_data(
             NamedSharding(mesh, P("d")), np.ones((1, 2 + rank), np.float32))), "process 1: ")
+        fails(ValueError, lambda: wide(jax.make_array_from_process_local_data(
+            NamedSharding(mesh, P("d")), np.ones((1, 3), np.int32 if rank else np.float32))),
+            "process 0: ", "process 1: ")
         fails(AssertionError, lambda: jax.device_put(np.ones(2) * rank, x.sharding),
               "not the same on each process")
         f, g = mapped(lambda v: loss_step(v)), mapped(lambda v: other_step(v))
@@ -230,6 +233,19 @@ def test_programs_that_cannot_start() -> None:
                               lambda: by_hand("", 2, used, ranks=[0]))
     assert all("there are two processes 1" in d.out for d in twice), [d.out for d in twice]
     assert "must be called before any calque computation" in late.out and FIX in late.out, late.out
+    # an MPI that does not speak PMI-1, as Open MPI by hand: each process is a world of its own
+    deaf = HEAD.replace("rank = int(os", "from calque.distributed import world\n"
+                        "real = world._init\nworld._init = lambda variables: real({})\n"
+                        "rank = int(os", 1)
+    strangers, absent = together(
+        lambda: by_hand("", 2, deaf, WAIT="8"),
+        lambda: by_command(["env", "PMI_RANK=0", "PMI_SIZE=2", "MPI4PY_LIBMPI=/absent/libmpi.so",
+                            sys.executable], ""))
+    assert all(d.code != 0 for d in strangers)
+    assert any("found a world of 1 processes, not of 2" in d.out and "does not speak PMI-1" in d.out
+               and "start with mpiexec" in d.out for d in strangers), [d.out for d in strangers]
+    assert absent.code != 0 and "mpi4py found no MPI library" in absent.out, absent.out
+    assert "Fix: pip install mpich" in absent.out, absent.out
 
 
 @pytest.mark.slow
