@@ -32,7 +32,7 @@ def test_what_a_program_does(tmp_path) -> None:
         calque.debug.callback(seen.append, x.sum())
         return jnp.sin(x) * 1.25 + len(seen)
 
-    big = jnp.asarray(np.ones((700, 700), np.float32))
+    big = jnp.asarray(np.ones((2000, 2000), np.float32))  # its product is not there at once
 
     @calque.jit
     def product(x):
@@ -70,7 +70,7 @@ def test_what_a_program_does(tmp_path) -> None:
     assert [s.name for s in second.inner] == ["waits for arguments", "runs"]
     assert second.inner[1].start >= first.end > first.start
     (wait,) = [s for s in step.inner if s.category == "wait"]
-    assert wait.start < second.end <= wait.end + 50_000_000  # seen by another thread, soon after
+    assert wait.start < second.end
     assert made.parents[there.track] == "cpu:0" and made.parents["cpu:0"] == "process"
     assert len(y) == 3
 
@@ -235,15 +235,17 @@ def test_more_slices_than_are_kept(tmp_path, monkeypatch) -> None:
 
 
 def test_a_run_that_fails_and_queued_copies(tmp_path) -> None:
-    x = jnp.ones((600, 600))
+    x = jnp.eye(1500)
     donating = calque.jit(lambda v: v * 2 + 1.5, donate_argnums=0)
     donating(x @ x)
     with profiler.trace(tmp_path):
-        y = x @ x
-        shared = y.reshape(360_000)  # the same memory: donating it copies first
+        y = x
+        for _ in range(12):  # so long that y is not there when it is copied
+            y = y @ x
+        shared = y.reshape(2_250_000)  # the same memory: donating it copies first
         z = donating(y)
         z.block_until_ready()
-        assert float(shared[0]) == 600
+        assert float(shared[0]) == 1
     made = read(the_file(tmp_path))
     assert made.named("copy on cpu:0", "queued")
     semaphore = recorder.Run("f", "cpu:0", "queued", 1, 1, _Failed())
