@@ -193,8 +193,8 @@ class Coordinator:
                            f"{first.hello.get('versions')} and {hello.get('versions')}.")
             if refusal is not None:
                 self.refusal = refusal
-                member.send({"refused": refusal})
-                for m in self.members.values():
+                # process 0 ends this one when it hears of it: it is told last
+                for m in sorted([member, *self.members.values()], key=lambda m: m.rank == 0):
                     m.send({"refused": refusal})
                 return None
             self.members[rank] = member
