@@ -297,8 +297,9 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
         return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, ordered,
                                                           unchecked)
     if not isinstance(fmt, str):
-        raise TypeError(errors.explain(f"debug.print: the format must be a str, got "
-                                       f"{type(fmt).__name__}.", fix='print("{}", x).'))
+        raise TypeError(errors.explain(
+            f"debug.print and debug.log: the format must be a str, got {type(fmt).__name__}.",
+            fix='give the value to a field: debug.print("{}", x).'))
     if not unchecked:
         _check_fields(fmt, args, kwargs)
 

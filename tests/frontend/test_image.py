@@ -117,6 +117,7 @@ def test_dtypes_and_sizes() -> None:
                         (ml_dtypes.bfloat16, ml_dtypes.bfloat16), (np.complex64, np.complex64)]:
         out = image.resize(np.ones((2, 3), dtype), (4, 2), "cubic")
         assert out.dtype == want and out.shape == (4, 2)
+        # weights of f32 add up to 1 but for their roundings
         np.testing.assert_allclose(np.asarray(out, np.complex64), 1, rtol=1e-6)
     assert image.resize(X, (3, 0, 6), "linear").shape == (3, 0, 6)
     assert image.resize(X, (3, 0, 6), "nearest").shape == (3, 0, 6)
@@ -146,6 +147,7 @@ def test_gradients_and_vmap() -> None:
     for place in [(0, 0), (2, 3), (4, 5)]:
         unit = np.zeros((5, 6), np.float32)
         unit[place] = 1
+        # f32: 12 products in two orders
         np.testing.assert_allclose(g[place], f(unit), rtol=1e-5, atol=1e-6)
     batch = np.float32(np.random.default_rng(2).normal(size=(3, 5, 6)))
     np.testing.assert_allclose(calque.vmap(lambda x: image.resize(x, (4, 3), "linear"))(batch),
