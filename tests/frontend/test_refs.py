@@ -105,6 +105,28 @@ def test_slices_with_computed_starts() -> None:
             r[wrong]
 
 
+def test_slices_with_computed_starts_of_what_is_written() -> None:
+    """What is read before a write is what was there, where both overlap, too."""
+    for dtype in (np.float32, np.int8, np.bool_, np.complex64):
+        a = (np.arange(48).reshape(8, 6) % 7).astype(dtype)
+
+        @calque.jit
+        def run(x: Any, i: Any) -> tuple[Any, Any]:
+            r = calque.new_ref(x + x if x.dtype != bool else ~x)
+            before = calque.ref.swap(r, (calque.ds(i, 5), calque.ds(1, 3)),
+                                     r[calque.ds(i + 1, 5), calque.ds(2, 3)])
+            r[calque.ds(i, 2)] = r[calque.ds(i + 1, 2)]
+            return before, r[...]
+
+        for i in (0, 2):
+            want = a + a if dtype != np.bool_ else ~a
+            before = want[i:i + 5, 1:4].copy()
+            want[i:i + 5, 1:4] = want[i + 1:i + 6, 2:5].copy()
+            want[i:i + 2] = want[i + 1:i + 3].copy()
+            for have, wanted in zip(run(a, i), (before, want), strict=True):
+                same(have, wanted)
+
+
 @pytest.mark.parametrize("wrong, kind, text", [
     (lambda r: r.__setitem__(..., 1.0), ValueError, "where \\(3,\\) of a reference"),
     (lambda r: r.__setitem__(0, 1), ValueError, "swap of a int32 value into a float32"),

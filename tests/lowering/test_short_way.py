@@ -48,6 +48,10 @@ TAKEN: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bytes and booleans": (lambda x: (x > 3, (x + x).astype(jnp.int8)),
                            (np.arange(21, dtype=np.uint8),)),
     "complex": (lambda x: jnp.exp(x * 1j), (values(13),)),
+    "a carry of many arrays": (
+        lambda *xs: calque.lax.fori_loop(0, 5, lambda i, c: tuple(
+            jnp.sin(v) + w for v, w in zip(c, c[1:] + c[:1])), xs),
+        tuple(np.random.default_rng(i).normal(size=4).astype(np.float32) for i in range(40))),
     "above the limit of inline calls": (lambda x: (jnp.tanh(x) * x, x.sum()),
                                         (values(600_001),)),
 }
@@ -122,6 +126,14 @@ def test_donated_and_aliased(monkeypatch: pytest.MonkeyPatch) -> None:
     same = calque.jit(lambda x, y: (x + y, x))(y, y)
     np.testing.assert_array_equal(same[0], np.full(2000, 2.0))
     np.testing.assert_array_equal(same[1], y)
+
+
+def test_nothing_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of constants goes the ordinary way, and says why."""
+    plain = answers(lambda: jnp.sin(jnp.arange(8.0)) * 2, ())
+    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
+    assert answers(lambda: jnp.sin(jnp.arange(8.0)) * 2, ()) == plain
+    assert "taken" not in compiling.short_way_counts() and compiling.short_way_counts()
 
 
 def test_what_is_refused_compiles_as_ever(monkeypatch: pytest.MonkeyPatch,
