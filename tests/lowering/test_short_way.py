@@ -73,7 +73,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     calque.clear_caches()
 
 
-@pytest.mark.parametrize("name", TAKEN)
+# each compiles twice, without a cache: the way is off by default, so most of them are slow tests
+DRAWN = {"edges", "gradient", "a carry of many arrays", "bytes and booleans"}
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(n, marks=() if n in DRAWN else pytest.mark.slow) for n in TAKEN])
 def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f, args = TAKEN[name]
     plain = answers(f, args)
@@ -90,6 +95,7 @@ def test_float64(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(compiling.short_way_counts()) == {"taken"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_levels(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from calque.lowering.targets import TargetError, runnable_target
