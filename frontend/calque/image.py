@@ -51,7 +51,7 @@ class ResizeMethod(enum.Enum):
 _NAMES = {
     "nearest": ResizeMethod.NEAREST, "lanczos3": ResizeMethod.LANCZOS3,
     "lanczos5": ResizeMethod.LANCZOS5, "cubic-pytorch": ResizeMethod.CUBIC_PYTORCH,
-    "area": ResizeMethod.AREA,
+    "bicubic-pytorch": ResizeMethod.CUBIC_PYTORCH, "area": ResizeMethod.AREA,
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR),
     **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC)}
 
@@ -106,9 +106,10 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
       shape: the result's, a size for each axis.
       spatial_dims: the axes that are resampled.
       scale: array of a number for each of them: output pixels per input pixel.  May be traced.
-      translation: array of a number for each: output pixels by which the image moves.
+      translation: array of a number for each: output pixels by which the image moves.  Weights are
+        computed in the wider dtype of both, of 32 bits at least.
       method: "linear" ("bilinear", "trilinear", "triangle"), "cubic" ("bicubic", "tricubic"),
-        "cubic-pytorch", "lanczos3", "lanczos5", "area" or a ResizeMethod.
+        "cubic-pytorch" ("bicubic-pytorch"), "lanczos3", "lanczos5", "area" or a ResizeMethod.
       antialias: whether a kernel is stretched where the image shrinks.
       precision: of the products.
 
@@ -148,8 +149,9 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
             f"scale_and_translate: shape {wanted} differs from the image's "
             f"{aval_of(image).shape} in an axis that is not in spatial_dims {tuple(dims)}.",
             fix="name the axis in spatial_dims."))
-    return _resampled(image, wanted, [d % rank for d in dims], list(scale), list(translation),
-                      chosen, antialias, precision)
+    kind = _kind(scale, translation)  # not the image's, as in JAX
+    return _resampled(image, wanted, [d % rank for d in dims], list(scale.astype(kind)),
+                      list(translation.astype(kind)), chosen, antialias, precision)
 
 
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
@@ -160,7 +162,8 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
       image: array of any rank.
       shape: the result's, a size for each axis.
       method: "nearest", "linear" ("bilinear", "trilinear", "triangle"), "cubic" ("bicubic",
-        "tricubic"), "cubic-pytorch", "lanczos3", "lanczos5", "area" or a ResizeMethod.
+        "tricubic"), "cubic-pytorch" ("bicubic-pytorch"), "lanczos3", "lanczos5", "area" or a
+        ResizeMethod.
       antialias: whether a kernel is stretched where the image shrinks.
       precision: of the products.
 
@@ -190,8 +193,16 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
             else:
                 out = jnp.take(out, np.zeros(0, np.int32), axis=d)
         return out
-    scales = [wanted[d] / given[d] if given[d] else 1.0 for d in dims]
-    return _resampled(image, wanted, dims, scales, [0.0] * len(dims), chosen, antialias, precision)
+    kind = _kind(image)
+    scales = [jnp.asarray(wanted[d] / given[d] if given[d] else 1.0, kind) for d in dims]
+    still = [jnp.zeros((), kind)] * len(dims)
+    return _resampled(image, wanted, dims, scales, still, chosen, antialias, precision)
+
+
+def _kind(*arrays: Any) -> np.dtype[Any]:
+    """The dtype of weights: of half precision they would move pixels."""
+    wide = any(aval_of(x).dtype in (np.float64, np.complex128) for x in arrays)
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def _resampled(image: Any, shape: Sequence[int], dims: Sequence[int], scale: Sequence[Any],
@@ -201,12 +212,9 @@ def _resampled(image: Any, shape: Sequence[int], dims: Sequence[int], scale: Seq
     if not dtypes.is_inexact(out.dtype):
         out = out.astype(jnp.result_type(float))
     dtype = out.dtype
-    # weights of half precision would move pixels: they are of 32 bits, as the sums are
-    kind = np.dtype(np.float64 if dtype in (np.float64, np.complex128) else np.float32)
-    wide = out.astype(jnp.promote_types(dtype, kind)) if dims else out
+    wide = out.astype(jnp.promote_types(dtype, np.float32)) if dims else out  # of the sums
     for d, s, t in zip(dims, scale, translation):
-        weights = _weights(wide.shape[d], shape[d], jnp.asarray(s, kind), jnp.asarray(t, kind),
-                           method, antialias)
+        weights = _weights(wide.shape[d], shape[d], s, t, method, antialias)
         wide = jnp.moveaxis(jnp.tensordot(wide, weights.astype(wide.dtype), ((d,), (0,)),
                                           precision=precision), -1, d)
     return wide.astype(dtype)
@@ -218,15 +226,16 @@ def _weights(old: int, new: int, scale: Any, translation: Any, method: ResizeMet
     # PyTorch repeats the outer pixels where it does not stretch: weights beyond them are theirs
     beyond = 2 if method is ResizeMethod.CUBIC_PYTORCH and not antialias else 0
     pixels = jnp.arange(-beyond, old + beyond, dtype=scale.dtype)[:, None]
-    edges = (jnp.arange(new, dtype=scale.dtype) - translation) / scale
-    at = edges + 0.5 / scale - 0.5
+    step = 1 / scale
+    steps = jnp.arange(new, dtype=scale.dtype)
+    at = (steps + 0.5) * step - translation * step - 0.5
     if method is ResizeMethod.AREA:  # the overlap of both pixels
-        weights = jnp.maximum(0, jnp.minimum(edges + 1 / scale, pixels + 1)
-                              - jnp.maximum(edges, pixels))
+        edges = steps * step - translation * step
+        weights = jnp.maximum(0, jnp.minimum(edges + step, pixels + 1) - jnp.maximum(edges, pixels))
     else:
         if antialias and method is ResizeMethod.CUBIC_PYTORCH:
             method = ResizeMethod.CUBIC  # as PyTorch has it
-        stretch = jnp.maximum(1 / scale, 1) if antialias else 1
+        stretch = jnp.maximum(step, 1) if antialias else 1
         weights = _KERNELS[method](jnp.abs(at - pixels) / stretch)
         if beyond:
             first, last = weights[:beyond].sum(0), weights[-beyond:].sum(0)

@@ -112,6 +112,19 @@ def test_linear_is_interpolation_and_nearest_picks() -> None:
         np.testing.assert_array_equal(out, x[[0, 0, 1, 1]][:, [0, 2]])
 
 
+def test_weights_are_as_precise_as_scale_and_translation() -> None:
+    """Values of jax 0.10.2."""
+    scale, move = np.float32([0.35, 0.4]), np.float32([0.2, 0.1])
+    with calque.enable_x64(True):
+        x = np.arange(42.0).reshape(6, 7) ** 1.5
+        got = [image.scale_and_translate(x, (3, 3), (0, 1), scale.astype(d), move.astype(d),
+                                         "linear")[0] for d in (np.float32, np.float64)]
+    assert got[0].dtype == got[1].dtype == np.float64
+    np.testing.assert_allclose(got[0], [23.09035749, 31.63594307, 41.56539083], rtol=1e-7)  # f32
+    # as many digits as were written down
+    np.testing.assert_allclose(got[1], [23.09035681, 31.63594371, 41.56539007], rtol=4e-10)
+
+
 def test_dtypes_and_sizes() -> None:
     for dtype, want in [(np.int32, np.float32), (np.bool_, np.float32), (np.float16, np.float16),
                         (ml_dtypes.bfloat16, ml_dtypes.bfloat16), (np.complex64, np.complex64)]:
