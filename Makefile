@@ -1,6 +1,7 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make clients, make array-api, make lint, make bench, make docs, make clean
+# make test-slow, make levels, make clients, make array-api, make lint, make bench, make bench-clients, make docs,
+# make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-slow levels clients array-api lint fuzz bench docs system system-cpp clean
+.PHONY: demo test test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -70,7 +71,9 @@ levels: $(VENV)/.test
 CLIENTS := build/clients
 SAMPLE ?= 60
 SEED ?= 1
-PYTHONS = --calque $(CLIENTS)/calque/bin/python --jax $(CLIENTS)/jax/bin/python
+OURS := $(CURDIR)/$(CLIENTS)/calque/bin/python
+THEIRS := $(CURDIR)/$(CLIENTS)/jax/bin/python
+PYTHONS = --calque $(OURS) --jax $(THEIRS)
 
 $(CLIENTS)/.made: tests/clients/requirements.txt $(VENV)/.test
 	@echo "== making two environments of the libraries: with calque, and with jax"
@@ -87,6 +90,7 @@ ifdef TESTS
 	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --tests $(TESTS)
 else
 	$(BIN)/python tests/clients/compare.py $(PYTHONS) --write
+	$(OURS) -m calque.compat tests/clients/tutorials.py
 	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --write $(LIBRARIES)
 endif
 
@@ -107,6 +111,11 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/suite.py --level x86-64-v3 --write
 	$(BIN)/python benchmarks/first_call.py --write
 	$(BIN)/python benchmarks/chains.py --steps 10 100 300 --write
+	$(MAKE) bench-clients
+
+# training steps of flax and equinox models, with calque and with jax
+bench-clients: $(CLIENTS)/.made
+	$(BIN)/python benchmarks/clients.py $(PYTHONS) --write
 
 # random programs for so long, half of the time each: over the public API (CALQUE_FUZZ_JAX names a Python
 # with JAX, its third oracle), and over primitives; logs are in build/ and are resumed

@@ -214,8 +214,15 @@ class Builder:
         return self.emit("compare", [x, y], x.shape, np.dtype(bool), attrs)
 
     def select(self, pred: Value, x: Value | Scalar, y: Value | Scalar) -> Value:
-        """x where pred else y; pred may be rank 0."""
+        """x where pred else y; pred may be rank 0.
+
+        A number that chooses between arrays is spread over them: IREE reads one that it computes
+        alone on the host, in the middle of the call, and local-task may then start what follows
+        before its memory is there ("transient buffer has not been committed").
+        """
         x, y = self.match(x, y)
+        if pred.shape == () != x.shape:
+            pred = self.broadcast(pred, x.shape, ())
         return self.emit("select", [pred, x, y], x.shape, x.dtype)
 
     def isnan(self, x: Value) -> Value:

@@ -33,7 +33,15 @@ def wide(*arrays):
     return out
 
 
+def added_at_zero(shape):  # the window's bounds are asked of a number that nobody folds
+    where = (slice(None), np.zeros(1, "i4"))
+    return lambda v: jnp.zeros(shape).at[where].add(jnp.sin(v)[:, None])
+
+
 FORMS = {
+    "column chosen by a number": (added_at_zero((128, 1)), [np.ones(128, "f")]),
+    "array chosen by a number": (
+        lambda x, n: jnp.where(n > 2, jnp.sin(x), jnp.zeros(N)), [np.ones(N, "f"), np.int32(3)]),
     "long sum": (jnp.sum, [np.ones(100_000, "f")]),
     "sum of columns": (lambda x: x.sum(0), [np.ones((5000, 64), "f")]),
     "int8 product": (jnp.matmul, [square("i1")] * 2),

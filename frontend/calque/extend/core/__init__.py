@@ -32,6 +32,7 @@ from calque.extend.core.jaxprs import (
 )
 from calque.extend.core.traces import (
     Token,
+    TraceTag,
     concrete_or_error,
     find_top_trace,
     get_opaque_trace_state,
@@ -75,11 +76,12 @@ class Primitive(ClientPrimitive, metaclass=_PrimitiveMeta):
 
 __all__ = [
     "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
-    "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "Var", "check_jaxpr",
-    "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state", "jaxpr_as_fun",
-    "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
+    "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "TraceTag", "Var",
+    "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state",
+    "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
     "primal_dtype_to_tangent_dtype", "primitives", "set_current_trace", "subjaxprs",
-    "take_current_trace", "unmapped_aval", "valid_jaxtype"]
+    "take_current_trace", "unmapped_aval", "valid_jaxtype"
+]
 
 
 def __dir__() -> list[str]:

@@ -31,6 +31,16 @@ class Token:
         """Returns at once."""
 
 
+class TraceTag:
+    """A mark by which a trace of a library's own knows the tracers that are its.
+
+    Example:
+      >>> from calque.extend.core import TraceTag
+      >>> TraceTag() == TraceTag()
+      False
+    """
+
+
 def _trace() -> Trace:
     trace = current.get()
     while isinstance(trace, LazyTrace):  # an eager block that is recorded: nothing is traced
