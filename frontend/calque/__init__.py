@@ -80,6 +80,7 @@ from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
 from calque import extend as extend  # noqa: E402
+from calque import ffi as ffi  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
 from calque import image as image  # noqa: E402
 from calque import interpreters as interpreters  # noqa: E402
