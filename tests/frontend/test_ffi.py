@@ -6,6 +6,7 @@ except for the gradient's, which says its own.
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,11 @@ void f(const float *x, const float *none, float *y, int *where, float *work, lon
 }""", scalars=lambda ins, outs, flip: (outs[0].size, flip), grid=lambda ins, outs, flip: 7,
                   work=lambda ins, outs, flip: [(outs[0].shape, "float32")])
     x = np.arange(1000, dtype=np.float32)
-    spec = {"y": S(x.shape, np.float32), "where": S(x.shape, np.int32)}
+    spec = (S(x.shape, np.float32), S(x.shape, np.int32))
     out = calque.jit(lambda x: ffi.ffi_call(name, spec)(x, x[:0], flip=True))(x)
-    np.testing.assert_array_equal(out["y"], -2 * x)
+    np.testing.assert_array_equal(out[0], -2 * x)
     bounds = np.arange(8) * 1000 // 7
-    np.testing.assert_array_equal(out["where"], np.repeat(np.arange(7), np.diff(bounds)))
+    np.testing.assert_array_equal(out[1], np.repeat(np.arange(7), np.diff(bounds)))
 
 
 def test_aliases_keep_the_operand() -> None:
@@ -160,6 +161,29 @@ def test_derivatives_loops_and_jaxpr() -> None:
         calque.vmap(scale)(np.ones((2, 3), "f4"))
     with pytest.raises(NotImplementedError, match="'test_scale' is code of one platform"):
         calque.export.export(calque.jit(scale))(x)
+
+
+def test_in_parts_of_devices() -> None:
+    """Each device's part is a call of its own, without a vmap_method."""
+    mesh = calque.make_mesh((2,), ("i",))
+    name = kernel("void f(const float *x, float *y, long n) { float s = 0; "
+                  "for (long i = 0; i < n; ++i) y[i] = s += x[i]; }",
+                  scalars=lambda ins, outs: (outs[0].size,))
+    x = np.arange(8, dtype=np.float32)
+    got = calque.jit(calque.shard_map(
+        lambda x: ffi.ffi_call(name, S(x.shape, x.dtype))(x), mesh=mesh, in_specs=calque.P("i"), out_specs=calque.P("i")))(x)
+    np.testing.assert_array_equal(got, np.cumsum(x.reshape(2, 4), axis=1).ravel())
+
+
+def test_artifact_for_several_targets(tmp_path: Path) -> None:
+    """The kernel is compiled for each level, and runs from the file; one without is refused."""
+    x = np.arange(5, dtype=np.float32)
+    made = calque.aot.compile(scale, S(x.shape, x.dtype),
+                              target=["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+    f = calque.aot.load(made.save(tmp_path / "scale.vmfb"))
+    np.testing.assert_array_equal(f(x), x * np.float32(2.5))
+    with pytest.raises(NotImplementedError, match="'test_scale' has no kernel for vulkan"):
+        calque.aot.compile(scale, S(x.shape, x.dtype), target="vulkan")
 
 
 def test_registered_anew() -> None:
