@@ -14,7 +14,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import ffi, lax
+from calque import aot, ffi, lax
 
 S = calque.ShapeDtypeStruct
 SCALE = ffi.Kernel("""
@@ -163,27 +163,15 @@ def test_derivatives_loops_and_jaxpr() -> None:
         calque.export.export(calque.jit(scale))(x)
 
 
-def test_in_parts_of_devices() -> None:
-    """Each device's part is a call of its own, without a vmap_method."""
-    mesh = calque.make_mesh((2,), ("i",))
-    name = kernel("void f(const float *x, float *y, long n) { float s = 0; "
-                  "for (long i = 0; i < n; ++i) y[i] = s += x[i]; }",
-                  scalars=lambda ins, outs: (outs[0].size,))
-    x = np.arange(8, dtype=np.float32)
-    got = calque.jit(calque.shard_map(
-        lambda x: ffi.ffi_call(name, S(x.shape, x.dtype))(x), mesh=mesh, in_specs=calque.P("i"), out_specs=calque.P("i")))(x)
-    np.testing.assert_array_equal(got, np.cumsum(x.reshape(2, 4), axis=1).ravel())
-
-
 def test_artifact_for_several_targets(tmp_path: Path) -> None:
     """The kernel is compiled for each level, and runs from the file; one without is refused."""
     x = np.arange(5, dtype=np.float32)
-    made = calque.aot.compile(scale, S(x.shape, x.dtype),
+    made = aot.compile(scale, S(x.shape, x.dtype),
                               target=["x86-64-v2", "x86-64-v3", "x86-64-v4"])
-    f = calque.aot.load(made.save(tmp_path / "scale.vmfb"))
+    f = aot.load(made.save(tmp_path / "scale.vmfb"))
     np.testing.assert_array_equal(f(x), x * np.float32(2.5))
     with pytest.raises(NotImplementedError, match="'test_scale' has no kernel for vulkan"):
-        calque.aot.compile(scale, S(x.shape, x.dtype), target="vulkan")
+        aot.compile(scale, S(x.shape, x.dtype), target="vulkan")
 
 
 def test_registered_anew() -> None:
