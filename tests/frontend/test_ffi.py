@@ -167,11 +167,11 @@ def test_artifact_for_several_targets(tmp_path: Path) -> None:
     """The kernel is compiled for each level, and runs from the file; one without is refused."""
     x = np.arange(5, dtype=np.float32)
     made = aot.compile(scale, S(x.shape, x.dtype),
-                              target=["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+                              targets=["x86-64-v2", "x86-64-v3", "x86-64-v4"])
     f = aot.load(made.save(tmp_path / "scale.vmfb"))
     np.testing.assert_array_equal(f(x), x * np.float32(2.5))
     with pytest.raises(NotImplementedError, match="'test_scale' has no kernel for vulkan"):
-        aot.compile(scale, S(x.shape, x.dtype), target="vulkan")
+        aot.compile(scale, S(x.shape, x.dtype), targets="vulkan")
 
 
 def test_registered_anew() -> None:

@@ -18,5 +18,6 @@ def test_in_parts_of_devices() -> None:
         "f", scalars=lambda ins, outs: (outs[0].size,)))
     x = np.arange(8, dtype=np.float32)
     got = calque.jit(calque.shard_map(
-        lambda x: ffi.ffi_call("sums", S(x.shape, x.dtype))(x), mesh=mesh, in_specs=calque.P("i"), out_specs=calque.P("i")))(x)
+        lambda x: ffi.ffi_call("sums", S(x.shape, x.dtype))(x), mesh=mesh,
+        in_specs=calque.P("i"), out_specs=calque.P("i")))(x)
     np.testing.assert_array_equal(got, np.cumsum(x.reshape(2, 4), axis=1).ravel())
