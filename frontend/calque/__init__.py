@@ -201,8 +201,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
             "debug", "dlpack", "dtypes", "errors", "example_libraries", "experimental", "export",
-            "ffi",
-            "extend", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops",
+            "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops",
             "random", "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree",
             "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"

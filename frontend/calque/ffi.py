@@ -125,7 +125,9 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
         _check(kernels, [aval_of(x) for x in leaves], avals, aliases, attributes)
         outs = ffi_call_p.bind(*leaves, kernels=kernels, result_avals=avals,
                                vmap_method=vmap_method, aliases=aliases,
-                               attributes=tuple(attributes.items()))
+                               attributes=tuple(
+                                   (k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                                   for k, v in attributes.items()))
         return out_tree.unflatten(outs)
 
     return call

@@ -37,6 +37,6 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
     given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if not a.size
              else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
     made = call_kernel(ctx, kernel, kernels.name, where, given, ins, outs,
-                       dict(params["attributes"]), dict(params["aliases"]))
+                       {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]))
     return [b.splat(0, a.shape, a.dtype) if not a.size
             else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]

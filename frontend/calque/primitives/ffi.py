@@ -1,7 +1,8 @@
 """ffi_call: a call of a kernel of the user's (core/kernel).  It sees whole arrays.
 
 `kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
-(operand, result); `attributes` pairs of a name and a number.
+(operand, result); `attributes` a name, a number, and its type and text, which tell apart what
+is equal (0.0, -0.0 and False).
 """
 from __future__ import annotations
 
