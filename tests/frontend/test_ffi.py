@@ -170,7 +170,7 @@ def test_artifact_for_several_targets(tmp_path: Path) -> None:
     x = np.arange(5, dtype=np.float32)
     made = aot.compile(scale, S(x.shape, x.dtype),
                        targets=["cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64"])
-    f = aot.load(made.save(tmp_path / "scale.vmfb"))
+    f = aot.load(made.save(tmp_path / "scale.vmfb")).scale
     np.testing.assert_array_equal(f(x), x * np.float32(2.5))
     with pytest.raises(NotImplementedError, match="'test_scale' has no kernel for vulkan"):
         aot.compile(scale, S(x.shape, x.dtype), targets="vulkan:lavapipe")
@@ -185,6 +185,16 @@ def test_registered_anew() -> None:
     ffi.register_ffi_target(name, ffi.Kernel("void f(const float *x, float *y) { *y = *x + 7; }",
                                              "f"))
     assert calque.jit(lambda x: f(x))(1.0) == 8
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                       capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent.parent / "docs" / "your_own_operation.md"
+    code = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
+    exec(compile(code, str(page), "exec"), {})
+    assert capsys.readouterr().out == "[2. 2. 2.]\n"
+    assert (tmp_path / "twice.vmfb").exists()
 
 
 BAD = {  # source -> the words of the error
