@@ -27,7 +27,7 @@ ROOMS = {
     "extend": "extend interpreters api_util",
     "aot": "aot specs",
     "checkpoints": "checkpoints",
-    "rest": "ops ref dlpack image checks flatten_util nn random scipy example_libraries",
+    "rest": "ffi ops ref dlpack image checks flatten_util nn random scipy example_libraries",
 }
 ROOM_OF = {module: room for room, names in ROOMS.items() for module in names.split()}
 _BELOW = {"core", "transforms", "primitives", "trees", "dispatch"}

@@ -31,6 +31,7 @@ NAMESPACES = {
     "calque.scipy.stats": "distributions under SciPy's names",
     "calque.tree_util": "trees of arrays",
     "calque.tree": "trees of arrays, short names",
+    "calque.ffi": "kernels of your own in C",
     "calque.ops": "reductions over segments",
     "calque.ref": "references: arrays that are written into",
     "calque.ad": "what pullbacks do with cotangents",

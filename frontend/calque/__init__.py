@@ -10,6 +10,7 @@
   control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
   ad.py (words for pullbacks)                         ref.py       references (core/refs)
   custom_derivatives.py, custom_batching.py, ad_checkpoint.py, callbacks.py   functions with rules
+  ffi.py       kernels of the user's own
   jit.py       jit: signatures.py (of calls), tracing.py (trees to Programs), stages.py (lower,
                compile), staging.py (make_jaxpr, eval_shape), costs.py (cost_analysis)
   eager.py     running now: the ladder, executables, lazy recording; plans.py (recorded functions),
@@ -80,6 +81,7 @@ from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
 from calque import extend as extend  # noqa: E402
+from calque import ffi as ffi  # noqa: E402
 from calque import flatten_util as flatten_util  # noqa: E402
 from calque import image as image  # noqa: E402
 from calque import interpreters as interpreters  # noqa: E402
@@ -199,7 +201,7 @@ __version__ = "0.1.0"
 # public modules; the others are the implementation
 _MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
             "debug", "dlpack", "dtypes", "errors", "example_libraries", "experimental", "export",
-            "extend", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops",
+            "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops",
             "random", "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree",
             "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"

@@ -71,6 +71,14 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
     """
     path = object_of(ctx.target, source)
     assert path is not None and ctx.target is not None, source
+    return call_object(ctx, path, entry, operands, results, scalars, groups, batch)
+
+
+def call_object(ctx: Context, path: Path, entry: str, operands: Sequence[Value],
+                results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
+                batch: Any = None) -> list[Value]:
+    """The same of any object file."""
+    assert ctx.target is not None
     ctx.kernels += 1
     name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
     specs = [*[(x.shape, x.dtype) for x in operands], *results]

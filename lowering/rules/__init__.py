@@ -4,7 +4,7 @@ registry.py holds the table, lowering/context what a rule is given.  A primitive
 calque/primitives has its rule in the file of the same name: call.py (with while: control.py;
 loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
-elementwise.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
+elementwise.py, ffi.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
 tridiagonal), messages.py, random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
 sort.py, special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
@@ -22,6 +22,7 @@ from calque.lowering.rules import (  # noqa: F401
     cumulative,
     custom,
     elementwise,
+    ffi,
     fft,
     gather,
     generator,

@@ -30,6 +30,7 @@ ELSEWHERE = {  # what they do is no function of arrays
     "pure_callback": "tests/frontend/test_callbacks.py",
     "io_callback": "tests/frontend/test_callbacks.py",
     "debug_callback": "tests/frontend/test_callbacks.py",
+    "ffi_call": "tests/frontend/test_ffi.py",
     **{name: "tests/transforms/test_custom.py" for name in (
         "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "custom_lin", "checkpoint",
         "custom_linear_solve")},

@@ -4,7 +4,7 @@
   avals.py       ShapedArray: shape and dtype of a value
   dtypes.py      dtypes, their promotion, keys
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
-  client.py      primitives of libraries and users
+  client.py      primitives of libraries and users; kernel.py: their kernels
   trace.py       dispatch: traces, tracers, the current one
   evaluate.py    a Program run equation by equation
   refs.py        references: what is written into while a function is traced

@@ -408,6 +408,14 @@ def _callback(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) ->
         where=str(w.equation.source), fix="export the parts before and after the callback."))
 
 
+@rule("ffi_call")
+def _ffi_call(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
+    raise NotImplementedError(explain(
+        f"ffi_call: the kernel {params['kernels'].name!r} is code of one platform and cannot be "
+        "exported.", where=str(w.equation.source),
+        fix="make an artifact (calque.aot), which holds kernels, or export without the call."))
+
+
 @rule("cond")
 def _cond(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
     b, (index, *operands) = w.b, xs

@@ -22,6 +22,7 @@
   control.py      cond, scan; while_loop.py: while
   custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
   callback.py     functions called on the host
+  ffi.py          kernels of the user's own
   collectives.py  psum and others, over named axes
   two_level.py    the same between processes: messages.py; local_forms.py: which operations work on
                   pieces; inner.py: operations bound with other Programs inside

@@ -1,0 +1,170 @@
+"""Kernels of the user's own inside programs, under the names of jax.ffi; here they are C source.
+
+A kernel is compiled with the program and becomes part of it.  Start reading at `ffi_call`.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from calque import tree_util
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.core.kernel import Kernel, Kernels
+from calque.primitives.ffi import ffi_call_p
+from calque.tracing import check_arguments
+
+__all__ = ["Kernel", "ffi_call", "register_ffi_target"]
+METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
+           "legacy_vectorized")
+_targets: dict[str, Kernels] = {}
+_lock = threading.Lock()
+
+
+def register_ffi_target(name: str, fn: Kernel, platform: str = "cpu") -> None:
+    """Give a kernel a name under which `ffi_call` finds it.
+
+    Calls that were traced before keep the kernel they found.
+
+    Args:
+      name: of any characters, not empty.
+      fn: a Kernel.
+      platform: "cpu".
+
+    Returns:
+      Nothing.
+
+    Raises:
+      TypeError: fn is no Kernel (jax.ffi's handlers in shared libraries are not taken).
+      ValueError: name is empty, or the platform another.
+
+    Example:
+      >>> from calque import ffi
+      >>> ffi.register_ffi_target("one", ffi.Kernel("void one(float *y) { *y = 1; }", "one"))
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(explain(f"register_ffi_target: {name!r} is no name.",
+                                 fix="pass a text that is not empty."))
+    if not isinstance(fn, Kernel):
+        raise TypeError(explain(
+            f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",
+            fix="pass ffi.Kernel(C source, name of the function)."))
+    if platform != "cpu":
+        raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
+                                 fix="pass platform='cpu'."))
+    with _lock:
+        _targets[name] = Kernels(name, ((platform, fn),))
+
+
+def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
+             vmap_method: str | None = None,
+             input_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+    """A function that calls a registered kernel.
+
+    Args:
+      target_name: from register_ffi_target.
+      result_shape_dtypes: an object with shape and dtype, or a tree of them.
+      has_side_effect: must be False: a kernel's call without a used result is left out.
+      vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
+        'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
+        mapped), 'legacy_vectorized' with a leading axis on what is mapped only.
+      input_output_aliases: operand -> result: the kernel gets the result's memory for both, which
+        holds the operand's values (a copy of them; the operand stays as it is).
+
+    Returns:
+      f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers.
+
+    Raises:
+      ValueError: the name is not registered, the vmap_method unknown; it is differentiated.
+      TypeError: results without shape and dtype, an attribute that is no number.
+      NotImplementedError: has_side_effect; vmap without a vmap_method.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque import ffi
+      >>> ffi.register_ffi_target("scale", ffi.Kernel('''
+      ...     void scale(const float *x, float *y, long n, double by) {
+      ...         for (long i = 0; i < n; ++i) y[i] = by * x[i];
+      ...     }''', "scale", scalars=lambda inputs, outputs, by: (outputs[0].size, by)))
+      >>> x = jnp.arange(3.0)
+      >>> calque.jit(lambda x: ffi.ffi_call("scale", x)(x, by=2.0) + 1)(x)
+      Array([1., 3., 5.], dtype=float32)
+    """
+    if vmap_method is not None and vmap_method not in METHODS:
+        raise ValueError(explain(
+            f"ffi_call: vmap_method must be one of {METHODS}, got {vmap_method!r}."))
+    if has_side_effect:
+        raise NotImplementedError(explain(
+            "ffi_call: has_side_effect=True is not offered: a call whose results are not used is "
+            "left out.", fix="let the kernel return what it does, and use that."))
+    specs, out_tree = tree_util.flatten(result_shape_dtypes)
+    if not specs:
+        raise ValueError(explain("ffi_call: a kernel must have a result.",
+                                 fix="give result_shape_dtypes a ShapeDtypeStruct."))
+    for spec in specs:
+        if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
+            raise TypeError(explain(
+                "ffi_call: result_shape_dtypes must hold objects with shape and dtype, got "
+                f"{type(spec).__name__}.", fix="use calque.ShapeDtypeStruct(shape, dtype)."))
+    avals = tuple(ShapedArray(tuple(s.shape), dtypes.canonical(np.dtype(s.dtype)))
+                  for s in specs)
+    aliases = tuple((input_output_aliases or {}).items())
+
+    def call(*args: Any, **attributes: Any) -> Any:
+        kernels = _targets.get(target_name)
+        if kernels is None:
+            raise ValueError(explain(
+                f"ffi_call: no kernel is registered as {target_name!r}.",
+                fix="call ffi.register_ffi_target(name, ffi.Kernel(...)) before."))
+        leaves, in_tree = tree_util.flatten((args, {}))
+        check_arguments("ffi_call", leaves, in_tree)
+        _check(kernels, [aval_of(x) for x in leaves], avals, aliases, attributes)
+        outs = ffi_call_p.bind(*leaves, kernels=kernels, result_avals=avals,
+                               vmap_method=vmap_method, aliases=aliases,
+                               attributes=tuple(
+                                   (k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                                   for k, v in attributes.items()))
+        return out_tree.unflatten(outs)
+
+    return call
+
+
+def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],
+           aliases: tuple[tuple[int, int], ...], attributes: dict[str, Any]) -> None:
+    """Errors that need no compiler."""
+    name = kernels.name
+    for key, value in attributes.items():
+        if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
+            raise TypeError(explain(
+                f"ffi_call: attribute {key} of {name!r} must be a number, got "
+                f"{type(value).__name__}.", fix="pass arrays and traced values as arguments."))
+    kernel = kernels.get("cpu")
+    assert kernel is not None
+    if attributes and not (kernel.scalars or kernel.grid or kernel.work):
+        raise TypeError(explain(
+            f"ffi_call: {name!r} takes no attributes, got {', '.join(attributes)}.",
+            fix="let the kernel have scalars=lambda inputs, outputs, **attributes: (...)."))
+    if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
+        raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
+                                fix="pass random.key_data(key)."))
+    if aliases and kernel.grid is not None:
+        raise NotImplementedError(explain(
+            f"ffi_call: {name!r} has a grid, and input_output_aliases.",
+            fix="leave one of them out."))
+    if len({j for _, j in aliases}) < len(aliases):
+        raise ValueError(explain(f"ffi_call: two arguments of {name!r} are one result's memory.",
+                                 fix="name each result once in input_output_aliases."))
+    for i, j in aliases:
+        if not (0 <= i < len(ins) and 0 <= j < len(outs)):
+            raise ValueError(explain(
+                f"ffi_call: input_output_aliases {i}: {j} of {name!r}, which has {len(ins)} "
+                f"arguments and {len(outs)} results.", fix="count from 0."))
+        if (ins[i].shape, ins[i].dtype) != (outs[j].shape, outs[j].dtype):
+            raise ValueError(explain(
+                f"ffi_call: argument {i} of {name!r} is {ins[i].short()}, result {j} "
+                f"{outs[j].short()}: they cannot be the same memory.",
+                fix="give both one shape and dtype."))

@@ -1,0 +1,52 @@
+"""ffi_call: a call of a kernel of the user's (core/kernel).  It sees whole arrays.
+
+`kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
+(operand, result); `attributes` a name, a number, and its type and text, which tell apart what
+is equal (0.0, -0.0 and False).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.primitive import Primitive
+from calque.primitives.control import batch_by_loop
+from calque.transforms.vmap import broadcast_axis, move_axis, of_devices, to_front
+
+ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh")
+
+
+def _abstract(*avals: ShapedArray, result_avals: tuple[ShapedArray, ...],
+              **params: Any) -> list[ShapedArray]:
+    return list(result_avals)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernels: Any, **params: Any) -> Any:
+    raise ValueError(explain(
+        f"The FFI call to `{kernels.name}` cannot be differentiated.",
+        fix="give the function around it a rule with calque.custom_jvp or calque.custom_vjp."))
+
+
+def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernels: Any,
+           result_avals: tuple[ShapedArray, ...], vmap_method: str | None, **params: Any) -> Any:
+    params = {"kernels": kernels, "vmap_method": vmap_method, **params}
+    if of_devices.get() or vmap_method in ("sequential", "sequential_unrolled"):
+        # each device's part is one call
+        return batch_by_loop(ffi_call_p, size, args, dims, result_avals=result_avals, **params)
+    if vmap_method is None:
+        raise NotImplementedError(explain(
+            f"vmap is only supported for the FFI call to `{kernels.name}` when vmap_method is "
+            "specified.", fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
+    if vmap_method == "broadcast_all":
+        whole = [to_front(a, d, size) for a, d in zip(args, dims)]
+    else:
+        whole = [move_axis(a, d, 0) if d is not None
+                 else broadcast_axis(a, 1, 0) if vmap_method == "expand_dims" else a
+                 for a, d in zip(args, dims)]
+    avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
+    return ffi_call_p.bind(*whole, result_avals=avals, **params), [0] * len(avals)
+
+
+ffi_call_p.abstract, ffi_call_p.jvp, ffi_call_p.batch = _abstract, _jvp, _batch

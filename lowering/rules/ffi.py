@@ -1,0 +1,42 @@
+"""Calls of kernels of the user's; on CPU targets an object linked into the program."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray
+from calque.core.dims import is_static
+from calque.core.errors import explain
+from calque.lowering.builder import Value
+from calque.lowering.context import Context
+from calque.lowering.kernels.user import call_kernel
+from calque.lowering.rules.registry import rule
+
+_BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
+
+
+@rule("ffi_call")
+def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
+              outs: list[ShapedArray]) -> list[Value]:
+    kernels, where = params["kernels"], str(ctx.equation.source)
+    platform = "cpu" if ctx.cpu else getattr(ctx.target, "backend", "").split("-")[0]
+    kernel = kernels.get(platform)
+    if kernel is None:
+        have = ", ".join(p for p, _ in kernels.of)
+        raise NotImplementedError(explain(
+            f"ffi_call: {kernels.name!r} has no kernel for {platform}; it has: {have}.",
+            where=where, fix="compile for a platform that it has a kernel for."))
+    ins = [a.aval for a in ctx.equation.inputs]
+    if not all(is_static(a.shape) for a in (*ins, *outs)):
+        raise NotImplementedError(explain(
+            f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only.",
+            where=where, fix="compile the function for fixed sizes."))
+    b = ctx.b
+    # of an empty array the kernel gets a pointer that it must not read
+    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if not a.size
+             else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
+    made = call_kernel(ctx, kernel, kernels.name, where, given, ins, outs,
+                       {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]))
+    return [b.splat(0, a.shape, a.dtype) if not a.size
+            else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
