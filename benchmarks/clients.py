@@ -94,13 +94,14 @@ def main() -> None:
         serve()
         return
     from suite import put
-    rows = ["| a step of | calque, ms | jax, ms | ratio | its middle half |", "|---|---|---|---|---|"]
+    rows = ["| a step of | calque, ms | jax, ms | ratio | its middle half |",
+            "|---|---|---|---|---|"]
     sides = [Side([given.calque, "-m", "calque.compat"]), Side([given.jax])]
     for name in sides[0].ask("names"):
         if given.only in name:
             (ours, theirs), (low, high) = measure(name, sides)
-            rows.append(f"| {name} | {1e3 * ours:.2f} | {1e3 * theirs:.2f} | **{ours / theirs:.2f}** "
-                        f"| {low:.2f}-{high:.2f} |")
+            rows.append(f"| {name} | {1e3 * ours:.2f} | {1e3 * theirs:.2f} "
+                        f"| **{ours / theirs:.2f}** | {low:.2f}-{high:.2f} |")
             print(rows[-1], flush=True)
     for side in sides:
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """equinox: models are trees of arrays; a recurrent network that tells spirals apart, and an ODE.
 
-Nothing here is calque's: python -m calque.compat docs/tutorials/libraries/equinox_spirals.py runs it,
-and plain Python runs it with jax.  Lines that begin with #> are what jax 0.10.2 prints;
+Nothing here is calque's: `python -m calque.compat` runs it, and plain Python with jax.
+Lines that begin with #> are what jax 0.10.2 prints;
 tests/clients/tutorials.py (`make clients`) compares.
 """
 import diffrax

@@ -1,7 +1,7 @@
 """flax and optax: a convolutional network that reads handwritten digits, as their guides write it.
 
-Nothing here is calque's: python -m calque.compat docs/tutorials/libraries/flax_digits.py runs it, and
-plain Python runs it with jax.  Lines that begin with #> are what jax 0.10.2 prints;
+Nothing here is calque's: `python -m calque.compat` runs it, and plain Python with jax.
+Lines that begin with #> are what jax 0.10.2 prints;
 tests/clients/tutorials.py (`make clients`) compares.
 """
 import jax

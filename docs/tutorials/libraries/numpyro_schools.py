@@ -1,7 +1,7 @@
 """numpyro: eight schools by NUTS, a regression by variational inference.
 
-Nothing here is calque's: python -m calque.compat docs/tutorials/libraries/numpyro_schools.py runs it,
-and plain Python runs it with jax.  Lines that begin with #> are what jax 0.10.2 prints;
+Nothing here is calque's: `python -m calque.compat` runs it, and plain Python with jax.
+Lines that begin with #> are what jax 0.10.2 prints;
 tests/clients/tutorials.py (`make clients`) compares.
 """
 import jax
@@ -35,7 +35,8 @@ samples = chain.get_samples()
 print({name: values.shape for name, values in sorted(samples.items())})
 #> {'centre': (2000,), 'true': (2000, 8), 'true_decentered': (2000, 8), 'width': (2000,)}
 # the posterior's mean centre is 4.4, its deviation 3.3 (long chains; Gelman et al., BDA3, 5.5)
-print(abs(float(samples["centre"].mean()) - 4.4) < 0.6, abs(float(samples["centre"].std()) - 3.3) < 0.5)
+centre = samples["centre"]
+print(abs(float(centre.mean()) - 4.4) < 0.6, abs(float(centre.std()) - 3.3) < 0.5)
 #> True True
 print(int(chain.get_extra_fields()["diverging"].sum()) < 20)
 #> True
