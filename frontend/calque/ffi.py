@@ -15,31 +15,36 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.kernel import Kernel, Kernels
+from calque.core.program import Program
+from calque.jit import jit
 from calque.primitives.ffi import ffi_call_p
-from calque.tracing import check_arguments
+from calque.tracing import check_arguments, trace_to_program
 
-__all__ = ["Kernel", "ffi_call", "register_ffi_target"]
+__all__ = ["Kernel", "check", "ffi_call", "register_ffi_target"]
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
            "legacy_vectorized")
 _targets: dict[str, Kernels] = {}
 _lock = threading.Lock()
 
 
-def register_ffi_target(name: str, fn: Kernel, platform: str = "cpu") -> None:
-    """Give a kernel a name under which `ffi_call` finds it.
+def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
+                        platform: str = "cpu") -> None:
+    """Give a kernel, or the form elsewhere, a name under which `ffi_call` finds it.
 
-    Calls that were traced before keep the kernel they found.
+    Calls that were traced before keep what they found.
 
     Args:
-      name: of any characters, not empty.
-      fn: a Kernel.
-      platform: "cpu".
+      name: of any characters, not empty; it may have a kernel and a form elsewhere.
+      fn: a Kernel; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
+        operations, which is computed where there is no kernel, and exported.
+      platform: "cpu" or "default".
 
     Returns:
       Nothing.
 
     Raises:
-      TypeError: fn is no Kernel (jax.ffi's handlers in shared libraries are not taken).
+      TypeError: fn is no Kernel (jax.ffi's handlers in shared libraries are not taken), or no
+        function with platform="default".
       ValueError: name is empty, or the platform another.
 
     Example:
@@ -49,15 +54,20 @@ def register_ffi_target(name: str, fn: Kernel, platform: str = "cpu") -> None:
     if not isinstance(name, str) or not name:
         raise ValueError(explain(f"register_ffi_target: {name!r} is no name.",
                                  fix="pass a text that is not empty."))
-    if not isinstance(fn, Kernel):
+    if platform not in ("cpu", "default"):
+        raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
+                                 fix="pass platform='cpu', or 'default' and a function."))
+    if platform == "cpu" and not isinstance(fn, Kernel):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",
-            fix="pass ffi.Kernel(C source, name of the function)."))
-    if platform != "cpu":
-        raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
-                                 fix="pass platform='cpu'."))
+            fix="pass ffi.Kernel(C source, name of the function); a function of arrays is the "
+                "form elsewhere: platform='default'."))
+    if platform == "default" and not callable(fn):
+        raise TypeError(explain(
+            f"register_ffi_target: the form of {name!r} elsewhere must be a function, got "
+            f"{type(fn).__name__}.", fix="pass f(*arrays, **attributes)."))
     with _lock:
-        _targets[name] = Kernels(name, ((platform, fn),))
+        _targets[name] = _targets.get(name, Kernels(name)).having(platform, fn)
 
 
 def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
@@ -115,22 +125,93 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     aliases = tuple((input_output_aliases or {}).items())
 
     def call(*args: Any, **attributes: Any) -> Any:
-        kernels = _targets.get(target_name)
-        if kernels is None:
-            raise ValueError(explain(
-                f"ffi_call: no kernel is registered as {target_name!r}.",
-                fix="call ffi.register_ffi_target(name, ffi.Kernel(...)) before."))
+        kernels = _found(target_name, "ffi_call")
         leaves, in_tree = tree_util.flatten((args, {}))
         check_arguments("ffi_call", leaves, in_tree)
         _check(kernels, [aval_of(x) for x in leaves], avals, aliases, attributes)
+        plain = _traced(kernels, [aval_of(x) for x in leaves], in_tree, avals, attributes)
         outs = ffi_call_p.bind(*leaves, kernels=kernels, result_avals=avals,
-                               vmap_method=vmap_method, aliases=aliases,
+                               vmap_method=vmap_method, aliases=aliases, plain=plain,
                                attributes=tuple(
                                    (k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
                                    for k, v in attributes.items()))
         return out_tree.unflatten(outs)
 
     return call
+
+
+def check(target_name: str, *args: Any, rtol: float | None = None, atol: float | None = None,
+          **attributes: Any) -> None:
+    """Compare a kernel with the form elsewhere of its name, on the CPU.
+
+    Args:
+      target_name: registered with a Kernel and with a function (platform="default").
+      *args: arrays, of any shapes and dtypes that both take.
+      rtol: relative tolerance; default: 1000 eps of a result's dtype (sums may be taken in another
+        order), 0 for whole numbers.
+      atol: absolute tolerance, likewise.
+      **attributes: numbers, for both.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      AssertionError: a result differs; it says which, where and by how much.
+      ValueError: the name has no kernel, or no function.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import ffi
+      >>> ffi.register_ffi_target("add_one", ffi.Kernel('''
+      ...     void add_one(const float *x, float *y, long n) {
+      ...         for (long i = 0; i < n; ++i) y[i] = x[i] + 1;
+      ...     }''', "add_one", scalars=lambda inputs, outputs: (outputs[0].size,)))
+      >>> ffi.register_ffi_target("add_one", lambda x: x + 1, platform="default")
+      >>> ffi.check("add_one", jnp.arange(5.0))
+    """
+    kernels = _found(target_name, "ffi.check")
+    if kernels.get("cpu") is None or kernels.plain is None:
+        raise ValueError(explain(
+            f"ffi.check: {target_name!r} must have a kernel and a form elsewhere to compare.",
+            fix="register both: a Kernel, and a function with platform='default'."))
+    plain = kernels.plain
+    wanted = jit(lambda *xs: plain(*xs, **attributes))(*args)
+    got = jit(lambda *xs: ffi_call(target_name, wanted)(*xs, **attributes))(*args)
+    for i, (a, b) in enumerate(zip(tree_util.tree_leaves(got), tree_util.tree_leaves(wanted))):
+        loose = 1000 * float(dtypes.finfo(b.dtype).eps) if dtypes.is_inexact(b.dtype) else 0.0
+        np.testing.assert_allclose(
+            np.asarray(a), np.asarray(b), rtol=loose if rtol is None else rtol,
+            atol=loose if atol is None else atol,
+            err_msg=f"result {i} of the kernel {target_name!r} (first) and its form elsewhere")
+
+
+def _found(name: str, verb: str) -> Kernels:
+    kernels = _targets.get(name)
+    if kernels is None:
+        raise ValueError(explain(
+            f"{verb}: no kernel is registered as {name!r}.",
+            fix="call ffi.register_ffi_target(name, ffi.Kernel(...)) before."))
+    return kernels
+
+
+def _traced(kernels: Kernels, ins: list[ShapedArray], in_tree: Any, outs: tuple[ShapedArray, ...],
+            attributes: dict[str, Any]) -> Program | None:
+    """The form elsewhere for these arguments."""
+    if kernels.plain is None:
+        return None
+    name, plain = kernels.name, kernels.plain
+    program, _ = trace_to_program(lambda *xs: plain(*xs, **attributes), in_tree, ins, name)
+    if program.consts:
+        raise ValueError(explain(
+            f"ffi_call: the form elsewhere of {name!r} uses arrays that are not its arguments.",
+            fix="pass them as arguments, to the kernel too."))
+    got = [(a.shape, a.dtype) for a in program.out_avals]
+    if got != [(a.shape, a.dtype) for a in outs]:
+        raise TypeError(explain(
+            f"ffi_call: the form elsewhere of {name!r} gives "
+            f"{', '.join(a.short() for a in program.out_avals)}, and result_shape_dtypes says "
+            f"{', '.join(a.short() for a in outs)}.", fix="let both give one shape and dtype."))
+    return program
 
 
 def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],
@@ -143,15 +224,14 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
                 f"ffi_call: attribute {key} of {name!r} must be a number, got "
                 f"{type(value).__name__}.", fix="pass arrays and traced values as arguments."))
     kernel = kernels.get("cpu")
-    assert kernel is not None
-    if attributes and not (kernel.scalars or kernel.grid or kernel.work):
+    if kernel and attributes and not (kernel.scalars or kernel.grid or kernel.work):
         raise TypeError(explain(
             f"ffi_call: {name!r} takes no attributes, got {', '.join(attributes)}.",
             fix="let the kernel have scalars=lambda inputs, outputs, **attributes: (...)."))
     if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
         raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
                                 fix="pass random.key_data(key)."))
-    if aliases and kernel.grid is not None:
+    if aliases and kernel and kernel.grid is not None:
         raise NotImplementedError(explain(
             f"ffi_call: {name!r} has a grid, and input_output_aliases.",
             fix="leave one of them out."))

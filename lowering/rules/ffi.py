@@ -22,11 +22,14 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
     kernels, where = params["kernels"], str(ctx.equation.source)
     platform = "cpu" if ctx.cpu else getattr(ctx.target, "backend", "").split("-")[0]
     kernel = kernels.get(platform)
+    if kernel is None and params["plain"] is not None:
+        return ctx.emit_program(params["plain"], xs)
     if kernel is None:
         have = ", ".join(p for p, _ in kernels.of)
         raise NotImplementedError(explain(
             f"ffi_call: {kernels.name!r} has no kernel for {platform}; it has: {have}.",
-            where=where, fix="compile for a platform that it has a kernel for."))
+            where=where, fix="compile for a platform that it has a kernel for, or register a "
+            "function with platform='default'."))
     ins = [a.aval for a in ctx.equation.inputs]
     if not all(is_static(a.shape) for a in (*ins, *outs)):
         raise NotImplementedError(explain(

@@ -246,3 +246,83 @@ def test_bad_arguments() -> None:
     for call, kind, words in cases:
         with pytest.raises(kind, match=words):
             call()
+
+
+# ---- the form elsewhere
+def _shifted(x: Any, y: Any, by: float = 1.0) -> Any:
+    return x * by + y.sum()
+
+
+def with_form(**options: Any) -> str:
+    name = kernel("""
+    void f(const float *x, const float *y, float *z, long n, long m, long p, double by) {
+      for (long i = 0; i < n; ++i) {
+        float sum = 0;
+        for (long j = 0; j < m; ++j) sum += y[(p == 1 ? 0 : i / (n / p) * m) + j];
+        z[i] = x[i] * by + sum;
+      }
+    }""", scalars=lambda ins, outs, by: (
+        outs[0].size, ins[1].shape[-1], ins[1].size // ins[1].shape[-1], by))
+    ffi.register_ffi_target(name, _shifted, platform="default")
+    return name
+
+
+def test_check_compares_the_kernel_with_the_form_elsewhere() -> None:
+    x, y = np.arange(6, dtype=np.float32), np.arange(3, dtype=np.float32)
+    name = with_form()
+    ffi.check(name, x, y, by=2.0)
+    ffi.register_ffi_target(name, lambda x, y, by: _shifted(x, y, by) + (x == 3),
+                            platform="default")
+    with pytest.raises(AssertionError, match="result 0 of the kernel"):
+        ffi.check(name, x, y, by=2.0)
+    ffi.check(name, x, y, by=2.0, atol=1.0)
+    with pytest.raises(ValueError, match="must have a kernel and a form elsewhere"):
+        ffi.check("test_add", x, x)
+
+
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all",
+                                    "legacy_vectorized"])
+def test_form_elsewhere_where_there_is_no_kernel(method: str) -> None:
+    name = f"test{next(_counter)}"
+    ffi.register_ffi_target(name, _shifted, platform="default")
+
+    def f(x: Any, y: Any) -> Any:
+        return ffi.ffi_call(name, S(x.shape, x.dtype), vmap_method=method)(x, y, by=3.0)
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    y = np.arange(6, dtype=np.float32).reshape(3, 2)
+    want = x * 3 + y.sum(1)[None, :, None]
+    inner = calque.vmap(f, in_axes=(0, 0))
+    np.testing.assert_array_equal(
+        calque.jit(calque.vmap(inner, in_axes=(0, None)))(x, y), want)
+    np.testing.assert_array_equal(
+        calque.jit(calque.vmap(f, in_axes=(1, None)))(x[0], y[1]), x[0].T * 3 + y[1].sum())
+    np.testing.assert_array_equal(f(x, y), x * 3 + y.sum())
+
+
+def test_form_elsewhere_for_other_targets_and_for_export() -> None:
+    name, x, y = with_form(), np.arange(4, dtype=np.float32), np.ones(2, np.float32)
+
+    def f(x: Any, y: Any) -> Any:
+        return ffi.ffi_call(name, S(x.shape, x.dtype))(x, y, by=2.0) + 1
+    types = [S(a.shape, a.dtype) for a in (x, y)]
+    both = aot.compile(f, *types, targets=["cpu:x86-64-v3", "vulkan:lavapipe", "cuda:sm_80"])
+    assert both.vmfb
+    from calque import export
+    exported = export.deserialize(export.export(calque.jit(f))(*types).serialize())
+    np.testing.assert_array_equal(exported.call(x, y), x * 2 + 3)
+    np.testing.assert_array_equal(calque.jit(f)(x, y), x * 2 + 3)
+
+
+def test_bad_forms_elsewhere() -> None:
+    x = np.ones(3, np.float32)
+    with pytest.raises(TypeError, match="platform='default'"):
+        ffi.register_ffi_target("test_bad", lambda x: x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be a function, got int"):
+        ffi.register_ffi_target("test_bad", 3, platform="default")  # type: ignore[arg-type]
+    ffi.register_ffi_target("test_bad", lambda x: x[:2], platform="default")
+    with pytest.raises(TypeError, match=r"gives f(loat)?32\[2\]"):
+        ffi.ffi_call("test_bad", S((3,), "float32"))(x)
+    outside = jnp.arange(3.0)
+    ffi.register_ffi_target("test_bad", lambda x: x + outside, platform="default")
+    with pytest.raises(ValueError, match="not its arguments"):
+        ffi.ffi_call("test_bad", S((3,), "float32"))(x)

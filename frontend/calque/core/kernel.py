@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calque.core.errors import explain
@@ -64,13 +64,20 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one name as they were when a call was traced."""
+    """The kernels of one name as they were when a call was traced, and its form elsewhere."""
 
     name: str
-    of: tuple[tuple[str, Kernel], ...]
+    of: tuple[tuple[str, Kernel], ...] = ()
+    plain: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return self.name
 
     def get(self, platform: str) -> Kernel | None:
         return dict(self.of).get(platform)
+
+    def having(self, platform: str, fn: Any) -> Kernels:
+        """These with one more, or with another in its place; 'default': the form elsewhere."""
+        if platform == "default":
+            return replace(self, plain=fn)
+        return replace(self, of=(*[p for p in self.of if p[0] != platform], (platform, fn)))

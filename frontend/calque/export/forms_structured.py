@@ -410,10 +410,13 @@ def _callback(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) ->
 
 @rule("ffi_call")
 def _ffi_call(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
+    if params["plain"] is not None:
+        return w.program(params["plain"], xs)
     raise NotImplementedError(explain(
         f"ffi_call: the kernel {params['kernels'].name!r} is code of one platform and cannot be "
         "exported.", where=str(w.equation.source),
-        fix="make an artifact (calque.aot), which holds kernels, or export without the call."))
+        fix="make an artifact (calque.aot), which holds kernels, or register a function with "
+            "platform='default', which is exported instead."))
 
 
 @rule("cond")

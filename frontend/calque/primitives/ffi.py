@@ -2,18 +2,26 @@
 
 `kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
 (operand, result); `attributes` a name, a number, and its type and text, which tell apart what
-is equal (0.0, -0.0 and False).
+is equal (0.0, -0.0 and False); `plain` is the form on a platform without a kernel, or None.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, registry
+from calque.core.program import Program
 from calque.primitives.control import batch_by_loop
-from calque.transforms.vmap import broadcast_axis, move_axis, of_devices, to_front
+from calque.transforms.stage import closed, replay, stage
+from calque.transforms.vmap import (
+    batch_program,
+    broadcast_axis,
+    move_axis,
+    of_devices,
+    to_front,
+)
 
 ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh")
 
@@ -30,11 +38,13 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernels: Any, **par
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernels: Any,
-           result_avals: tuple[ShapedArray, ...], vmap_method: str | None, **params: Any) -> Any:
+           result_avals: tuple[ShapedArray, ...], vmap_method: str | None, plain: Program | None,
+           **params: Any) -> Any:
     params = {"kernels": kernels, "vmap_method": vmap_method, **params}
     if of_devices.get() or vmap_method in ("sequential", "sequential_unrolled"):
         # each device's part is one call
-        return batch_by_loop(ffi_call_p, size, args, dims, result_avals=result_avals, **params)
+        return batch_by_loop(ffi_call_p, size, args, dims, result_avals=result_avals, plain=plain,
+                             **params)
     if vmap_method is None:
         raise NotImplementedError(explain(
             f"vmap is only supported for the FFI call to `{kernels.name}` when vmap_method is "
@@ -46,7 +56,23 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernel
                  else broadcast_axis(a, 1, 0) if vmap_method == "expand_dims" else a
                  for a, d in zip(args, dims)]
     avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
-    return ffi_call_p.bind(*whole, result_avals=avals, **params), [0] * len(avals)
+    if plain is not None:
+        mapped = [vmap_method == "broadcast_all" or d is not None for d in dims]
+        plain = _batched(plain, size, mapped, [aval_of(x) for x in whole])
+    return ffi_call_p.bind(*whole, result_avals=avals, plain=plain, **params), [0] * len(avals)
+
+
+def _batched(plain: Program, size: int, mapped: Sequence[bool],
+             avals: Sequence[ShapedArray]) -> Program:
+    """The form elsewhere for whole arrays: axis 0 where mapped, of size 1 (or none) elsewhere."""
+    batched = batch_program(plain, size, [0 if m else None for m in mapped], True)[0]
+
+    def run(*xs: Any) -> list[Any]:
+        return replay(batched, *[
+            registry["reshape"].bind(x, new_sizes=a.shape, dimensions=None, sharding=None)
+            for x, a in zip(xs, batched.in_avals)])
+
+    return closed(stage(run, avals, plain.name))[0]
 
 
 ffi_call_p.abstract, ffi_call_p.jvp, ffi_call_p.batch = _abstract, _jvp, _batch
