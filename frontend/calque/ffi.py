@@ -5,7 +5,7 @@ A kernel is compiled with the program and becomes part of it.  Start reading at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,16 +126,8 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
 
     def call(*args: Any, **attributes: Any) -> Any:
         kernels = _found(target_name, "ffi_call")
-        leaves, in_tree = tree_util.flatten((args, {}))
-        check_arguments("ffi_call", leaves, in_tree)
-        _check(kernels, [aval_of(x) for x in leaves], avals, aliases, attributes)
-        plain = _traced(kernels, [aval_of(x) for x in leaves], in_tree, avals, attributes)
-        outs = ffi_call_p.bind(*leaves, kernels=kernels, result_avals=avals,
-                               vmap_method=vmap_method, aliases=aliases, plain=plain,
-                               attributes=tuple(
-                                   (k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
-                                   for k, v in attributes.items()))
-        return out_tree.unflatten(outs)
+        return out_tree.unflatten(call_kernels(kernels, args, avals, vmap_method, aliases,
+                                               attributes))
 
     return call
 
@@ -212,6 +204,21 @@ def _traced(kernels: Kernels, ins: list[ShapedArray], in_tree: Any, outs: tuple[
             f"{', '.join(a.short() for a in program.out_avals)}, and result_shape_dtypes says "
             f"{', '.join(a.short() for a in outs)}.", fix="let both give one shape and dtype."))
     return program
+
+
+def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray, ...],
+                 vmap_method: str | None, aliases: tuple[tuple[int, int], ...],
+                 attributes: dict[str, Any]) -> list[Any]:
+    """The flat results of a call."""
+    leaves, in_tree = tree_util.flatten((tuple(args), {}))
+    check_arguments("ffi_call", leaves, in_tree)
+    ins = [aval_of(x) for x in leaves]
+    _check(kernels, ins, outs, aliases, attributes)
+    plain = _traced(kernels, ins, in_tree, outs, attributes)
+    return list(ffi_call_p.bind(
+        *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
+        plain=plain, attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                                      for k, v in attributes.items())))
 
 
 def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],

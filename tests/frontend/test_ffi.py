@@ -326,3 +326,31 @@ def test_bad_forms_elsewhere() -> None:
     ffi.register_ffi_target("test_bad", lambda x: x + outside, platform="default")
     with pytest.raises(ValueError, match="not its arguments"):
         ffi.ffi_call("test_bad", S((3,), "float32"))(x)
+
+
+def test_kernel_as_the_lowering_of_a_primitive() -> None:
+    from calque.extend.core import Primitive
+    from calque.interpreters import ad, mlir
+    scale_p = Primitive("scale_by")
+    scale_p.def_abstract_eval(lambda x, *, by: calque.core.ShapedArray(x.shape, x.dtype))
+    ad.deflinear2(scale_p, lambda ct, x, *, by: [scale_p.bind(ct, by=by)])
+    mlir.register_lowering(scale_p, SCALE)
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(calque.jit(lambda x: scale_p.bind(x + 1, by=2.5))(x),
+                                  (x + 1) * np.float32(2.5))
+    np.testing.assert_array_equal(
+        calque.jit(calque.grad(lambda x: scale_p.bind(x, by=-2.0).sum()))(x), np.full(5, -2.0))
+    with pytest.raises(TypeError, match="attribute by of 'scale_by' must be a number"):
+        calque.jit(lambda x: scale_p.bind(x, by="much"))(x)
+    with pytest.raises(TypeError, match="is no function"):
+        mlir.register_lowering(scale_p, 3)  # type: ignore[arg-type]
+    many_p = Primitive("sum_and_first")
+    many_p.multiple_results = True
+    many_p.def_abstract_eval(lambda x: [calque.core.ShapedArray((), x.dtype)] * 2)
+    mlir.register_lowering(many_p, ffi.Kernel("""
+    void f(const int *x, int *sum, int *first, long n) {
+      *sum = 0; *first = n ? x[0] : -1;
+      for (long i = 0; i < n; ++i) *sum += x[i];
+    }""", "f", scalars=lambda ins, outs: (ins[0].size,)))
+    total, first = calque.jit(lambda x: many_p.bind(x))(np.array([5, 6, 7], np.int32))
+    assert (int(total), int(first)) == (18, 5)

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import aval_of
 from calque.core.client import ClientPrimitive
 from calque.core.errors import explain
+from calque.core.kernel import Kernel, Kernels
 from calque.core.program import Program
+from calque.ffi import call_kernels
 from calque.lowering import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage
@@ -63,13 +66,27 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Callabl
     return _LowerFun(fun, multiple_results)
 
 
-def register_lowering(prim: Any, rule: Callable[..., Any], platform: str | None = None,
+def _kernel(prim: ClientPrimitive, kernel: Kernel) -> _LowerFun:
+    """A kernel as a lowering rule; its results are what the abstract evaluation says."""
+    kernels = Kernels(str(prim.name)).having("cpu", kernel)
+
+    def run(*xs: Any, **params: Any) -> list[Any]:
+        assert prim.abstract is not None  # it was bound
+        out = prim.abstract(*[aval_of(x).plain for x in xs], **params)
+        outs = tuple(out) if isinstance(out, (list, tuple)) else (out,)
+        return call_kernels(kernels, xs, outs, None, (), params)
+
+    return _LowerFun(run, True)
+
+
+def register_lowering(prim: Any, rule: Callable[..., Any] | Kernel, platform: str | None = None,
                       inline: bool = True, cacheable: bool = True) -> None:
     """Set what a primitive is compiled to.
 
     Args:
       prim: from extend.core.Primitive.
-      rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO.
+      rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO, or an
+        ffi.Kernel, for CPUs; params that are given are its attributes, numbers.
       platform: "cpu", ...; a rule for a platform other than cpu is kept only where there is no
         other: one program serves all.
       inline, cacheable: accepted.
@@ -78,7 +95,7 @@ def register_lowering(prim: Any, rule: Callable[..., Any], platform: str | None 
       Nothing.
 
     Raises:
-      TypeError: prim is calque's own, or rule is no function.
+      TypeError: prim is calque's own, or rule is neither a function nor a Kernel.
 
     Example:
       >>> from calque.extend.core import Primitive
@@ -88,9 +105,11 @@ def register_lowering(prim: Any, rule: Callable[..., Any], platform: str | None 
     if not isinstance(prim, ClientPrimitive):
         raise TypeError(explain(f"mlir.register_lowering: {prim} is no primitive of a client's.",
                                 fix="make one: extend.core.Primitive(name)."))
+    if isinstance(rule, Kernel):
+        rule = _kernel(prim, rule)
     if not callable(rule):
         raise TypeError(explain(f"mlir.register_lowering: {rule!r} is no function.",
-                                fix="pass mlir.lower_fun(function)."))
+                                fix="pass mlir.lower_fun(function), or an ffi.Kernel."))
     if platform not in (None, "cpu") and (prim.program or prim.lowering):
         return
     if isinstance(rule, _LowerFun):
