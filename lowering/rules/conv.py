@@ -133,8 +133,8 @@ def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
 def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
                 shape: tuple[Any, ...]) -> bool:
     """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
-    vectors have no mask registers, and everywhere along one axis, along three and for few input
-    features (benchmarks/suite.py --only convolution, at each level)."""
+    vectors have no mask registers, and everywhere along one axis, along three, for few input
+    features and for widths without divisors (benchmarks/suite.py --only convolution, at each level)."""
     dn = p["dimension_numbers"]
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
     alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
@@ -147,7 +147,15 @@ def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
     if window * y.shape[i] < LEAST_DEPTH:
         return False
     return (level_of(ctx.target) != "x86-64-v4" or along != 2
-            or (y.shape[i] <= NARROW_INPUT and window <= FEW))
+            or (y.shape[i] <= NARROW_INPUT and window <= FEW)
+            or _is_uneven(shape[dn.out_spec[-1]]))
+
+
+def _is_uneven(width: int) -> bool:
+    """Whether IREE finds no tile along the result's last axis: it takes a divisor, and needs four
+    results side by side (widths of 11, 13, 17, 19, 31 took four times as long as 12 or 14, those
+    of 22 and 26 two and a half; with 9 and 27 it was half of that)."""
+    return not any(width % tile == 0 for tile in range(4, 9))
 
 
 # ---- places that are known at the call only
