@@ -134,7 +134,7 @@ def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
                 shape: tuple[Any, ...]) -> bool:
     """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
     vectors have no mask registers, and everywhere along one axis, along three, for few input
-    features and for widths without divisors (benchmarks/suite.py --only convolution, at each level)."""
+    features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
     dn = p["dimension_numbers"]
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
     alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
