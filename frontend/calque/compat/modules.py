@@ -110,7 +110,10 @@ class _Module(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         rest = self.__dict__.get("_rest")
         if rest is not None and not name.startswith("__") and hasattr(rest, name):
-            return getattr(rest, name)
+            found = getattr(rest, name)
+            if vars(rest).get(name) is found:  # (nnx asks for a hundred names in a step)
+                self.__dict__[name] = found  # Python finds it by itself from now on
+            return found
         if not name.startswith("__"):
             inner = f"{self.__name__}.{name}"
             if inner in SAME or inner in private.MODULES:
