@@ -3,7 +3,6 @@
 STEPS: name -> a function without arguments that gives a function of a state, and the first state.
 Everything is jax's to these files: calque runs them by calque.compat.
 """
-# ruff: noqa: I001
 from __future__ import annotations
 
 from collections.abc import Callable
