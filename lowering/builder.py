@@ -142,6 +142,19 @@ class Builder:
         return mlir.ir().Operation.create(
             "tensor.empty", results=[mlir.tensor_type(shape, dtype)], operands=operands).results[0]
 
+    def given(self, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
+        """A splat whose number a dispatch is given when it runs, instead of having it in its code
+        (floats and signed integers of 32 and 64 bits)."""
+        ir = mlir.ir()
+        kind = ir.Type.parse(mlir.element_name(dtype))
+        bits = f"0x{np.asarray(value).astype(dtype).view(f'u{dtype.itemsize}').item():X}"
+        known = ir.Operation.create("arith.constant", results=[kind], attributes={
+            "value": ir.Attribute.parse(f"{bits} : {kind}")})
+        hidden = ir.Operation.create("util.optimization_barrier", results=[kind],
+                                     operands=[known.results[0]])
+        filled = mlir.fill(hidden.results[0], self.empty(shape, dtype))
+        return Value(self, filled, shape, dtype)
+
     def number(self, size: Any, dtype: Any) -> Value:
         """A size as an array of rank 0."""
         if isinstance(size, Dim):

@@ -24,7 +24,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
-from calque.lowering.passes import cost, hazards, keys, loops
+from calque.lowering.passes import cost, hazards, keys, loops, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
@@ -337,6 +337,7 @@ class Emitter:
 
     def equations(self, p: Program, env: dict[Var, Value]) -> None:
         copying, uses = hazards.copying(p), _uses(p)
+        given = repeats.numbers(p) if self.ctx.cpu and not self.ctx.regions else {}
         for i, e in enumerate(p.equations):
             if e.primitive.program is not None or any(loops.inner(e)):
                 # what a called Program updates may be read here later
@@ -345,12 +346,14 @@ class Emitter:
             self.ctx.aliases.copying = i in copying
             if self.locations:
                 with self._location(e):
-                    outs = self.equation(e, env, uses)
+                    outs = self.equation(e, env, uses, given.get(i))
             else:
-                outs = self.equation(e, env, uses)
+                outs = self.equation(e, env, uses, given.get(i))
             env.update(zip(e.outputs, outs))
 
-    def equation(self, e: Equation, env: dict[Var, Value], uses: Counter[Var]) -> list[Value]:
+    def equation(self, e: Equation, env: dict[Var, Value], uses: Counter[Var],
+                 given: int | None = None) -> list[Value]:
+        """The results of an equation; `given`: the operand that is a number known at run time."""
         avals = [physical(v.aval) for v in e.outputs]
         if self.narrow:
             _check_widths(e, self.ctx.target)
@@ -367,6 +370,9 @@ class Emitter:
                 f"{e.primitive.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
+        if given is not None and values[1 - given] not in self.ctx.constants:
+            values[given] = self.ctx.b.given(e.inputs[given].value, avals[0].shape, avals[0].dtype)
+            self.ctx.fusion.leaves[values[given]] = frozenset()
         number = e.primitive.elementwise and avals[0].shape == ()
         if number:
             values = self.ctx.fusion.numbers(values)
