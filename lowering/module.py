@@ -370,8 +370,10 @@ class Emitter:
                 f"{e.primitive.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
-        if given is not None and values[1 - given] not in self.ctx.constants:
-            values[given] = self.ctx.b.given(e.inputs[given].value, avals[0].shape, avals[0].dtype)
+        literal = None if given is None else e.inputs[given]
+        if given is not None and isinstance(literal, Literal) and (
+                values[1 - given] not in self.ctx.constants):
+            values[given] = self.ctx.b.given(literal.value, avals[0].shape, avals[0].dtype)
             self.ctx.fusion.leaves[values[given]] = frozenset()
         number = e.primitive.elementwise and avals[0].shape == ()
         if number:

@@ -12,6 +12,7 @@ panels.py     matrices that a kernel's loop multiplies by are laid out before it
 groups.py     equations that become one kernel of ours, found by the next two
 rows.py       groups of equations over independent rows, each of which becomes one kernel
 chains.py     long elementwise stretches
+repeats.py    numbers that are all that layers differ by
 components.py points taken apart into coordinates, so that rows of pairs are groups
 graph.py      which equations follow from which, while groups of them become one
 loops.py      which bodies have a form as a kernel

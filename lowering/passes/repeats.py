@@ -32,6 +32,7 @@ def _numbers(p: Program) -> dict[int, int]:
     values: dict[Hashable, set[bytes]] = defaultdict(set)
     layers: dict[Hashable, set[int]] = defaultdict(set)
     layer = 0
+    key: Hashable
     for i, e in enumerate(p.equations):
         if not (e.primitive.elementwise or e.primitive.moves):
             layer += 1

@@ -2,7 +2,8 @@
 
   special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives; bessel.py,
                  exponential.py: expi
-  linalg.py      solve_triangular, cho_solve, lu, ...; matrices.py: expm, block_diag, toeplitz
+  linalg.py      solve_triangular, cho_solve, lu, ...; matrices.py: expm, block_diag, toeplitz;
+                 matrix_functions.py: schur, polar, sqrtm, ...; special_matrices.py: hilbert, ...
   signal.py      convolve, correlate, fftconvolve
   fft.py         dct, idct, dctn, idctn
   optimize.py    minimize; line_search.py; integrate.py: trapezoid

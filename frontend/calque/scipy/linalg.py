@@ -20,6 +20,35 @@ from calque.numpy.shapes import swapaxes
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.scipy.matrices import arrays, block_diag, check_square, expm, toeplitz
+from calque.scipy.matrix_functions import (
+    eigh_tridiagonal,
+    expm_frechet,
+    funm,
+    hessenberg,
+    polar,
+    qr,
+    qr_multiply,
+    rsf2csf,
+    schur,
+    solve_sylvester,
+    sqrtm,
+)
+from calque.scipy.special_matrices import (
+    circulant,
+    companion,
+    convolution_matrix,
+    dft,
+    fiedler,
+    fiedler_companion,
+    hadamard,
+    hankel,
+    helmert,
+    hilbert,
+    invhilbert,
+    invpascal,
+    leslie,
+    pascal,
+)
 
 
 def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
@@ -457,8 +486,12 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
     return tuple(dc.eigh(a, side))
 
 
-__all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "expm", "inv", "lu",
-           "lu_factor", "lu_solve", "solve", "solve_triangular", "svd", "toeplitz"]
+__all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion",
+           "convolution_matrix", "det", "dft", "eigh", "eigh_tridiagonal", "expm", "expm_frechet",
+           "fiedler", "fiedler_companion", "funm", "hadamard", "hankel", "helmert", "hessenberg",
+           "hilbert", "inv", "invhilbert", "invpascal", "leslie", "lu", "lu_factor", "lu_solve",
+           "pascal", "polar", "qr", "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester",
+           "solve_triangular", "sqrtm", "svd", "toeplitz"]
 
 
 def __dir__() -> list[str]:
