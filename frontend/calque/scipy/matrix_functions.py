@@ -70,7 +70,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:  # no
 
     Args:
       T: array of shape (..., n, n), upper triangular but for blocks, as schur gives it.
-      Z: array of T's shape.
+      Z: array of shape (..., n, n).
       check_finite: accepted for compatibility.
 
     Returns:
@@ -91,12 +91,13 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:  # no
     shape, other = util.shape_of(T), util.shape_of(Z)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(f"rsf2csf: Input 'T' must be square, got shape {shape}."))
-    if shape != other:
+    if shape[-2:] != other[-2:]:
         raise ValueError(explain(
             f"rsf2csf: Input array shapes must match: Z: {other} vs. T: {shape}"))
-    t, z = (_complex(v) for v in arrays("rsf2csf", T, Z))
+    lead = util.common_shape("rsf2csf", [shape[:-2], other[:-2]])
+    t, z = (util.spread(_complex(v), (*lead, *shape[-2:])) for v in arrays("rsf2csf", T, Z))
     turn = _triangular
-    for _ in shape[:-2]:
+    for _ in lead:
         turn = vmap(turn)
     return turn(t, z)
 
@@ -113,15 +114,19 @@ def _triangular(t: Any, z: Any) -> tuple[Any, Any]:
         rows = jnp.stack([m - 1, m])
         a, b, c, d = t[m - 1, m - 1], t[m - 1, m], t[m, m - 1], t[m, m]
         needed = jnp.abs(c) > eps * (jnp.abs(a) + jnp.abs(d))
-        half = (a + d) / 2
-        mu = half + jnp.sqrt(half * half - (a * d - b * c)) - d  # an eigenvalue less d
+        half = (a - d) / 2
+        root = jnp.sqrt(half * half + b * c)
+        # the eigenvalue of the two that is farther from d, less d: no digits cancel
+        mu = half + jnp.where((jnp.conj(half) * root).real < 0, -root, root)
         c = jnp.where(needed, c, 0)
         r = jnp.sqrt(jnp.abs(mu) ** 2 + jnp.abs(c) ** 2)
         cosine = jnp.where(needed, mu / jnp.where(r == 0, 1, r), 1)
         sine = c / jnp.where(r == 0, 1, r)
         g = jnp.stack([jnp.stack([jnp.conj(cosine), sine]), jnp.stack([-sine, cosine])])
-        t = t.at[rows].set(g @ t[rows])
-        t = t.at[:, rows].set(t[:, rows] @ _adjoint(g))
+        t = t.at[rows].set(jnp.where(jnp.arange(n) < m - 1, t[rows], g @ t[rows]))
+        beside = t[:, rows]
+        t = t.at[:, rows].set(jnp.where((jnp.arange(n) > m)[:, None], beside,
+                                        beside @ _adjoint(g)))
         z = z.at[:, rows].set(z[:, rows] @ _adjoint(g))
         return t.at[m, m - 1].set(jnp.where(needed, 0, t[m, m - 1])), z
 
