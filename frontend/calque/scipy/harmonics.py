@@ -24,7 +24,7 @@ from calque.primitives import elementwise as ew
 def _legendre(n: Any, m: Any, theta: Any, n_max: int) -> Any:
     """The normalized P_n^m(cos theta), m >= 0, with Condon and Shortley's sign."""
     kind = util.dtype_of(theta)
-    z, s = ew.cos_p.bind(theta), ew.sin_p.bind(theta)
+    z, s = ew.cos_p.bind(theta), absolute(ew.sin_p.bind(theta))  # (as JAX outside of [0, pi])
     zero = z * 0
 
     def step(i: Any, carry: Any) -> Any:
@@ -55,7 +55,8 @@ def _polar(n: Any, m: Any, theta: Any, n_max: int) -> Any:
             n, where(m < n, m + 1, n), theta, n_max)
         below = ew.sqrt_p.bind((n + m) * (n - m + 1)) * _polar(n, absolute(m - 1), theta, n_max)
         below = where(m == 0, -below, below)  # P^-1 = -P^1
-        return _polar(n, m, theta, n_max), (above - below) / 2 * tangents[0]
+        slope = where(ew.sin_p.bind(theta) < 0, below - above, above - below) / 2
+        return _polar(n, m, theta, n_max), slope * tangents[0]
 
     return f(theta)
 

@@ -149,7 +149,8 @@ def _complex_gamma(z: Any) -> Any:
         terms, start=_LANCZOS[0])
     value = where(left, math.pi / (ew.sin_p.bind(math.pi * z) * value), value)
     x, y = ew.real_p.bind(z), ew.imag_p.bind(z)  # on the real line: poles, and no NaN beside inf
-    return where(y == 0, ew.complex_p.bind(_real_gamma(x), y), value)
+    real = ew.complex_p.bind(where(x == 0, np.nan, _real_gamma(x)), y)
+    return where(y == 0, real, value)
 
 
 def _real_gamma(x: Any) -> Any:
