@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
-from calque.numpy import fft, util
+from calque.numpy import fft, frequencies, util
 from calque.numpy import reductions as rd
 from calque.numpy.arithmetic import conj
-from calque.numpy.arrange import moveaxis
+from calque.numpy.logic import where
 from calque.numpy.creation import asarray
 from calque.numpy.join import concatenate
 from calque.numpy.padding import pad
+from calque.numpy.shapes import moveaxis
 from calque.numpy.statistics import median
 from calque.primitives import elementwise as ew
 from calque.scipy.tapers import taper
@@ -231,7 +232,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
             twice = np.ones(util.shape_of(result)[-1], real)
             twice[1:None if nfft % 2 else -1] = 2
             result = result * twice
-    freqs = (fft.rfftfreq if onesided else fft.fftfreq)(nfft, 1 / fs, dtype=real)
+    freqs = (frequencies.rfftfreq if onesided else frequencies.fftfreq)(nfft, 1 / fs, dtype=real)
     moments = np.arange((size - nperseg) // step + 1) * float(step) + nperseg / 2
     times = asarray((moments - (nperseg / 2 if boundary is not None else 0)).astype(real)) / fs
     # frequencies where the signal was, times last
@@ -414,7 +415,8 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
       freq_axis: along which the frequencies are.
 
     Returns:
-      Times and the signal: of float dtype where input_onesided, else complex.
+      Times (as many as the signal's first axis has, as in SciPy and JAX) and the signal: of float
+      dtype where input_onesided, else complex.
 
     Raises:
       TypeError: Zxx is no array.
@@ -467,8 +469,8 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
         if boundary:
             inner = slice(nperseg // 2, -(nperseg // 2) or None)
             x, norm = x[..., inner], norm[inner]
-        x = x / ew.select(norm > 1e-10, norm, norm * 0 + 1)
+        x = x / where(norm > 1e-10, norm, 1)
         if times != len(shape) - 1 and len(shape) > 2:
             x = moveaxis(x, -1, times - (freqs < times))
-        made = np.arange(util.shape_of(norm)[0]).astype(kind)
+        made = np.arange(util.shape_of(x)[0]).astype(kind)  # (the first axis, as SciPy and JAX)
         return util.cast(asarray(made) / fs, kind), x

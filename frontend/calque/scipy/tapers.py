@@ -21,14 +21,14 @@ _COSINES = {
     "blackmanharris": (0.35875, 0.48829, 0.14128, 0.01168),
     "flattop": (0.21557895, 0.41663158, 0.277263158, 0.083578947, 0.006947368)}
 _SHORT = {"box": "boxcar", "ones": "boxcar", "rect": "boxcar", "rectangular": "boxcar",
-          "han": "hann", "hanning": "hann", "hamm": "hamming", "ham": "hamming",
+          "han": "hann", "hamm": "hamming", "ham": "hamming",
           "black": "blackman", "blk": "blackman", "nutt": "nuttall", "nut": "nuttall",
           "blackharr": "blackmanharris", "bkh": "blackmanharris", "flat": "flattop",
           "flt": "flattop", "tri": "triang", "triangle": "triang", "bart": "bartlett",
           "brt": "bartlett", "bohm": "bohman", "bmn": "bohman", "parz": "parzen", "par": "parzen",
           "bth": "barthann", "brthan": "barthann", "halfcosine": "cosine", "sinc": "lanczos",
           "poisson": "exponential", "tuk": "tukey", "ksr": "kaiser", "gauss": "gaussian",
-          "gss": "gaussian", "general_cos": "general_cosine", "general gaussian":
+          "gss": "gaussian", "general gaussian":
           "general_gaussian", "general_gauss": "general_gaussian", "ggs": "general_gaussian"}
 
 
