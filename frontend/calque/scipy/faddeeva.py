@@ -174,7 +174,7 @@ def _dawsn(x: Any) -> Any:
     near, total = where(small, x, 0), x * 0
     for k in range(15, 0, -1):  # sum (-2 x^2)^k / (2k + 1)!!
         total = (1 + total) * (near * near) * constant(-2 / (2 * k + 1), x)
-    value = where(small, near + near * total, where(x < 0, -value, value))
+    value = where(small, near * (1 + total), where(x < 0, -value, value))
     return where(infinite, 1 / x, value)
 
 

@@ -108,11 +108,11 @@ class RegularGridInterpolator:
     def _values_at(self, places: list[Any], method: str) -> Any:
         shape = util.shape_of(places[0])
         tail = (1,) * (len(util.shape_of(self.values)) - len(places))
-        sides, outside = [], places[0] != places[0]
+        sides, outside, unknown = [], places[0] != places[0], places[0] != places[0]
         for x, p in zip(places, self.grid):
             n = util.shape_of(p)[0]
             x, p = util.promote_inexact("RegularGridInterpolator", x, p)
-            outside = outside | (x != x) | (x < p[0]) | (x > p[-1])
+            outside, unknown = outside | (x < p[0]) | (x > p[-1]), unknown | (x != x)
             if n == 1:
                 lower, part = searchsorted(p, x) * 0, x * 0
                 sides.append([(lower, 1 - part)])
@@ -130,6 +130,6 @@ class RegularGridInterpolator:
                 found = found if w is None else found * w.reshape(*shape, *tail)
             total = found if total is None else total + found
         total = util.cast(total, util.dtype_of(self.values))
-        if self.fill_value is None:
-            return where((places[0] != places[0]).reshape(*shape, *tail), np.nan, total)
-        return where(outside.reshape(*shape, *tail), self.fill_value, total)
+        if self.fill_value is not None:
+            total = where(outside.reshape(*shape, *tail), self.fill_value, total)
+        return where(unknown.reshape(*shape, *tail), np.nan, total)

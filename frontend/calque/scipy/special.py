@@ -149,7 +149,9 @@ def _complex_gamma(z: Any) -> Any:
         terms, start=_LANCZOS[0])
     value = where(left, math.pi / (ew.sin_p.bind(math.pi * z) * value), value)
     x, y = ew.real_p.bind(z), ew.imag_p.bind(z)  # on the real line: poles, and no NaN beside inf
-    real = ew.complex_p.bind(where(x == 0, np.nan, _real_gamma(x)), y)
+    real = ew.complex_p.bind(_real_gamma(x), y)
+    pole = (y == 0) & (x <= 0) & (ew.floor_p.bind(x) == x)
+    real = where(pole, complex(np.nan, np.nan), real)
     return where(y == 0, real, value)
 
 

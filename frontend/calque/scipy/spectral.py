@@ -15,9 +15,9 @@ from calque.core.errors import explain
 from calque.numpy import fft, frequencies, util
 from calque.numpy import reductions as rd
 from calque.numpy.arithmetic import conj
-from calque.numpy.logic import where
 from calque.numpy.creation import asarray
 from calque.numpy.join import concatenate
+from calque.numpy.logic import where
 from calque.numpy.padding import pad
 from calque.numpy.shapes import moveaxis
 from calque.numpy.statistics import median

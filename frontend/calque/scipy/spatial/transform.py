@@ -20,7 +20,6 @@ from calque.numpy.einsum import einsum
 from calque.numpy.join import concatenate, stack
 from calque.numpy.logic import where
 from calque.numpy.picking import take_along_axis
-from calque.numpy.reductions import argmax
 from calque.numpy.products import cross
 from calque.numpy.sorting import searchsorted
 from calque.primitives import elementwise as ew
