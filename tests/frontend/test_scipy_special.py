@@ -38,6 +38,11 @@ def _near(got: Any, want: Any, eps: float, bound: float, absolute: float = 0.0) 
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
+def _mp(f: Any, *columns: Any) -> np.ndarray[Any, Any]:
+    with mpmath.workdps(30):
+        return np.array([float(f(*(mpmath.mpf(float(v)) for v in row))) for row in zip(*columns)])
+
+
 # bounds in eps: float64 and float32; the worst that was found is in docs/math_accuracy.md
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_functions_of_one_real_argument(kind: str, x64: None) -> None:
@@ -49,7 +54,9 @@ def test_functions_of_one_real_argument(kind: str, x64: None) -> None:
     given["erfcx"] = np.where(s < -8, -s, s)
     found = calque.jit(lambda g: {n: getattr(special, n)(g[n]) for n in names})(given)
     wide = {n: v.astype(np.float64) for n, v in given.items()}
-    _near(found["dawsn"], oracle.dawsn(wide["dawsn"]), eps, 12)
+    some = slice(None, None, 5)  # (SciPy's dawsn has 50 eps)
+    _near(np.asarray(found["dawsn"])[some], _mp(lambda x: mpmath.exp(-x * x) * mpmath.erfi(x)
+                                                * mpmath.sqrt(mpmath.pi) / 2, s[some]), eps, 12)
     _near(found["erfcx"], oracle.erfcx(wide["erfcx"]), eps, 40)
     _near(found["exp1"], oracle.exp1(wide["exp1"]), eps, 8)
     _near(found["spence"], oracle.spence(wide["spence"]), eps, 20)
@@ -86,12 +93,11 @@ def test_functions_of_several_arguments(kind: str, x64: None) -> None:
     pq = (given[4] + given[5]).astype(np.float64)
     _near(found[0], oracle.expn(order.astype(int), x), eps, 50)
     _near(found[1], oracle.owens_t(h, a), eps, 100, 1)
-    _near(found[2], oracle.hyp1f1(p, q, x), eps, 100)
+    _near(np.asarray(found[2])[:80], _mp(mpmath.hyp1f1, p[:80], q[:80], x[:80]), eps, 60)
     _near(found[3], oracle.hyp1f1(p, pq, -x), eps, 400)
     _near(found[4], oracle.hyp2f1(p, q, r, u), eps, 2000)
-    worst = [float(mpmath.hyp2f1(*map(float, v))) for v in zip(p[:40], q[:40], r[:40],
-                                                              -4 * u[:40])]
-    _near(np.asarray(found[5])[:40], worst, eps, 2000, 50)  # it has zeros
+    exact = _mp(mpmath.hyp2f1, p[:40], q[:40], r[:40], -4 * u[:40])
+    _near(np.asarray(found[5])[:40], exact, eps, 2000, 50)  # it has zeros
     _near(found[6], oracle.comb(many, few), eps, 400)
 
 
@@ -119,7 +125,7 @@ def test_edges_of_real_functions() -> None:
     want = {
         "dawsn": [0, -0.0, 0, -0.0, NAN, 1e-30, -1e-30, 5e-21, -0.5380795],
         "erfcx": [1, 1, 0, INF, NAN, 1, 1, 5.641896e-21, 5.00898],
-        "exp1": [INF, INF, 0, NAN, NAN, 68.500305, NAN, 0, NAN],
+        "exp1": [INF, INF, 0, NAN, NAN, 68.500337, NAN, 0, NAN],
         "spence": [1.644934, 1.644934, -INF, NAN, NAN, 1.644934, NAN, -1062.0244, NAN]}
     for name, values in want.items():
         found = np.asarray(getattr(special, name)(x))
@@ -213,7 +219,8 @@ def test_dtypes_shapes_and_scalars() -> None:
                           ("bool", "float32"), ("float32", "float32")):
             got = calque.eval_shape(f, jnp.asarray([1, 1], kind))
             assert all(v.dtype == out and v.shape == (2,) for v in calque.tree.leaves(got)), name
-        assert all(v.shape == (0,) for v in calque.tree.leaves(calque.eval_shape(f, jnp.zeros(0)))), name
+        empty = calque.tree.leaves(calque.eval_shape(f, jnp.zeros(0)))
+        assert all(v.shape == (0,) for v in empty), name
     assert special.wofz(jnp.ones(2, "float16")).dtype == "complex64"
     assert special.owens_t(jnp.ones(2, "float16"), 1.0).dtype == "float32"
     assert special.hyp2f1(jnp.ones((2, 1)), jnp.ones(3), 2.0, 0.5).shape == (2, 3)

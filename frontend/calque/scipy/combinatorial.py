@@ -1,7 +1,7 @@
 """loggamma (of complex numbers, too), comb, bernoulli.
 
-log Gamma of complex z: Stirling's series where Re z or |Im z| is large, brought there by the recurrence
-(Hare 1997), Euler's reflection on the left, Taylor's series at the zeros 1 and 2.  Start reading
+log Gamma of complex z: Stirling's series where Re z or |Im z| is large, brought there by the
+recurrence (Hare 1997), Euler's reflection on the left, Taylor's series at the zeros 1 and 2.  Start reading
 at `_loggamma`.
 """
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the files of scipy.special share: docstrings of functions of arrays, checks of real arguments,
-sums of Chebyshev polynomials and exact squares.  Start reading at `described`.
+"""What the files of scipy.special share: docstrings of functions of arrays, checks of real
+arguments, sums of Chebyshev polynomials and exact squares.  Start reading at `described`.
 """
 from __future__ import annotations
 

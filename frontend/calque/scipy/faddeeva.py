@@ -1,7 +1,7 @@
 """wofz, erfcx, dawsn, fresnel: the Faddeeva function w(z) = exp(-z^2) erfc(-iz) and its kin.
 
-By the trapezoidal and the midpoint rule for w's integral, each with the residue of the pole that the
-rule crosses (Al Azah and Chandler-Wilde, SIAM J. Numer. Anal. 59, 2021): 12 points leave 4e-15
+By the trapezoidal and the midpoint rule for w's integral, each with the residue of the pole that
+the rule crosses (Al Azah and Chandler-Wilde, SIAM J. Numer. Anal. 59, 2021): 12 points leave 4e-15
 of |w| in the first quadrant; elsewhere by symmetry.  Real arithmetic throughout, so that nothing
 depends on how complex products round.  Start reading at `_quadrant`.
 """

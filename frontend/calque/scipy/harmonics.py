@@ -1,8 +1,8 @@
-"""sph_harm_y: spherical harmonics, by the recurrence of normalized Legendre functions in the degree.
+"""sph_harm_y: spherical harmonics, by the recurrence of Legendre functions in the degree.
 
-P_m^m is a product; P_n^m = alpha (cos theta P_{n-1}^m - beta P_{n-2}^m), each normalized, so that no
-factorial overflows (Holmes and Featherstone, J. Geodesy 76, 2002).  Each element of the arguments
-starts at its own m and stops at its own n.
+P_m^m is a product; P_n^m = alpha (cos theta P_{n-1}^m - beta P_{n-2}^m), each normalized, so that
+no factorial overflows (Holmes and Featherstone, J. Geodesy 76, 2002).  Each element of the
+arguments starts at its own m and stops at its own n.
 """
 from __future__ import annotations
 

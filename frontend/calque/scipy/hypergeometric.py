@@ -207,7 +207,7 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     return where(known, value, np.nan)
 
 
-@described("Gauss's function 2F1(a, b; c; x) of real arguments (DLMF 15.2.1); inf where it diverges.",
+@described("Gauss's function 2F1(a, b; c; x) of real arguments (DLMF 15.2.1); inf if it diverges.",
            "a b c x", "1.0, 2.0, 3.0, 0.5", "Array(1.5452, dtype=float32)", rounded=".round(4)",
            error="ValueError")
 @util.planned

@@ -21,6 +21,7 @@ from calque.numpy.join import concatenate, stack
 from calque.numpy.logic import where
 from calque.numpy.picking import take_along_axis
 from calque.numpy.products import cross
+from calque.numpy.reductions import argmax
 from calque.numpy.sorting import searchsorted
 from calque.primitives import elementwise as ew
 
@@ -344,7 +345,7 @@ class Slerp(NamedTuple):
         if util.shape_of(t) != (len(rotations),):
             raise ValueError(explain(
                 "Expected number of rotations to be equal to number of timestamps given, got "
-                f"{len(rotations)} rotations and {np.prod(util.shape_of(t), dtype=int)} timestamps.",
+                f"{len(rotations)} rotations and {t.size} timestamps.",
                 fix="pass one time a rotation."))
         begin, end = rotations[:-1], rotations[1:]
         return cls(t, t[1:] - t[:-1], begin, (begin.inv() * end).as_rotvec())
