@@ -60,7 +60,7 @@ def test_functions_of_one_real_argument(kind: str, x64: None) -> None:
     _near(found["erfcx"], oracle.erfcx(wide["erfcx"]), eps, 40)
     _near(found["exp1"], oracle.exp1(wide["exp1"]), eps, 8)
     _near(found["spence"], oracle.spence(wide["spence"]), eps, 20)
-    small = np.abs(s) < 1e3  # SciPy's own phase is lost beyond
+    small = np.abs(s) < 30  # SciPy's own phase is lost beyond
     for got, want in zip(found["fresnel"], oracle.fresnel(wide["fresnel"])):
         _near(np.asarray(got)[small], want[small], eps, 8 if kind == "float32" else 64)
     si, ci = found["sici"]
@@ -91,13 +91,14 @@ def test_functions_of_several_arguments(kind: str, x64: None) -> None:
     found = calque.jit(program)(*given)
     order, x, h, a, p, q, r, u, many, few = (v.astype(np.float64) for v in given)
     pq = (given[4] + given[5]).astype(np.float64)
+    f = slice(80)  # (SciPy has up to 1e4 eps)
     _near(found[0], oracle.expn(order.astype(int), x), eps, 50)
     _near(found[1], oracle.owens_t(h, a), eps, 100, 1)
-    _near(np.asarray(found[2])[:80], _mp(mpmath.hyp1f1, p[:80], q[:80], x[:80]), eps, 60)
-    _near(found[3], oracle.hyp1f1(p, pq, -x), eps, 400)
+    _near(np.asarray(found[2])[f], _mp(mpmath.hyp1f1, p[f], q[f], x[f]), eps, 60)
+    _near(np.asarray(found[3])[f], _mp(mpmath.hyp1f1, p[f], pq[f], -x[f]), eps, 400)
     _near(found[4], oracle.hyp2f1(p, q, r, u), eps, 2000)
-    exact = _mp(mpmath.hyp2f1, p[:40], q[:40], r[:40], -4 * u[:40])
-    _near(np.asarray(found[5])[:40], exact, eps, 2000, 50)  # it has zeros
+    exact = _mp(mpmath.hyp2f1, p[f], q[f], r[f], -4 * u[f])
+    _near(np.asarray(found[5])[f], exact, eps, 2000, 50)  # it has zeros
     _near(found[6], oracle.comb(many, few), eps, 400)
 
 

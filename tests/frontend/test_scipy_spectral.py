@@ -48,18 +48,20 @@ def _spectra(module: Any, x: Any, y: Any, case: Any, axis: int) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("shape, axis", [
-    SIGNALS[0], *[pytest.param(*s, marks=pytest.mark.slow) for s in SIGNALS[1:3]], SIGNALS[3]])
-def test_spectra(shape: tuple[int, ...], axis: int, x64: None) -> None:
+@pytest.mark.parametrize("shape, axis, count", [
+    (*SIGNALS[1], 2), *[pytest.param(*s, 5, marks=pytest.mark.slow) for s in SIGNALS]])
+def test_spectra(shape: tuple[int, ...], axis: int, count: int, x64: None) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, *shape))
-    found = calque.jit(lambda x, y: [_spectra(signal, x, y, c, axis) for c in CASES])(x, y)
+    found = calque.jit(lambda x, y: [_spectra(signal, x, y, c, axis)
+                                      for c in CASES[:count]])(x, y)
     for case, results in zip(CASES, found):
         for got, want in zip(results, _spectra(oracle, x, y, case, axis)):
             _close(got, want)
 
 
-@pytest.mark.parametrize("shape, axis", SIGNALS[1:])
+@pytest.mark.parametrize("shape, axis", [
+    SIGNALS[1], *[pytest.param(*s, marks=pytest.mark.slow) for s in SIGNALS[2:]]])
 def test_the_way_back(shape: tuple[int, ...], axis: int, x64: None) -> None:
     x = np.random.default_rng(0).standard_normal(shape)
     place = axis if axis >= 0 else axis - 1
@@ -79,7 +81,7 @@ def test_the_way_back(shape: tuple[int, ...], axis: int, x64: None) -> None:
         _close(got, want)
     z = signal.stft(x, nperseg=8, axis=axis)[2]
     again = signal.istft(z, freq_axis=place)[1]
-    _close([jnp.take(again, jnp.arange(x.shape[axis]), axis)], [x])
+    _close([again[..., :x.shape[axis]]], [np.moveaxis(x, axis, -1)])
 
 
 def test_trends(x64: None) -> None:
@@ -89,12 +91,12 @@ def test_trends(x64: None) -> None:
     _close([signal.detrend(x + 1j * x[::-1], type="constant")],
            [oracle.detrend(x + 1j * x[::-1], type="constant")])
     assert signal.detrend(jnp.zeros((2, 0))).shape == (2, 0)
-    assert signal.detrend(jnp.arange(5)).dtype == "float32"
     slope = calque.grad(lambda v: (signal.detrend(v) * x[0]).sum())(jnp.asarray(x[1]))
     _close([slope], [oracle.detrend(x[0])])
 
 
 def test_dtypes_and_empty_signals() -> None:
+    assert signal.detrend(jnp.arange(5)).dtype == "float32"
     f, p = signal.welch(jnp.arange(20), nperseg=8)
     assert f.dtype == p.dtype == "float32"
     assert signal.csd(jnp.ones(20), jnp.ones(15), nperseg=8)[1].dtype == "complex64"
