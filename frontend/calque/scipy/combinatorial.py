@@ -1,8 +1,8 @@
 """loggamma (of complex numbers, too), comb, bernoulli.
 
 log Gamma of complex z: Stirling's series where Re z or |Im z| is large, brought there by the
-recurrence (Hare 1997), Euler's reflection on the left, Taylor's series at the zeros 1 and 2.  Start reading
-at `_loggamma`.
+recurrence (Hare 1997), Euler's reflection on the left, Taylor's series at the zeros 1 and 2.
+Start reading at `_loggamma`.
 """
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _bernoulli(n: int) -> tuple[Fraction, ...]:
     found = [Fraction(1)]
     for m in range(1, n + 1):
         found.append(Fraction(0) if m > 1 and m % 2 else
-                     -sum(math.comb(m + 1, k) * found[k] for k in range(m)) / (m + 1))
+                     -sum((math.comb(m + 1, k) * found[k] for k in range(m)), Fraction(0))
+                     / (m + 1))
     return tuple(found)
 
 

@@ -95,8 +95,9 @@ def _without_trend(x: Any) -> Any:
     n = util.shape_of(x)[-1]
     real = np.dtype(util.dtype_of(x).type(0).real.dtype)
     t = (np.arange(n) - (n - 1) / 2) / n
+    square = float(t @ t) or 1.0
     x = x - rd.mean(x, axis=-1, keepdims=True)
-    slope = rd.sum(x * (t / max(t @ t, 1e-300)).astype(real), axis=-1, keepdims=True)
+    slope = rd.sum(x * (t / square).astype(real), axis=-1, keepdims=True)
     return x - slope * t.astype(real)
 
 
@@ -394,7 +395,7 @@ def _added(pieces: Any, step: int) -> Any:
     pieces = _ended(pieces, parts * step - n).reshape(*outer, count, parts, step)
     total = sum(pad(pieces[..., j, :], [(0, 0)] * len(outer) + [(j, parts - 1 - j), (0, 0)])
                 for j in range(parts))
-    return total.reshape(*outer, -1)[..., :n + (count - 1) * step]  # type: ignore[attr-defined]
+    return total.reshape(*outer, -1)[..., :n + (count - 1) * step]
 
 
 def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,

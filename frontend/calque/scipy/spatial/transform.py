@@ -274,7 +274,7 @@ class Rotation(NamedTuple):
                 fix="pass one weight a rotation."))
         return Rotation(nl.eigh(einsum("n,ni,nj->ij", w, quat, quat))[1][:, -1])
 
-    def __mul__(self, other: Any) -> Rotation:  # type: ignore[override]
+    def __mul__(self, other: Any) -> Rotation:
         if not isinstance(other, Rotation):
             return NotImplemented
         return Rotation(_product(*_spread(self.quat, other.quat)))
@@ -347,7 +347,7 @@ class Slerp(NamedTuple):
                 "Expected number of rotations to be equal to number of timestamps given, got "
                 f"{len(rotations)} rotations and {t.size} timestamps.",
                 fix="pass one time a rotation."))
-        begin, end = rotations[:-1], rotations[1:]
+        begin, end = (Rotation(rotations.quat[s]) for s in (slice(-1), slice(1, None)))
         return cls(t, t[1:] - t[:-1], begin, (begin.inv() * end).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
