@@ -11,7 +11,8 @@
   fft.py         dct, idct, dctn, idctn
   optimize.py    minimize; line_search.py; integrate.py: trapezoid
   ndimage.py     map_coordinates; interpolate.py: RegularGridInterpolator
-  cluster/vq.py  vq; spatial/transform.py: Rotation, Slerp
+  cluster/       vq: vq
+  spatial/       transform: Rotation, Slerp
   sparse/        linalg: cg, bicgstab, gmres
   stats/         norm, gamma, rankdata, gaussian_kde, ...
 """
