@@ -49,7 +49,7 @@ def _spectra(module: Any, x: Any, y: Any, case: Any, axis: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("shape, axis, count", [
-    (*SIGNALS[1], 2), *[pytest.param(*s, 5, marks=pytest.mark.slow) for s in SIGNALS]])
+    (*SIGNALS[1], 1), *[pytest.param(*s, 5, marks=pytest.mark.slow) for s in SIGNALS]])
 def test_spectra(shape: tuple[int, ...], axis: int, count: int, x64: None) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, *shape))
@@ -65,7 +65,7 @@ def test_spectra(shape: tuple[int, ...], axis: int, count: int, x64: None) -> No
 def test_the_way_back(shape: tuple[int, ...], axis: int, x64: None) -> None:
     x = np.random.default_rng(0).standard_normal(shape)
     place = axis if axis >= 0 else axis - 1
-    cases = [(one, n, b) for one in (True, False) for n in (1, 7) for b in (True, False)]
+    cases = [(True, 7, True), (True, 1, False), (False, 7, False)]
     spectra = {(one, n): oracle.stft(x, nperseg=8, noverlap=n, axis=axis, return_onesided=one)[2]
                for one in (True, False) for n in (1, 7)}
 
