@@ -39,9 +39,11 @@ SAME = {
     "jax.interpreters.partial_eval", "jax.interpreters.pxla", "jax.interpreters.xla", "jax.lax",
     "jax.lax.linalg", "jax.monitoring", "jax.nn", "jax.nn.initializers", "jax.numpy",
     "jax.numpy.fft", "jax.numpy.linalg", "jax.ops", "jax.profiler", "jax.random", "jax.ref",
-    "jax.scipy", "jax.scipy.fft", "jax.scipy.integrate", "jax.scipy.linalg", "jax.scipy.optimize",
-    "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg", "jax.scipy.special",
-    "jax.scipy.stats", "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
+    "jax.scipy", "jax.scipy.cluster", "jax.scipy.cluster.vq", "jax.scipy.fft",
+    "jax.scipy.integrate", "jax.scipy.interpolate", "jax.scipy.linalg", "jax.scipy.ndimage",
+    "jax.scipy.optimize", "jax.scipy.signal", "jax.scipy.sparse", "jax.scipy.sparse.linalg",
+    "jax.scipy.spatial", "jax.scipy.spatial.transform", "jax.scipy.special", "jax.scipy.stats",
+    "jax.sharding", "jax.stages", "jax.test_util", "jax.tree", "jax.tree_util",
     "jax.typing"}
 SAME |= {f"jax.scipy.stats.{n}" for n in calque.scipy.stats.__all__
          if isinstance(getattr(calque.scipy.stats, n), types.ModuleType)}

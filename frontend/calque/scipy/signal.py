@@ -14,8 +14,10 @@ from calque.numpy import fft, util
 from calque.numpy.arithmetic import conj
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.scipy.spectral import csd, detrend, istft, stft, welch
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve",
+           "istft", "stft", "welch"]
 
 
 def __dir__() -> list[str]:

@@ -25,34 +25,15 @@ from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn
+from calque.scipy.combinatorial import bernoulli, comb, loggamma
+from calque.scipy.describe import described as _described
 from calque.scipy.exponential import expi
+from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
+from calque.scipy.harmonics import sph_harm_y
+from calque.scipy.hypergeometric import hyp1f1, hyp2f1
+from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
 
-_DOC = """{sentence}
-
-    Args:
-{args}
-    Returns:
-      An array of the broadcast shape, of inexact dtype.
-
-    Raises:
-      TypeError: an argument is not an array or a number, or complex.
-
-    Example:
-      >>> from calque.scipy import special
-      >>> special.{name}({given})
-      {result}
-    """
 Function = Callable[..., Any]
-
-
-def _described(sentence: str, arguments: str, given: str, result: str) -> Callable[[Any], Any]:
-    def decorate(f: Any) -> Any:
-        f.__module__ = "calque.scipy.special"
-        f.__doc__ = _DOC.format(
-            sentence=sentence, name=f.__name__, given=given, result=result,
-            args="".join(f"      {a}: array or scalar.\n" for a in arguments.split()))
-        return f
-    return decorate
 
 
 def _f(value: str) -> str:
@@ -168,7 +149,10 @@ def _complex_gamma(z: Any) -> Any:
         terms, start=_LANCZOS[0])
     value = where(left, math.pi / (ew.sin_p.bind(math.pi * z) * value), value)
     x, y = ew.real_p.bind(z), ew.imag_p.bind(z)  # on the real line: poles, and no NaN beside inf
-    return where(y == 0, ew.complex_p.bind(_real_gamma(x), y), value)
+    real = ew.complex_p.bind(_real_gamma(x), y)
+    pole = (y == 0) & (x <= 0) & (ew.floor_p.bind(x) == x)
+    real = where(pole, complex(np.nan, np.nan), real)
+    return where(y == 0, real, value)
 
 
 def _real_gamma(x: Any) -> Any:
@@ -585,11 +569,13 @@ def _boxcox(log: Any, lmbda: Any) -> Any:
 
 
 __all__ = [
-    "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf",
-    "erfc", "erfinv", "expi", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln",
-    "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax", "logit",
-    "logsumexp", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "softmax",
-    "xlog1py", "xlogy", "zeta"]
+    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb",
+    "dawsn", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit",
+    "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn",
+    "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax",
+    "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t", "poch",
+    "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py",
+    "xlogy", "zeta"]
 
 
 def __dir__() -> list[str]:

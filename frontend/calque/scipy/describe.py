@@ -1,0 +1,86 @@
+"""What the files of scipy.special share: docstrings of functions of arrays, checks of real
+arguments, sums of Chebyshev polynomials and exact squares.  Start reading at `described`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.errors import explain
+from calque.numpy import util
+from calque.primitives import elementwise as ew
+
+_DOC = """{sentence}
+
+    Args:
+{args}
+    Returns:
+      {returns}
+
+    Raises:
+      {raises}
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.{name}({given}){rounded}
+      {result}
+    """
+_RETURNS = "An array of the broadcast shape, of inexact dtype."
+
+
+def described(sentence: str, arguments: str, given: str, result: str, *, rounded: str = "",
+              returns: str = _RETURNS, error: str = "TypeError") -> Callable[[Any], Any]:
+    """Gives a function of arrays its docstring."""
+    refused = ("TypeError: an argument is not an array or a number, or complex." if
+               error == "TypeError" else "TypeError: an argument is not an array or a number.\n"
+               f"      {error}: an argument is complex.")
+
+    def decorate(f: Any) -> Any:
+        f.__module__ = "calque.scipy.special"
+        f.__doc__ = _DOC.format(
+            sentence=sentence, name=f.__name__, given=given, result=result, returns=returns,
+            rounded=rounded, raises=refused,
+            args="".join(f"      {a}: array or scalar.\n" for a in arguments.split()))
+        return f
+    return decorate
+
+
+def real(name: str, *values: Any, error: type[Exception] = ValueError) -> list[Any]:
+    """Promoted arrays of a float dtype and one shape; JAX's class of error for complex ones."""
+    made = [util.array(v) for v in util.promote_inexact(name, *values)]
+    if util.dtype_of(made[0]).kind == "c":
+        raise error(explain(f"{name} does not support complex-valued inputs.",
+                            fix="pass a real array: x.real."))
+    return util.broadcast_all(name, *made) if len(made) > 1 else made
+
+
+def widened(*xs: Any) -> list[Any]:
+    """float16 and bfloat16 as float32, others unchanged."""
+    return [ew.convert(x, np.dtype("float32")) if util.dtype_of(x).itemsize < 4 else x for x in xs]
+
+
+def constant(value: float, like: Any) -> Any:
+    """A Python float in an array's dtype."""
+    return util.dtype_of(like).type(value)
+
+
+def chebyshev(coefficients: Sequence[float], t: Any) -> Any:
+    """sum c_k T_k(t), by Clenshaw's recurrence; float32 leaves out what it cannot see."""
+    tiny = 1e-9 if util.dtype_of(t).itemsize == 4 else 0.0
+    used = [c for c in coefficients if abs(c) > tiny]
+    above, here = t * 0, t * 0
+    for c in reversed(used[1:]):
+        above, here = here, 2 * t * here - above + constant(c, t)
+    return t * here - above + constant(used[0], t)
+
+
+def square(x: Any) -> tuple[Any, Any]:
+    """x^2 as a sum of two floats (Veltkamp's split, Dekker's product 1971)."""
+    split = constant(4097.0 if util.dtype_of(x).itemsize == 4 else 134217729.0, x)
+    big = split * x
+    high = big - (big - x)
+    low = x - high
+    product = x * x
+    return product, ((high * high - product) + 2 * high * low) + low * low

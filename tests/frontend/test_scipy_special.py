@@ -1,0 +1,301 @@
+"""The rest of scipy.special against SciPy in double precision and mpmath: wide ranges, edges,
+dtypes, derivatives, refusals."""
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special as oracle
+
+import calque
+import calque.numpy as jnp
+from calque.scipy import special
+
+INF, NAN = np.inf, np.nan
+
+
+def _wide(n: int = 400) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.uniform(0, 9, n), 10 ** rng.uniform(-8, 2, n),
+                           10 ** rng.uniform(2, 6, n // 4)])
+
+
+def _signed(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x * np.where(np.arange(x.size) % 3, 1, -1)
+
+
+def _near(got: Any, want: Any, eps: float, bound: float, absolute: float = 0.0) -> None:
+    """Within bound eps of the value, or absolute eps of 1."""
+    got, want = np.asarray(got), np.asarray(want)
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    inside = (np.abs(want) < 1e37) & (np.abs(want) > 1e-36)
+    error = np.abs(got.astype(wide) - want)[inside]
+    allowed = eps * (bound * np.abs(want[inside]) + absolute)
+    worst = float((error / allowed).max())
+    assert worst <= 1, worst
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+
+
+def _mp(f: Any, *columns: Any) -> np.ndarray[Any, Any]:
+    with mpmath.workdps(30):
+        return np.array([float(f(*(mpmath.mpf(float(v)) for v in row))) for row in zip(*columns)])
+
+
+# bounds in eps: float64 and float32; the worst that was found is in docs/special_functions.md
+@pytest.mark.parametrize("kind", [
+    pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_functions_of_one_real_argument(kind: str, x64: None) -> None:
+    eps = float(np.finfo(kind).eps)
+    x = _wide().astype(kind)
+    s = _signed(x)
+    names = ("dawsn", "erfcx", "exp1", "spence", "fresnel", "sici")
+    given = {n: x if n in ("exp1", "spence") else s for n in names}
+    given["erfcx"] = np.where(s < -8, -s, s)
+    found = calque.jit(lambda g: {n: getattr(special, n)(g[n]) for n in names})(given)
+    wide = {n: v.astype(np.float64) for n, v in given.items()}
+    some = slice(None, None, 5)  # (SciPy's dawsn has 50 eps)
+    _near(np.asarray(found["dawsn"])[some], _mp(lambda x: mpmath.exp(-x * x) * mpmath.erfi(x)
+                                                * mpmath.sqrt(mpmath.pi) / 2, s[some]), eps, 12)
+    _near(found["erfcx"], oracle.erfcx(wide["erfcx"]), eps, 40)
+    _near(found["exp1"], oracle.exp1(wide["exp1"]), eps, 8)
+    _near(found["spence"], oracle.spence(wide["spence"]), eps, 20)
+    small = np.abs(s) < 30  # SciPy's own phase is lost beyond
+    for got, want in zip(found["fresnel"], oracle.fresnel(wide["fresnel"])):
+        _near(np.asarray(got)[small], want[small], eps, 8 if kind == "float32" else 64)
+    si, ci = found["sici"]
+    _near(si, oracle.sici(wide["sici"])[0], eps, 8)
+    exact = _mp(mpmath.ci, np.abs(s[some]))
+    _near(np.asarray(ci)[some], exact, eps, 8, 8)  # it has zeros
+
+
+@pytest.mark.parametrize("kind", [
+    pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_functions_of_several_arguments(kind: str, x64: None) -> None:
+    eps, rng, n = float(np.finfo(kind).eps), np.random.default_rng(1), 600
+    order = rng.integers(0, 60, n).astype(kind)
+    x = np.concatenate([rng.uniform(0, 9, n - 100), 10 ** rng.uniform(-5, 1.5, 100)]).astype(kind)
+    h = (3 * rng.standard_normal(n)).astype(kind)
+    a = (rng.standard_normal(n) * 10 ** rng.uniform(-2, 2, n)).astype(kind)
+    many = np.floor(rng.uniform(0, 50, n)).astype(kind)
+    few = np.floor(many * rng.random(n)).astype(kind)
+    found = calque.jit(lambda order, x, h, a, many, few: (
+        special.expn(order, x), special.owens_t(h, a), special.comb(many, few)))(
+            order, x, h, a, many, few)
+    order, x, h, a, many, few = (v.astype(np.float64) for v in (order, x, h, a, many, few))
+    _near(found[0], oracle.expn(order.astype(int), x), eps, 50)
+    _near(found[1], oracle.owens_t(h, a), eps, 100, 1)
+    _near(found[2], oracle.comb(many, few), eps, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_hypergeometric_functions(kind: str, x64: None) -> None:
+    eps, rng, n = float(np.finfo(kind).eps), np.random.default_rng(1), 80
+    p, q, r = rng.uniform(0.1, 8, (3, n)).astype(kind)
+    x, u = rng.uniform(0, 30, n).astype(kind), rng.uniform(0, 0.95, n).astype(kind)
+    cases = [(special.hyp1f1, mpmath.hyp1f1, (p, q, x), 60, 0),
+             (special.hyp1f1, mpmath.hyp1f1, (p, p + q, -x), 400, 0),
+             (special.hyp2f1, mpmath.hyp2f1, (p, q, r, u), 2000, 0),
+             (special.hyp2f1, mpmath.hyp2f1, (p, q, r, -4 * u), 2000, 50)]  # it has zeros
+    found = calque.jit(lambda given: [f(*v) for (f, *_), v in zip(cases, given)])(
+        [c[2] for c in cases])
+    for got, (_, exact, given, bound, absolute) in zip(found, cases):
+        _near(got, _mp(exact, *given), eps, bound, absolute)
+
+
+@pytest.mark.parametrize("kind", [
+    pytest.param("complex64", marks=pytest.mark.slow), "complex128"])
+def test_functions_of_complex_arguments(kind: str, x64: None) -> None:
+    eps, rng, n = float(np.finfo(kind).eps), np.random.default_rng(2), 600
+    z = (np.concatenate([rng.uniform(-9, 9, n), 10 ** rng.uniform(-3, 5, n)])
+         + 1j * np.concatenate([rng.uniform(-4, 9, n), 10 ** rng.uniform(-3, 5, n)])).astype(kind)
+    g = np.concatenate([rng.uniform(-12, 12, n) + 1j * rng.uniform(-12, 12, n),
+                        1.5 + 0.4 * rng.standard_normal(n) + 0.4j * rng.standard_normal(n)])
+    g = g.astype(kind)
+    found = calque.jit(lambda z, g: (special.wofz(z), special.erfcx(-1j * z),
+                                     special.loggamma(g)))(z, g)
+    wide = z.astype(np.complex128)
+    want = oracle.wofz(wide)
+    # below the real line the phase of exp(-z^2) has eps |z|^2
+    _near(found[0], want, eps, 60 if kind == "complex64" else 120)
+    _near(found[1], want, eps, 60 if kind == "complex64" else 120)
+    _near(found[2], oracle.loggamma(g.astype(np.complex128)), eps, 200, 60)
+
+
+def test_edges_of_real_functions() -> None:
+    x = np.array([0.0, -0.0, INF, -INF, NAN, 1e-30, -1e-30, 1e20, -1.0], np.float32)
+    want = {
+        "dawsn": [0, -0.0, 0, -0.0, NAN, 1e-30, -1e-30, 5e-21, -0.5380795],
+        "erfcx": [1, 1, 0, INF, NAN, 1, 1, 5.641896e-21, 5.00898],
+        "exp1": [INF, INF, 0, NAN, NAN, 68.500337, NAN, 0, NAN],
+        "spence": [1.644934, 1.644934, -INF, NAN, NAN, 1.644934, NAN, -1062.0244, NAN]}
+    for name, values in want.items():
+        found = np.asarray(getattr(special, name)(x))
+        np.testing.assert_allclose(found, np.float32(values), rtol=3e-7, err_msg=name)
+        if name == "dawsn":
+            np.testing.assert_array_equal(np.signbit(found[:4]), [False, True, False, True])
+    s, c = special.fresnel(x)
+    np.testing.assert_allclose(s, [0, 0, 0.5, -0.5, NAN, 0, 0, 0.5, -0.43825915], rtol=3e-7,
+                               atol=1e-38)
+    np.testing.assert_allclose(c, [0, 0, 0.5, -0.5, NAN, 1e-30, -1e-30, 0.5, -0.7798934],
+                               rtol=3e-7)
+    si, ci = special.sici(x)
+    half = np.pi / 2
+    np.testing.assert_allclose(si, [0, 0, half, -half, NAN, 1e-30, -1e-30, half, -0.9460831],
+                               rtol=3e-7)
+    np.testing.assert_allclose(ci[:7], [-INF, -INF, 0, NAN, NAN, -68.500336, -68.500336],
+                               rtol=3e-7)
+
+
+def test_edges_of_orders_and_parameters() -> None:
+    f = np.float32
+    n = np.array([0, 1, 2, 0, 3, 60, 1, -1, 2.5, 2, 2, 5000], f)
+    x = np.array([0, 0, 0, 1, 1e4, 0.5, -1, 1, 1, NAN, INF, 2], f)
+    np.testing.assert_allclose(special.expn(n, x), f([
+        INF, INF, 1, 0.36787945, 0, 0.01019233, NAN, NAN, NAN, NAN, 0, 2.706164e-5]),
+        rtol=1e-6)
+    h = np.array([0, 0, 1, -1, 1, INF, NAN, 1, 50, 0], f)
+    a = np.array([1, -1, INF, 2, 0, 1, 1, NAN, 1, INF], f)
+    np.testing.assert_allclose(special.owens_t(h, a), f([
+        0.125, -0.125, 0.07932763, 0.0784682, 0, 0, NAN, NAN, 0, 0.25]), rtol=3e-7)
+    np.testing.assert_allclose(
+        special.comb(f([5, -1, 5, 5, 0, 10, 1e3, NAN]), f([2, 2, -1, 6, 0, 3, 500, 1])),
+        [10, 0, 0, 0, 1, 120, INF, 0])
+    np.testing.assert_allclose(special.comb(f([5, 0, 0, 10]), f([2, 1, 0, 3]), repetition=True),
+                               [15, 0, 1, 220])
+    rows = [(1, 2, -150, 1 / 150), (-2, 3, 1.5, 0.1875), (2, -3, 1, INF), (0, 0, 1, 1),
+            (-2, -3, 1, 11 / 6), (2, 2, 3, np.exp(3)), (1, 2, INF, INF), (1, 2, -INF, 0),
+            (1, 2, 0, 1), (NAN, 1, 1, NAN), (5, 2, -30, -6.7281e-11)]
+    *given, want = (f(c) for c in zip(*rows))
+    np.testing.assert_allclose(special.hyp1f1(*given), want, rtol=3e-5)
+    rows2 = [(1, 2, 3, 0, 1), (1, 2, 4, 1, 3), (1, 2, 3, 1, INF), (-2, 2, 3, 5, 6.8333333),
+             (-1, 2, -3, 0.5, 4 / 3), (1, 2, -3, 0.5, INF), (0, 2, 3, 0.5, 1), (1, 2, 3, 2, INF),
+             (1, 1, 2, -10, np.log(11) / 10), (2, 1, 2, 0.25, 4 / 3), (1, 2, 3, NAN, NAN),
+             (0.5, 0.5, 1.5, -3, np.arcsinh(np.sqrt(3)) / np.sqrt(3)), (-4, 2, 3, 1, 1 / 15)]
+    *given, want = (f(c) for c in zip(*rows2))
+    np.testing.assert_allclose(special.hyp2f1(*given), want, rtol=2e-6, atol=3e-7)  # (cancels)
+
+
+def test_poles_and_the_cut_of_loggamma() -> None:
+    z = np.array([1, complex(-2.5, 0.0), complex(-2.5, -0.0), -30j, 100 - 1e-3j, -2, 0],
+                 np.complex64)
+    found = np.asarray(special.loggamma(z))
+    np.testing.assert_allclose(found[:5], [0, -0.05624372 - 9.424778j, -0.05624372 - 9.424778j,
+                                           -47.905552 - 71.24775j, 359.13422 - 0.00460016j],
+                               rtol=3e-6)
+    assert np.isnan(found[5:].real).all() and np.isnan(found[5:].imag).all()
+    np.testing.assert_allclose(special.loggamma(np.float32([0, -1.5, 1e-30, INF])),
+                               [NAN, NAN, 69.07755, INF], rtol=1e-6)
+
+
+def test_bernoulli_numbers() -> None:
+    np.testing.assert_allclose(special.bernoulli(20), oracle.bernoulli(20), rtol=1e-6, atol=1e-7)
+    assert special.bernoulli(0).shape == (1,) and special.bernoulli(np.int32(3)).shape == (4,)
+    assert special.bernoulli(100)[-1] == -INF
+    with pytest.raises(ValueError, match="n must be a non-negative integer"):
+        special.bernoulli(-1)
+    with pytest.raises(TypeError, match="integer"):
+        special.bernoulli(2.5)  # type: ignore[arg-type]
+
+
+def test_spherical_harmonics(x64: None) -> None:
+    rng = np.random.default_rng(0)
+    n = rng.integers(0, 30, 300)
+    m = np.array([rng.integers(-k, k + 1) for k in n])
+    theta, phi = rng.uniform(0, np.pi, 300), rng.uniform(0, 6.28, 300)
+    theta[:2] = 0, np.pi
+    want = oracle.sph_harm_y(n, m, theta, phi)
+    np.testing.assert_allclose(special.sph_harm_y(n, m, theta, phi), want, rtol=0, atol=1e-14)
+    clipped = special.sph_harm_y(np.array([3]), np.array([1]), theta[3:4], phi[3:4], n_max=2)
+    np.testing.assert_allclose(clipped, oracle.sph_harm_y(2, 1, theta[3:4], phi[3:4]), rtol=1e-13)
+    slope = calque.jvp(lambda t: special.sph_harm_y(n, m, t, phi, n_max=30), (theta,),
+                       (np.ones(300),))[1]
+    want = oracle.sph_harm_y(n, m, theta, phi, diff_n=1)[1][..., 0]
+    np.testing.assert_allclose(slope, want, rtol=1e-11, atol=1e-11)
+
+
+def test_dtypes_shapes_and_scalars() -> None:
+    for name in ("dawsn", "erfcx", "exp1", "fresnel", "sici", "loggamma"):
+        f = getattr(special, name)
+        for kind, out in (("bfloat16", "bfloat16"), ("bool", "float32")):
+            got = calque.eval_shape(f, jnp.asarray([1, 1], kind))
+            assert all(v.dtype == out and v.shape == (2,) for v in calque.tree.leaves(got)), name
+        empty = calque.tree.leaves(calque.eval_shape(f, jnp.zeros(0)))
+        assert all(v.shape == (0,) for v in empty), name
+    assert special.wofz(jnp.ones(2, "float16")).dtype == "complex64"
+    assert special.owens_t(jnp.ones(2, "float16"), 1.0).dtype == "float32"
+    assert special.hyp2f1(jnp.ones((2, 1)), jnp.ones(3), 2.0, 0.5).shape == (2, 3)
+    assert special.expn([1.0], [2.0]).shape == (1,) == special.hyp1f1([1.0], [1.0], [0.5]).shape
+    assert special.comb(5, 2) == 10 and special.comb(5, 2).weak_type
+
+
+DERIVATIVES = {  # columns of arguments
+    "dawsn": ([1.0, 0.0, -3.0],), "erfcx": ([-0.7, 0.0, 4.0],), "exp1": ([1.5, 0.3],),
+    "spence": ([0.5, 1.0, 3.0],), "owens_t": ([1.0, -2.0], [2.0, 0.4]), "loggamma": ([2.5, 0.3],),
+    "comb": ([7.3, 40.0], [2.4, 3.7]), "hyp1f1": ([1.2, 1.2], [2.3, 2.3], [0.5, -4.0])}
+
+
+def _slopes(name: str, columns: Any) -> None:
+    f, g = getattr(special, name), getattr(oracle, name)
+    columns = [np.asarray(c) for c in columns]
+    found = calque.grad(lambda *v: f(*v).sum(), tuple(range(len(columns))))(*columns)
+    for i, slope in enumerate(found):
+        h = 1e-5 * np.where(columns[i] == 0, 1, np.abs(columns[i]))
+        up, down = ([c + s * h if i == j else c for j, c in enumerate(columns)] for s in (1, -1))
+        np.testing.assert_allclose(slope, (g(*up) - g(*down)) / (2 * h), rtol=1e-6, atol=1e-9,
+                                   err_msg=f"{name} {i}")
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_are_the_slopes(name: str, x64: None) -> None:
+    _slopes(name, DERIVATIVES[name])
+
+
+@pytest.mark.slow
+def test_derivatives_of_hyp2f1(x64: None) -> None:
+    _slopes("hyp2f1", ([1.1] * 3, [0.7] * 3, [2.33] * 3, [0.5, -3.0, 0.96]))
+
+
+def test_derivative_of_expn(x64: None) -> None:
+    n, x = np.array([0.0, 1.0, 2.0, 7.0]), np.array([1.5, 0.4, 1.5, 3.0])
+    by_n, by_x = calque.grad(lambda n, x: special.expn(n, x).sum(), (0, 1))(n, x)
+    np.testing.assert_array_equal(by_n, np.zeros(4))
+    np.testing.assert_allclose(by_x, [-np.exp(-1.5) * 2.5 / 2.25, *-oracle.expn([0, 1, 6], x[1:])],
+                               rtol=1e-13)
+
+
+@pytest.mark.slow
+def test_derivatives_of_pairs_and_complex_functions(x64: None) -> None:
+    z = np.array([0.5 + 0.3j, -1.2 - 0.4j, 3.0 + 2.0j])
+    h = 1e-6
+    for name in ("wofz", "erfcx", "loggamma"):
+        slope = calque.vmap(calque.grad(getattr(special, name), holomorphic=True))(z)
+        f = getattr(oracle, name)
+        np.testing.assert_allclose(slope, (f(z + h) - f(z - h)) / (2 * h), rtol=1e-8)
+    for name, want in (("fresnel", [np.sin(np.pi / 8), np.cos(np.pi / 8)]),
+                       ("sici", [np.sin(0.5) / 0.5, np.cos(0.5) / 0.5])):
+        np.testing.assert_allclose(calque.jacfwd(getattr(special, name))(0.5), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: special.dawsn(1j), ValueError, "dawsn does not support complex"),
+    (lambda: special.exp1(1j), ValueError, "exp1 does not support complex"),
+    (lambda: special.fresnel(1j), NotImplementedError, "fresnel does not support complex"),
+    (lambda: special.sici(1j), ValueError, "must be real-valued"),
+    (lambda: special.hyp2f1(1.0, 1.0, 1.0, 1j), ValueError, "hyp2f1 does not support complex"),
+    (lambda: special.comb(1j, 1), TypeError, "lgamma does not accept dtype complex"),
+    (lambda: special.spence(jnp.ones(2, "float16")), TypeError, "float16 is not supported"),
+    (lambda: special.wofz([1.0]), TypeError, "requires ndarray or scalar"),
+    (lambda: special.hyp1f1(jnp.ones(2), jnp.ones(3), 1.0), (TypeError, ValueError), "ncompatible"),
+    (lambda: special.sph_harm_y(3, 1, 0.5, 0.4), TypeError, "unsized object"),
+    (lambda: special.sph_harm_y(np.array([1]), np.array([0]), np.ones(1), np.ones(1), diff_n=1),
+     NotImplementedError, "diff_n"),
+    (lambda: calque.jit(special.sph_harm_y)(np.array([1]), np.array([0]), np.ones(1), np.ones(1)),
+     calque.errors.ConcretizationTypeError, "n_max"),
+])
+def test_what_is_refused(call: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert str(caught.value)
