@@ -15,7 +15,7 @@ import pytest
 import calque
 from calque import distributed
 from calque.distributed.cluster import detected, first_node
-from calque.distributed.coordinator import LONGEST_LINE, Coordinator
+from calque.distributed.coordinator import LONGEST_LINE, Coordinator, Member
 from calque.distributed.world import _init
 
 
@@ -116,6 +116,33 @@ def test_pmi_wires_up_many(served: Any) -> None:
         t.join(30)
     assert sorted(found) == sorted(
         f"cmd=get_result rc=0 msg=success value=a card = of {r}\n" for r in range(64))
+
+
+class Told(Member):
+    """A process that keeps what it is told."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank, socket.socket(), {})
+        self.heard_of: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.heard_of.append(message)
+
+
+def test_one_step_to_stop_at() -> None:
+    """A process that comes to its next step before it has heard the answer says so once more: the
+    others may have stopped, or passed, where they were told to."""
+    coordinator, members = Coordinator(2, 100.0), [Told(0), Told(1)]
+    coordinator.members = dict(enumerate(members))
+    coordinator.take(members[1], {"preempted": 20})
+    coordinator.take(members[0], {"step": 12})
+    assert members[0].heard_of == [{"step": None}]
+    coordinator.take(members[1], {"step": 20})
+    coordinator.take(members[1], {"step": 21})
+    coordinator.take(members[0], {"step": 13})
+    for m in members:
+        assert m.heard_of == [{"step": None}, {"preempt_at": 21}]
+        m.connection.close()
 
 
 def test_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

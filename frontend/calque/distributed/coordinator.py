@@ -70,6 +70,7 @@ class Coordinator:
         self.keys: dict[str, str] = {}
         self.waiting = self.passed = 0  # at PMI's barrier
         self.preempted = False
+        self.agreed = False  # at which step all stop: each may have acted on it by now
         self.refusal: str | None = None  # why this program cannot start
         self.ended = threading.Event()
 
@@ -237,7 +238,8 @@ class Coordinator:
             if "step" in message:
                 member.step = int(message["step"])
                 steps = [m.step for m in self.members.values() if not m.left]
-                if self.preempted and None not in steps:
+                if self.preempted and not self.agreed and None not in steps:
+                    self.agreed = True
                     self.tell({"preempt_at": max(s for s in steps if s is not None) + 1})
 
     def tell(self, message: dict[str, Any]) -> None:
