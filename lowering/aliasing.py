@@ -99,6 +99,16 @@ class AliasAnalysis:
                     or isinstance(nbytes(v), Dim)]
             self.roots[out] = frozenset((id(out),)).union(*same)
 
+    def renew(self, old: Value, new: Value) -> None:
+        """Take `new` for what `old` was: the same memory."""
+        self.computed[id(new)] = nbytes(new)
+        self.roots[new], self.parts[new] = self.roots_of(old), self.parts_of(old)
+        if old in self.steps:
+            self.steps[new] = self.steps[old]
+        for known in (self.shared, self.carries, self.elsewhere):
+            if old in known:
+                known.add(new)
+
     def _foldable(self, name: str, inputs: Sequence[Value], data: Sequence[Value]) -> bool:
         """Whether x op y may be rewritten to x: y is an identity, or equal to x."""
         if len(set(data)) != 1:  # none: the operands are constants

@@ -214,7 +214,8 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             results = emit_at_once(emitter.ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                    list(env.values()))
             if results is None:
-                emitter.equations(p, env)
+                given = repeats.numbers(p) if emitter.ctx.cpu else repeats.NOTHING
+                emitter.equations(p, env, given)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         forwards = _shared(emitter.ctx, values, results)
@@ -335,21 +336,32 @@ class Emitter:
             env[atom] = self.ctx.b.splat(0, a.shape, a.dtype)
         return env[atom]
 
-    def equations(self, p: Program, env: dict[Var, Value]) -> None:
+    def equations(self, p: Program, env: dict[Var, Value],
+                  given: repeats.Given = repeats.NOTHING) -> None:
         copying, uses = hazards.copying(p), _uses(p)
-        given = repeats.numbers(p) if self.ctx.cpu and not self.ctx.regions else {}
         for i, e in enumerate(p.equations):
             if e.primitive.program is not None or any(loops.inner(e)):
                 # what a called Program updates may be read here later
                 self.ctx.aliases.elsewhere.update(env[a] for a in e.inputs
                                           if isinstance(a, Var) and a in env and uses[a] > 1)
             self.ctx.aliases.copying = i in copying
+            if i in given.cuts:
+                self.cut(p, i, env)
             if self.locations:
                 with self._location(e):
-                    outs = self.equation(e, env, uses, given.get(i))
+                    outs = self.equation(e, env, uses, given.operands.get(i))
             else:
-                outs = self.equation(e, env, uses, given.get(i))
+                outs = self.equation(e, env, uses, given.operands.get(i))
             env.update(zip(e.outputs, outs))
+
+    def cut(self, p: Program, at: int, env: dict[Var, Value]) -> None:
+        """Put what equations before `at` compute for those from there on behind fusion cuts."""
+        needed = {a for e in p.equations[at:] for a in e.inputs if isinstance(a, Var)}
+        for v in (v for e in p.equations[:at] for v in e.outputs if v in needed):
+            old = env[v]
+            if old not in self.ctx.constants and 0 not in old.shape:
+                (env[v],) = self.ctx.b.barrier(old)
+                self.ctx.aliases.renew(old, env[v])
 
     def equation(self, e: Equation, env: dict[Var, Value], uses: Counter[Var],
                  given: int | None = None) -> list[Value]:

@@ -9,6 +9,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque import lax
 from calque.lowering import compile as compiling
 from calque.lowering.module import lower, module_text
 from calque.lowering.passes import repeats
@@ -78,6 +79,80 @@ def test_a_hundred_layers_are_few_kernels() -> None:
     flow = compiling.compile_to(made.module, cpu_target(), "flow")
     assert flow.count("flow.executable private") <= 3
     assert flow.count("= flow.dispatch @") >= 100
+
+
+def most_scalars(f: Any, *args: Any) -> int:
+    """The most numbers that one dispatch is given, in words."""
+    made = lower(calque.make_jaxpr(f)(*args), cpu_target())
+    assert made.module is not None and module_text(made.module).count(GIVEN) > repeats.WORDS
+    flow = compiling.compile_to(made.module, cpu_target(), "flow")
+    operands = [line.split(" : (")[-1].split(") ->")[0].split(", ")
+                for line in flow.splitlines() if "flow.dispatch @" in line]
+    return max(sum({"f32": 1, "i32": 1, "f64": 2, "i64": 2}.get(o, 0) for o in row)
+               for row in operands)
+
+
+FUSED = {  # operations that end a layer and that IREE makes elementwise: all layers are one loop
+    "sum of one": lambda x: jnp.sum(x[:, :, None], axis=2),
+    "max of one": lambda x: jnp.max(x[None], axis=0),
+    "product over one": lambda x: jnp.einsum("ijk,ijk->ij", x[:, :, None], x[:, :, None]) ** 0.5,
+    "sums so far of one": lambda x: lax.cumsum(x[:, :, None], axis=2)[:, :, 0],
+    "sorted one": lambda x: jnp.sort(x[:, :, None], axis=2)[:, :, 0],
+    "window of one": lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 1), (1, 1), "VALID")}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_dispatch_takes_64_words(dtype: str) -> None:
+    """Beyond them a program is not loaded: 40 layers with two numbers each that IREE would fuse."""
+    pairs = [(0.3 + i * 1e-3, 0.4 + i * 1e-3) for i in range(40)]
+
+    def f(x: Any) -> Any:
+        out = []
+        for same in FUSED.values():
+            y = x
+            for k, c in pairs:
+                y = same(y * k) + c
+            out.append(y)
+        return out
+
+    with calque.enable_x64(True):
+        x = np.linspace(0.5, 1, N * N).reshape(N, N).astype(dtype)
+        assert most_scalars(f, jnp.asarray(x)) <= repeats.WORDS
+        expected = x
+        for k, c in pairs:
+            expected = expected * x.dtype.type(k) + x.dtype.type(c)
+        for y in calque.jit(f)(jnp.asarray(x)):
+            # 40 steps, each a third of the one before: the rounding of the last few
+            np.testing.assert_allclose(y, expected, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_values_of_every_kind_across_cuts() -> None:
+    """Bools, unsigned and complex values, and one that is updated in place, made before a cut and
+    read behind each."""
+    start = np.arange(N * N, dtype=np.float32).reshape(N, N) % 5 - 2
+
+    def f(x: Any, xp: Any, one: Any, put: Any) -> Any:
+        mask, bits, spin = x > 0, (x * x).astype("uint32"), x * (1 + 2j)
+        kept, y = x + 3, x
+        for i in range(40):
+            y = xp.where(mask, one(y * (i / 64)) + (i + 0.5), y - (i / 8))
+            kept = put(kept, i % N, y[0])
+        return y, kept, bits + 1, spin * 2, xp.logical_not(mask)
+
+    def on_host(x: Any, i: int, v: Any) -> Any:
+        x = x.copy()
+        x[i] = v
+        return x
+
+    def ours(x: Any) -> Any:
+        return f(x, jnp, lambda v: jnp.max(v[None], axis=0), lambda x, i, v: x.at[i].set(v))
+
+    assert most_scalars(ours, jnp.asarray(start)) <= repeats.WORDS
+    for a, b in zip(calque.jit(ours)(jnp.asarray(start)),
+                    f(start, np, lambda v: v, on_host)):
+        assert a.dtype == b.dtype or b.dtype == np.complex128
+        # 40 fused products and sums, in the order of values up to 1e2
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("f", [
