@@ -169,6 +169,39 @@ def test_sylvester(method: str) -> None:
                                          method=method)).all()
 
 
+OF_ONE: dict[str, Any] = {
+    "sqrtm": ours.sqrtm, "funm": lambda a: ours.funm(a, jnp.exp, disp=False),
+    "schur": ours.schur, "rsf2csf": lambda a: ours.rsf2csf(*ours.schur(a)),
+    "hessenberg": lambda a: ours.hessenberg(a, calc_q=True), "polar": ours.polar,
+    "qr": lambda a: ours.qr(a, pivoting=True), "qr_multiply": lambda a: ours.qr_multiply(a, a),
+    "expm_frechet": lambda a: ours.expm_frechet(a, a),
+    "solve_sylvester": lambda a: ours.solve_sylvester(a, a, a),
+    "eigh_tridiagonal": lambda a: ours.eigh_tridiagonal(jnp.diag(a), jnp.diag(a, 1)),
+    "circulant": ours.circulant, "fiedler": ours.fiedler, "hankel": ours.hankel}
+
+
+@pytest.mark.parametrize("names", [list(OF_ONE)[:6], list(OF_ONE)[6:]])
+def test_jit_and_vmap(names: list[str]) -> None:
+    """Of one matrix by jit, of two by vmap, as each by itself."""
+    both = jnp.stack([PLAIN, PLAIN.T])
+
+    def whole(a: Any) -> Any:
+        return [OF_ONE[n](a) for n in names]
+
+    alone = [calque.tree_util.tree_leaves(whole(a)) for a in both]
+    jitted = calque.tree_util.tree_leaves(calque.jit(whole)(both[0]))
+    mapped = calque.tree_util.tree_leaves(calque.jit(calque.vmap(whole))(both))
+    for i, v in enumerate(jitted):
+        same(v, alone[0][i])
+        same(mapped[i], np.stack([a[i] for a in alone]))
+
+
+@pytest.mark.parametrize("name", list(OF_ONE))
+def test_no_elements(name: str) -> None:
+    for v in calque.tree_util.tree_leaves(OF_ONE[name](jnp.zeros((0, 0)))):
+        assert v.size == 0 or name == "funm"
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda: ours.companion(jnp.ones(1)), ValueError, "must be at least 2"),
     (lambda: ours.convolution_matrix(jnp.ones(2), 0), ValueError, "n must be a positive integer"),

@@ -47,12 +47,18 @@ def described(sentence: str, arguments: str, given: str, result: str, *, rounded
     return decorate
 
 
-def real(name: str, *values: Any, error: type[Exception] = ValueError) -> list[Any]:
-    """Promoted arrays of a float dtype and one shape; JAX's class of error for complex ones."""
+def floats(name: str, *values: Any, error: type[Exception] = TypeError) -> list[Any]:
+    """Promoted arrays of a float dtype; JAX's class of error for complex ones."""
     made = [util.array(v) for v in util.promote_inexact(name, *values)]
     if util.dtype_of(made[0]).kind == "c":
         raise error(explain(f"{name} does not support complex-valued inputs.",
                             fix="pass a real array: x.real."))
+    return made
+
+
+def real(name: str, *values: Any) -> list[Any]:
+    """`floats` of one shape; complex ones are a ValueError."""
+    made = floats(name, *values, error=ValueError)
     return util.broadcast_all(name, *made) if len(made) > 1 else made
 
 

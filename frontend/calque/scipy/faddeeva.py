@@ -17,7 +17,7 @@ from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
-from calque.scipy.describe import constant, described, real, square, widened
+from calque.scipy.describe import constant, described, floats, real, square, widened
 
 POINTS = 12
 STEP = math.sqrt(math.pi / POINTS)
@@ -241,6 +241,6 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
            error="NotImplementedError")
 @util.planned
 def fresnel(x: Any) -> tuple[Any, Any]:
-    (x,) = real("fresnel", x, error=NotImplementedError)
+    (x,) = floats("fresnel", x, error=NotImplementedError)
     s, c = _fresnel(widened(x)[0])
     return util.cast(s, util.dtype_of(x)), util.cast(c, util.dtype_of(x))

@@ -301,7 +301,8 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False,
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[float, float] | None = None, tol: float | None = None,
                      key: Any = None) -> Any:
-    """Eigenvalues, in order, and eigenvectors of a symmetric tridiagonal matrix.
+    """Eigenvalues, in order, and eigenvectors of a symmetric tridiagonal matrix, as eigh's of the
+    whole matrix.
 
     Args:
       d: diagonal; array of shape (n,).
@@ -455,6 +456,8 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:  # noqa:
     out = z @ f @ _adjoint(z)
     if disp:
         return out
+    if not out.size:
+        return out, jnp.zeros((), t.real.dtype)
     eps = jnp.finfo(t.dtype).eps
     n = t.shape[0]
     off = np.triu(np.ones((n, n), bool), 1)
@@ -539,6 +542,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur",  # noqa: N
         raise ValueError(explain(
             f"solve_sylvester: Incompatible shapes for Sylvester equation: A: {shapes[0]}, "
             f"B: {shapes[1]}, C: {shapes[2]}", fix="C needs A's rows and B's columns."))
+    if not c.size:
+        return c
     solve = _sylvester_by_schur if method == "schur" else _sylvester_by_eigenvectors
     x, sums = solve(_complex(a), _complex(b), _complex(c))
     x = jnp.where((jnp.abs(sums) < tol).any((-2, -1), keepdims=True),

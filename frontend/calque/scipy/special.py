@@ -27,6 +27,7 @@ from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn
 from calque.scipy.combinatorial import bernoulli, comb, loggamma
 from calque.scipy.describe import described as _described
+from calque.scipy.describe import floats as _real
 from calque.scipy.exponential import expi
 from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.harmonics import sph_harm_y
@@ -92,14 +93,6 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 def polygamma(n: Any, x: Any) -> Any:
     _real("polygamma", n, error=ValueError)
     return _apply("polygamma", sp.polygamma_p, n, x)
-
-
-def _real(name: str, *values: Any, error: type[Exception] = TypeError) -> list[Any]:
-    """Promoted arrays of a float dtype; JAX's class of error for complex ones."""
-    made = [util.array(v) for v in util.promote_inexact(name, *values)]
-    if util.dtype_of(made[0]).kind == "c":
-        raise error(explain(f"{name} does not support complex-valued inputs."))
-    return made
 
 
 # ---- gamma and its kin

@@ -24,7 +24,7 @@ _LARGEST = int(np.finfo(np.float64).max)
 _KINDS = ("symmetric", "lower", "upper")
 
 
-def _vector(name: str, *values: Any, inexact: bool = False, least: int = 1) -> list[Any]:
+def _vector(name: str, *values: Any, inexact: bool = False, least: int = 0) -> list[Any]:
     """Arrays of one dtype whose last axis is the vector; a scalar is a vector of one."""
     util.check_arrays(name, *values)
     made = [util.array(v) for v in (
@@ -154,7 +154,7 @@ def fiedler_companion(a: Any) -> Any:
              [ 0., -4.,  0.]], dtype=float32)
     """
     with util.fused("fiedler_companion"):
-        (a,) = _vector("fiedler_companion", a, inexact=True)
+        (a,) = _vector("fiedler_companion", a, inexact=True, least=1)
         row = -a[..., 1:] / a[..., :1]
         n = util.shape_of(row)[-1]
         zero, one = n, n + 1
@@ -199,7 +199,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
         raise ValueError(explain(
             f"convolution_matrix: mode must be one of 'full', 'valid', 'same'; got {mode!r}."))
     with util.fused("convolution_matrix"):
-        (a,) = _vector("convolution_matrix", a)
+        (a,) = _vector("convolution_matrix", a, least=1)
         m = util.shape_of(a)[-1]
         less = 0 if mode == "full" else min(m, n) - 1  # rows that are left out
         before, after = (less // 2, less - less // 2) if mode == "same" else (less, less)
