@@ -137,6 +137,34 @@ def test_derivatives_and_batches(level: str, all_sizes: None) -> None:
                                atol=1e-3)
 
 
+@pytest.mark.parametrize("dims,shapes", [
+    ("ij,jk->ik", ((4, 5), (5, 3))), ("bij,bjk->bik", ((2, 4, 5), (2, 5, 3))),
+    ("ij,kj->ik", ((4, 5), (3, 5))), ("aij,ijk->ak", ((2, 4, 5), (4, 5, 3)))])
+def test_derivatives_are_not_transposed(dims: str, shapes: tuple[Any, Any]) -> None:
+    """A product of the two in the order whose result is the operand's: the gradient of weights
+    was a product of the transposition before, which the optimizer read across."""
+    x, y = normal(1, *shapes[0]), normal(2, *shapes[1])
+    ct = normal(3, *np.einsum(dims, x, y).shape)
+
+    def f(x: Any, y: Any) -> Any:
+        if dims == "ij,jk->ik":
+            return x @ y
+        numbers = {"bij,bjk->bik": (((2,), (1,)), ((0,), (0,))),
+                   "ij,kj->ik": (((1,), (1,)), ((), ())),
+                   "aij,ijk->ak": (((1, 2), (0, 1)), ((), ()))}[dims]
+        return calque.lax.dot_general(x, y, numbers)
+
+    def pulled(x: Any, y: Any, ct: Any) -> Any:
+        return calque.vjp(f, x, y)[1](ct)
+
+    left, right, wanted = dims.replace("->", ",").split(",")
+    for got, want in zip(pulled(x, y, ct), (np.einsum(f"{wanted},{right}->{left}", ct, y),
+                                            np.einsum(f"{left},{wanted}->{right}", x, ct))):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)  # f32, 20 products
+    names = [e.primitive.name for e in calque.make_jaxpr(pulled)(x, y, ct).jaxpr.eqns]
+    assert "transpose" not in names, names
+
+
 def test_constants_several_and_branches(level: str, all_sizes: None) -> None:
     """Products of captured arrays, of one array with itself, in a loop's and a branch's body."""
     a = normal(0, 40, 40) / 8

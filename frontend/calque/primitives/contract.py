@@ -109,11 +109,14 @@ def _pull(ct: Any, aval: ShapedArray, other: Any, contract: Any, batch: Any, swa
     else:
         ct_other = tuple(range(nb + first, nb + first + len(other_free)))
     ct = ew.convert(ct, aval_of(other).dtype) if aval_of(ct).dtype != aval_of(other).dtype else ct
-    out = dot_general(ct, other, ((ct_other, other_free), (tuple(range(nb)), tuple(other_b))),
-                      precision, aval.dtype if aval.dtype != aval_of(other).dtype else None)
     # out's axes: batch, my free axes, then my contracted axes in the other operand's axis order
     order = [mine_c[i] for i in np.argsort(other_c)] if other_c else []
-    axes = [*mine_b, *mine_free, *order]
+    axes, turned = [*mine_b, *mine_free, *order], [*mine_b, *order, *mine_free]
+    (x, y), ((xc, xb), (yc, yb)) = (ct, other), ((ct_other, range(nb)), (other_free, other_b))
+    if axes != sorted(axes) and turned == sorted(turned):  # so that there is no transposition
+        x, y, xc, xb, yc, yb, axes = other, ct, yc, yb, xc, xb, turned
+    out = dot_general(x, y, ((tuple(xc), tuple(yc)), (tuple(xb), tuple(yb))), precision,
+                      aval.dtype if aval.dtype != aval_of(other).dtype else None)
     return sh.transpose(out, tuple(int(i) for i in np.argsort(axes)))
 
 
