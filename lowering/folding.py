@@ -11,6 +11,7 @@ tests/lowering/test_folding.py tells when IREE no longer needs it.  Start readin
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +61,28 @@ def guarded(x: Value) -> Value:
     return with_zero(x, _hidden_zero(leaf))
 
 
-def guarded_pair(x: Value, y: Value) -> tuple[Value, Value]:
+def guarded_one(x: Value, *others: Value) -> list[Value]:
     """Operands of a product that is summed: one that is no constant is enough."""
-    if _DATA in (_origin(x.b, x.ir), _origin(y.b, y.ir)):
-        return x, y
-    return guarded(x), y
+    every = [x, *others]
+    return every if any(_origin(v.b, v.ir) is _DATA for v in every) else [guarded(x), *others]
+
+
+def guarded_from_one_number(operands: Sequence[Value]) -> list[Value]:
+    """Operands of elementwise operations with several results.  Where each of these becomes one
+    number throughout, IREE reads the first for the second (`3 / 2` of complex numbers was
+    1.5+1.5j); where an operand counts its elements they do not."""
+    if operands[0].shape.count(1) < len(operands[0].shape) and any(
+            _counts(v.b, v.ir) for v in operands):
+        return list(operands)
+    return guarded_one(*operands)
+
+
+def _counts(b: Builder, v: Any) -> bool:
+    """Whether a value that is no data is made of an iota."""
+    op = v.owner
+    name = mlir.made_by(op)
+    return name == "stablehlo.iota" or name is not None and _origin(b, v) is not _DATA and any(
+        _counts(b, o) for o in op.operands)
 
 
 def unequal(x: Value, y: Value) -> Value:

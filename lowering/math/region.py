@@ -17,6 +17,7 @@ import numpy as np
 
 from calque.lowering import mlir
 from calque.lowering.builder import BF16, F16, ROUNDED, Builder, Dtype, Value
+from calque.lowering.folding import guarded_from_one_number
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
     "add": ("arith.addf", "arith.addi", "arith.addi"),
@@ -168,6 +169,8 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
     if isinstance(b, BodyBuilder) or not b.bodies:
         out = body(b, *operands)
         return [out] if isinstance(out, Value) else list(out)
+    if len(results) > 1:
+        operands = guarded_from_one_number(operands)
     ir, shape = mlir.ir(), operands[0].shape
     rank = len(shape)
     dims = ", ".join(f"d{i}" for i in range(rank))

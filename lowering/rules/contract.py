@@ -13,7 +13,7 @@ from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.folding import guarded_pair
+from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import rule
@@ -33,7 +33,7 @@ def _dims_attribute(dims: Any) -> str:
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
              dtype: np.dtype[Any]) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
-    x, y = b.apart(*guarded_pair(x, y))
+    x, y = b.apart(*guarded_one(x, y))
     if not is_static((*x.shape, *y.shape)):
         return _dynamic_dot(b, x, y, dims, shape, dtype)
     return b.apart(b.emit("dot_general", [x, y], shape, dtype,
@@ -94,7 +94,7 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     strip = min(8192 // size, -(-n // (2 * lanes)) * lanes)  # a strip for each of two cores
     tiles = (f"#iree_cpu.lowering_config<distribution = [{strip}, 0], cache_reduction = [0, 8], "
              f"vector_common_parallel = [{lanes}, 0], vector_reduction = [0, 8]>")
-    x, y = guarded_pair(x, y)
+    x, y = guarded_one(x, y)
     zero = b.splat(0, (n,), x.dtype)
 
     def element(p: Any, q: Any, total: Any) -> Any:

@@ -259,7 +259,7 @@ DTYPES = ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float64", "
 @pytest.mark.slow
 def test_every_dtype_layout_and_rank() -> None:
     def lowest(dtype: Any) -> Any:
-        return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+        return np.asarray(np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf, dtype)
 
     def every(x: Any, k: Any) -> list[Any]:
         made = []

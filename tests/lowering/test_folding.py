@@ -148,6 +148,23 @@ def test_reductions_of_constants_whole(part: int, level: str) -> None:
     check(drawn(len(grid()))[part:part + 100], level)
 
 
+def test_operations_with_two_results_of_constants() -> None:
+    """The parts of a quotient or a root of constants were one number: `3 / 2` was 1.5+1.5j."""
+    def three(n: int = 7) -> Any:
+        return jnp.full((n,), 3, "complex64")
+
+    def values() -> list[Any]:
+        half, root, one = three() / 2, jnp.sqrt(three()), three(1) / 2
+        fraction, exponent = jnp.frexp(jnp.full((7,), 3.0))
+        return [half * three(), half.real + 2 * half.imag, jnp.outer(half, half)[0], half + one,
+                jnp.outer(root, root)[0], one / (1 + 1j) + one, fraction + 2 * exponent,
+                (jnp.arange(7) / (2 + 1j)).real + 2 * (jnp.arange(7) / (2 + 1j)).imag]
+
+    want = [4.5, 1.5, 2.25, 3, 3, 2.25 - 0.75j, 4.75, 0]
+    for got, expected in zip(calque.jit(values)(), want, strict=True):
+        np.testing.assert_allclose(got, np.full(got.shape, expected), rtol=1e-6, atol=1e-6)
+
+
 def in_loops_and_branches(a: Any) -> list[Any]:
     """What `EXPECTED` says, whatever a is."""
     def sums(k: Any) -> Any:
