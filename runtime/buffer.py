@@ -23,6 +23,7 @@ from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
 from calque.runtime.pending import is_over, wait_for
+from calque.runtime.staging import fetched
 from calque.runtime.watch import span, watchers
 
 Array = np.ndarray[Any, Any]
@@ -30,9 +31,7 @@ Shape = tuple[int, ...]
 
 ALIGNMENT = 64  # generated code uses aligned vector loads; anything less crashes
 DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
-_HOST = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
 USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
-_STAGING = rt.BufferUsage.TRANSFER | rt.BufferUsage.MAPPING
 _create_fence = rt.HalFence.create_at
 
 
@@ -262,22 +261,13 @@ class Buffer:
         return np.frombuffer(memoryview(self.view.map()).toreadonly(), self.dtype)
 
     def _fetch(self) -> Array:
-        # DeviceArray.to_host() imports a host pointer, which lavapipe refuses (alignment 4096).
         value = np.empty(self.shape, self.dtype)
         if self.nbytes:
             with span(f"copy from {self.device}", "transfer", bytes=self.nbytes):
-                self._fetch_into(value)
+                fetched(self.device.task, self.view.get_buffer(), value,
+                        f"copying a {self._describe()} from {self.device}")
         value.flags.writeable = False
         return value
-
-    def _fetch_into(self, value: Array) -> None:
-        hal = self.device.task
-        staging = hal.allocator.allocate_buffer(_HOST, _STAGING, self.nbytes)
-        done = hal.create_semaphore(0)
-        hal.queue_copy(self.view.get_buffer(), staging, rt.HalFence(0), _create_fence(done, 1))
-        wait_for(done, None, f"copying a {self._describe()} from {self.device}")
-        raw = np.frombuffer(memoryview(staging.map()), np.uint8, self.nbytes)
-        value.reshape(-1).view(np.uint8)[:] = raw
 
     # ---- sharing and donation
 

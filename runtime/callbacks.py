@@ -15,8 +15,9 @@ import iree.runtime as rt
 import numpy as np
 
 from calque.runtime import lane
-from calque.runtime.device import is_queue, vm_instance
+from calque.runtime.device import is_host, is_queue, vm_instance
 from calque.runtime.dtypes import element_type
+from calque.runtime.staging import fetched, stored
 from calque.runtime.watch import span
 
 Spec = tuple[tuple[int, ...], Any]
@@ -64,6 +65,7 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
     function, operands, results = call
     if getattr(function, "into", False):
         return _writing(call, hal_device)
+    mapped = is_host(hal_device)
 
     def run(_: Any, *refs: Any) -> Any:
         *views, wait, signal = refs
@@ -72,7 +74,7 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
             if fence is not None:
                 fence.wait()
             given = iter(views)
-            args = [_read(given, s, d) for s, d in operands]
+            args = [_read(given, s, d, None if mapped else hal_device) for s, d in operands]
             with span(repr(function), "callback"):
                 outs = function(args)
             made = [ref for o, (s, d) in zip(outs, results, strict=True) if _size(s)
@@ -91,13 +93,29 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
 
 
 def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
-    """The import of a function of (arrays, results) that writes into the latter; nothing is copied,
-    and arrays are of real numbers.  On a queue it is the lane's work (runtime/lane)."""
+    """The import of a function of (arrays, results) that writes into the latter; nothing is copied
+    in the host's memory, and arrays are of real numbers.  On a queue it is the lane's work
+    (runtime/lane)."""
     function, operands, results = call
     given = [(s, _carrier(d), d) for s, d in operands if _size(s)]
     made = [(s, c := _carrier(d), d, element_type(c), _size(s) * c.itemsize)
             for s, d in results if _size(s)]
-    queued = is_queue(hal_device)
+    queued, mapped = is_queue(hal_device), is_host(hal_device)
+    kind = _HOST if mapped else rt.MemoryType.DEVICE_LOCAL
+
+    def on_host(views: Any, outs: Any) -> None:
+        function([v.map().asarray(s, c).view(d) for v, (s, c, d) in zip(views, given)],
+                 [o.map().asarray(s, c).view(d) for o, (s, c, d, _, _) in zip(outs, made)])
+
+    def through_host(views: Any, outs: Any) -> None:
+        arrays = [np.empty(s, c) for s, c, _ in given]
+        results = [np.empty(s, c) for s, c, _, _, _ in made]
+        for v, a in zip(views, arrays):
+            fetched(hal_device, v.get_buffer(), a, f"copying an operand of {function!r}")
+        function([a.view(d) for a, (_, _, d) in zip(arrays, given)],
+                 [r.view(d) for r, (_, _, d, _, _) in zip(results, made)])
+        for o, r in zip(outs, results):
+            stored(hal_device, r, o.get_buffer(), f"copying a result of {function!r}")
 
     def run(_: Any, *refs: Any) -> Any:
         *refs, wait, signal = refs  # type: ignore[assignment]
@@ -107,13 +125,11 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
             views = [v.deref(rt.HalBufferView) for v in refs]
             outs = []
             for s, _c, _d, element, nbytes in made:
-                memory = hal_device.allocator.allocate_buffer(_HOST, _USAGE, nbytes)
+                memory = hal_device.allocator.allocate_buffer(kind, _USAGE, nbytes)
                 outs.append(rt.HalBufferView(memory, s, element))
 
             def work() -> None:
-                function([v.map().asarray(s, c).view(d) for v, (s, c, d) in zip(views, given)],
-                         [o.map().asarray(s, c).view(d)
-                          for o, (s, c, d, _, _) in zip(outs, made)])
+                (on_host if mapped else through_host)(views, outs)
 
             if queued:
                 lane.messages.add(fence, work, done)
@@ -135,12 +151,19 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     return run
 
 
-def _read(views: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _read(views: Any, shape: tuple[int, ...], dtype: Any, gpu: Any) -> Any:
+    """An operand's value; gpu: the IREE device whose memory the host does not see."""
     if not _size(shape):
         return np.zeros(shape, dtype)
     carrier = _carrier(dtype)
-    parts = [next(views).deref(rt.HalBufferView).map().asarray(shape, carrier).copy()
-             for _ in range(2 if dtype.kind == "c" else 1)]
+    parts = []
+    for _ in range(2 if dtype.kind == "c" else 1):
+        view = next(views).deref(rt.HalBufferView)
+        if gpu is None:
+            parts.append(view.map().asarray(shape, carrier).copy())
+        else:
+            parts.append(np.empty(shape, carrier))
+            fetched(gpu, view.get_buffer(), parts[-1], "copying a callback's operand")
     if dtype.kind == "c":
         out = np.empty(shape, dtype)
         out.real, out.imag = parts

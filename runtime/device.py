@@ -42,6 +42,8 @@ _cpu_count: int | None = None
 FIRST_ID = 2048  # of a process's devices: its number times this
 _process = 0  # this one's number among those that run the program together
 _device_counts: list[int] = [1]  # CPU devices of each of them
+_gpus: tuple[int, ...] = ()  # numbers of GPUs of the host that are this process's
+_place = 0  # this process's number among those on its host
 # what a package on top of this one says at first use, where the number was not set (1: nothing)
 asked_count: list[Callable[[], int]] = []
 _forked = False
@@ -55,7 +57,7 @@ class Device:
 
     Args:
       platform: 'cpu', 'cuda' or 'vulkan'.
-      index: number of the device on its platform.
+      index: number of the device on its platform; of a GPU, on its host.
       kind: the hardware's name.
       path: IREE's name of the device (GPU-... with its UUID); empty for a CPU.
 
@@ -69,8 +71,9 @@ class Device:
     def __init__(self, platform: str, index: int, kind: str, path: str = "",
                  process: int | None = None) -> None:
         self.process_index = self.host_id = _process if process is None else process
-        self.index = index  # in its process
-        self.id = index + FIRST_ID * self.process_index
+        self.index = self.local_hardware_id = index
+        several = len(_device_counts) > 1 and platform != "cpu"  # a process has one GPU then
+        self.id = (0 if several else index) + FIRST_ID * self.process_index
         self.platform = platform
         self.device_kind = kind
         self.path = path
@@ -141,6 +144,11 @@ def is_queue(hal_device: Any) -> bool:
     return hal_device is not _hal_devices.get("local-sync")
 
 
+def is_host(hal_device: Any) -> bool:
+    """Whether an IREE device's memory is ordinary host memory."""
+    return any(hal_device is _hal_devices.get(name) for name in ("local-sync", "local-task"))
+
+
 def trim_occasionally(hal_device: Any) -> None:
     """At every 64th program loaded, give idle blocks back: new programs want new sizes."""
     if next(_loads) % _TRIM_EVERY == 0:
@@ -193,12 +201,15 @@ def check_cpu_device_count(count: int) -> None:
                 "XLA_FLAGS)."))
 
 
-def set_processes(process: int, counts: Sequence[int]) -> None:
+def set_processes(process: int, counts: Sequence[int], gpus: Sequence[int] = (),
+                  place: int = 0) -> None:
     """This process is one of several that run a program together (before the first use of devices).
 
     Args:
       process: its number.
       counts: how many CPU devices each process has.
+      gpus: the number on this host of this process's GPU; (): `place`, counted round.
+      place: its number among the processes on this host.
 
     Returns:
       None.
@@ -212,11 +223,11 @@ def set_processes(process: int, counts: Sequence[int]) -> None:
       Traceback (most recent call last):
       RuntimeError: devices were used already.
     """
-    global _process, _device_counts
+    global _process, _device_counts, _gpus, _place
     with _lock:
         if is_used():
             raise RuntimeError("devices were used already.")
-        _process, _device_counts = process, list(counts)
+        _process, _device_counts, _gpus, _place = process, list(counts), tuple(gpus), place
 
 
 def process() -> tuple[int, int]:
@@ -262,8 +273,7 @@ def cpu_count() -> int:
 
 
 def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
-    """The devices of all processes, in the processes' order (CPUs; of GPUs only one's own are
-    known).
+    """The devices of all processes, in the processes' order: their CPU devices, or a GPU of each.
 
     Args:
       platform: as in `devices`.
@@ -272,7 +282,7 @@ def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
       A tuple of Devices.
 
     Raises:
-      RuntimeError: as `devices`; GPUs where there are several processes.
+      RuntimeError: as `devices`.
 
     Example:
       >>> from calque import runtime
@@ -287,13 +297,10 @@ def devices_of_all(platform: str | None = None) -> tuple[Device, ...]:
 @functools.cache
 def _of_all(platform: str) -> tuple[Device, ...]:
     own = devices(platform)
-    if own[0].platform != "cpu":
-        raise RuntimeError(explain(
-            f"the {own[0].platform} devices of other processes are not known.", "",
-            "ask for local_devices()."))
+    kind, name = own[0].device_kind, own[0].platform
     return tuple(
         d for p, count in enumerate(_device_counts) for d in (own if p == _process else [
-            Device("cpu", i, own[0].device_kind, process=p) for i in range(count)]))
+            Device(name, i, kind, process=p) for i in range(count if name == "cpu" else 1)]))
 
 
 def devices(platform: str | None = None) -> list[Device]:
@@ -356,8 +363,17 @@ def _gpu_devices(platform: str) -> tuple[Device, ...]:
         raise RuntimeError(explain(
             f"Unable to initialize backend '{platform}': no device found.", "",
             "check that the driver sees the device (nvidia-smi, vulkaninfo)."))
-    return tuple(Device(platform, i, info["name"], str(info.get("path", "")))
-                 for i, info in enumerate(found))
+    chosen = range(len(found))
+    if len(_device_counts) > 1:
+        mine = _gpus or (_place % len(found),)
+        if len(mine) > 1 or mine[0] >= len(found):
+            raise RuntimeError(explain(
+                f"local_device_ids={list(mine)}: a process has one {platform} device, and its host "
+                f"has {len(found)}.", "",
+                "start one process for each, and give one number below that, such as [0]."))
+        chosen = range(mine[0], mine[0] + 1)
+    return tuple(Device(platform, i, found[i]["name"], str(found[i].get("path", "")))
+                 for i in chosen)
 
 
 def _by_id(platform: str, number: int) -> Device:

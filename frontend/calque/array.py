@@ -434,13 +434,21 @@ def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str, sharding: Any 
 
 # ---- making arrays
 def current_device() -> Device:
-    """The device new arrays go to: jax_default_device, else the first one."""
+    """The device new arrays go to: jax_default_device, else the first of jax_platforms', else the
+    first one."""
     from_config = dtypes.config.jax_default_device
     if from_config is None:
-        return runtime.default_device()
+        platform = platform_named()
+        return runtime.devices(platform)[0] if platform else runtime.default_device()
     if isinstance(from_config, str):
         return runtime.devices(from_config)[0]
     return from_config  # type: ignore[no-any-return]
+
+
+def platform_named() -> str | None:
+    """The first platform of jax_platforms (JAX_PLATFORMS); None where it is not set."""
+    listed = dtypes.config.jax_platforms
+    return str(listed).split(",")[0].strip() if listed else None
 
 
 def from_numpy(value: Any, weak: bool = False, device: Device | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque import runtime, tree_util
-from calque.array import Array, current_device
+from calque.array import Array, current_device, platform_named
 from calque.core import dtypes, errors
 from calque.core.config import config
 from calque.runtime import Device
@@ -43,10 +43,7 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def _platform(backend: str | None) -> str | None:
-    if backend is not None:
-        return {"gpu": "cuda"}.get(backend, backend)
-    listed = config.jax_platforms
-    return None if not listed else str(listed).split(",")[0].strip()
+    return platform_named() if backend is None else {"gpu": "cuda"}.get(backend, backend)
 
 
 _FORCED = "--xla_force_host_platform_device_count="

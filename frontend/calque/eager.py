@@ -198,7 +198,7 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
     """Run a Program on Arrays (consts included in the Program)."""
     if spans_processes(program, [a.aval for a in args]):
         return _run_spanning(program, args, reason)
-    device = next((a._buffer.device for a in args), None) or current_device()
+    device = _device_of(args)
     arrays = generic.run(program, args, device, reason)
     if arrays is not None:
         check_floats(arrays)
@@ -210,14 +210,18 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
     return arrays
 
 
+def _device_of(args: Sequence[Array]) -> Device:
+    return next((a._buffer.device for a in args), None) or current_device()
+
+
 _localized = Memo(4096)  # of programs over arrays that span processes
 
 
 def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[Array]:
     """The same over arrays that span processes."""
     avals = (*[aval_of(c) for c in program.consts], *[a.aval for a in args])
-    key = (program.key(), avals, tuple(o.aval for o in program.outputs))
-    device = current_device()
+    device = _device_of(args)
+    key = (program.key(), avals, tuple(o.aval for o in program.outputs), device)
     found = _localized.get(key)
     if found is None:
         local = of_process(program, avals, program.out_avals)

@@ -49,8 +49,8 @@ def program_places(p: Program) -> bool:
         places(e.primitive, e.params) for e in p.equations))
 
 
-def meshes_of(p: Program) -> list[Mesh]:
-    """The meshes that a program mentions."""
+def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
+    """The meshes (or OwnRows) that a program mentions."""
     found = []
     for e in p.equations:
         if e.primitive.name == "shard_map":
@@ -60,8 +60,8 @@ def meshes_of(p: Program) -> list[Mesh]:
         for value in e.params.values():
             for q in value if isinstance(value, tuple) else (value,):
                 if isinstance(q, Program):
-                    found += meshes_of(q)
-    return [m for m in found if isinstance(m, Mesh)]
+                    found += meshes_of(q, kind)
+    return [m for m in found if isinstance(m, kind)]
 
 
 def _ids(s: Sharding) -> str:

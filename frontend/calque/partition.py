@@ -20,7 +20,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import each, literal_value
-from calque.core.mesh import Mesh
+from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
@@ -82,7 +82,11 @@ def spans_processes(p: Program, avals: Sequence[ShapedArray]) -> bool:
     """Whether a program's arguments, results or meshes are over several processes' devices."""
     return any_spans(avals) or any_spans(p.out_avals) or any_spans(
         [v.aval for v in p.const_vars]) or p.derived("spans", lambda: any(
-            m.grid is not None for m in meshes_of(p)))
+            m.grid is not None for m in _meshes(p)))
+
+
+def _meshes(p: Program) -> list[Mesh]:
+    return [*meshes_of(p), *[rows.every for rows in meshes_of(p, OwnRows)]]
 
 
 def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
@@ -92,7 +96,7 @@ def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[
     known = [_sharding(a) for a in in_avals]
     wanted = [_sharding(a) for a in out_avals]
     meshes = [s.mesh for s in (*known, *wanted) if s is not None and s.spans]
-    mesh = next(m for m in (*meshes, *meshes_of(p)) if getattr(m, "grid", None) is not None)
+    mesh = next(m for m in (*meshes, *_meshes(p)) if getattr(m, "grid", None) is not None)
     assert isinstance(mesh, Mesh)
     return localized(p, known, wanted, mesh)
 
@@ -393,6 +397,10 @@ def _mapped(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]
     """shard_map: its operands as its specs say, its body over this process's devices."""
     p = e.params
     mesh = p["mesh"]
+    if isinstance(mesh, OwnRows):  # of this process's rows
+        assert mesh.every.grid is not None
+        outs = two_level.mapped(p, mesh.every.grid, [part.whole(v, e) for v in values])
+        return [Value(o, ((),) * v.aval.ndim) for o, v in zip(outs, e.outputs)]
     grid = getattr(mesh, "grid", None)
     if grid is None and mesh.shape_tuple == part.mesh.shape_tuple:
         grid = part.grid

@@ -15,7 +15,7 @@ from calque.array import as_values
 from calque.batching import _flat_axes, _normalized
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.mesh import Mesh
+from calque.core.mesh import Mesh, OwnRows
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
 from calque.devices import devices as all_devices
 from calque.jit import JitFunction, jit
@@ -23,9 +23,8 @@ from calque.mismatch import argument_names
 from calque.primitives import shape as sh
 from calque.primitives import shard_map as primitive
 from calque.primitives.placement import constrain
-from calque.primitives.two_level import mapped
 from calque.tracing import check_arguments, check_callable, check_outputs, name_of
-from calque.transforms.stage import closed, stage
+from calque.transforms.stage import stage
 from calque.transforms.vmap import broadcast_axis
 
 __all__ = ["pmap"]
@@ -136,22 +135,18 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
     specs = [_spec(name, d) for d in axes]
     manual = frozenset((name,))
+    # of several processes each passes the rows of its devices, and gets theirs
+    parts = mesh if mesh.grid is None else OwnRows(mesh)
     with primitive.inside(mesh, manual, False):
-        parts = mesh if mesh.grid is None else mesh.local_mesh
         program = stage(body, [primitive.local(a, parts, s, False) for a, s in zip(avals, specs)],
                         title, fun)
     out_tree, wanted = kept[0]
-    params: dict[str, Any] = {
-        "mesh": mesh, "in_specs": tuple(specs), "check_vma": False,
-        "out_specs": tuple(_spec(name, d) for d in wanted), "newly_manual_axes": manual}
-    if mesh.grid is None:
-        return out_tree.unflatten(primitive.bind(program, as_values(leaves), **params))
-    # of several processes each passes the rows of its devices, and gets theirs
-    program, consts = closed(program)
-    params["in_specs"] = (*[P() for _ in consts], *specs)
-    outs = mapped({**params, "jaxpr": program}, mesh.grid, [*consts, *as_values(leaves)])
-    return out_tree.unflatten([constrain(o, NamedSharding(mesh.local_mesh, s))
-                               for o, s in zip(outs, params["out_specs"])])
+    out_specs = tuple(_spec(name, d) for d in wanted)
+    outs = primitive.bind(program, as_values(leaves), mesh=parts, in_specs=tuple(specs),
+                          out_specs=out_specs, check_vma=False, newly_manual_axes=manual)
+    if mesh.grid is not None:
+        outs = [constrain(o, NamedSharding(mesh.local_mesh, s)) for o, s in zip(outs, out_specs)]
+    return out_tree.unflatten(outs)
 
 
 def _spec(name: Any, axis: int | None) -> P:

@@ -132,10 +132,11 @@ def check_devices(sharding: Sharding) -> None:
     if not sharding.spans:
         for d in sharding._assignment:
             d.check_local()
-    found = {d.platform for d in sharding._assignment}
-    if len(sharding._assignment) > 1 and found != {"cpu"}:
+    own = [d for d in sharding._assignment if d.is_local]
+    found = {d.platform for d in own}
+    if len(own) > 1 and found != {"cpu"}:
         raise ValueError(errors.explain(
-            f"{sharding!r} spreads arrays over {len(sharding._assignment)} devices of "
+            f"{sharding!r} spreads arrays over {len(own)} devices of "
             f"{', '.join(sorted(found))}: a process runs programs on one GPU.",
             fix="start one process for each GPU, or use CPU devices."))
 

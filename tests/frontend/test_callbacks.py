@@ -1,4 +1,6 @@
 """Python functions called from programs: values, order, effects, batching, errors."""
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -188,3 +190,23 @@ def test_artifacts_refuse_callbacks() -> None:
     import calque.aot
     with pytest.raises(TypeError, match="callback"):
         calque.aot.compile(lambda x: calque.pure_callback(np.sin, SCALAR, x), "f32[]")
+
+
+@pytest.mark.vulkan
+def test_on_a_gpu_whose_memory_the_host_does_not_see() -> None:
+    """What a program computed is no mapped memory there; results go back."""
+    def doubled(x: Any) -> Any:
+        return calque.pure_callback(lambda a: np.asarray(a) + a,
+                                    calque.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    x = np.arange(4, dtype=np.float32)
+    with calque.default_device(calque.devices("vulkan")[0]):
+        for f, want in ((doubled, 2 * x), (lambda v: doubled(v.sum()), 2 * x.sum()),
+                        (lambda v: doubled(doubled(v) * 2) + 1, 8 * x + 1),
+                        (lambda v: doubled(v + 1j * v), 2 * (x + 1j * x)),
+                        (lambda v: doubled(v > 1), x > 1),
+                        (lambda v: lax.scan(lambda c, _: (doubled(c) + 1, c.sum()), v, None,
+                                            length=3)[0], 8 * x + 7)):
+            got = calque.jit(f)(jnp.asarray(x))
+            assert got.devices() == {calque.devices("vulkan")[0]}
+            np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))

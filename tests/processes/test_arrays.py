@@ -129,8 +129,34 @@ ARRAYS = """
     f = jax.shard_map(lambda v: lax.psum(v, "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
     fails(TypeError, lambda: aot.compile(f, jax.ShapeDtypeStruct(x.shape, x.dtype)),
           "program of one process")
-    fails(NotImplementedError, lambda: jax.grad(lambda v: jax.pmap(
-        lambda a: lax.psum(a, "i"), "i")(v).sum())(x[mine]), "inside the function")
+
+    # pmap differentiated and mapped from outside: the gradient of the sum over all processes
+    w, e = np.float32([1, 2, 3, -1, 1, 0, 2, 1]) / 100, 1e-6
+    p = jax.pmap(lambda w, a: jnp.sin(a * w) * lax.psum((a * w).sum(), "i"), "i", in_axes=(None, 0))
+
+    def squares(w, v):
+        return ((np.sin(v * w) * (v * w).sum()) ** 2).sum()
+
+    def slope(i):
+        d = e * np.eye(8)[i]
+        return (squares(w + d, x) - squares(w - d, x)) / (2 * e)
+
+    def own(w, v):
+        return (p(w, v) ** 2).sum()
+
+    for grad in (jax.grad(own), jax.jit(jax.grad(own))):
+        np.testing.assert_allclose(grad(w, x[mine]), [slope(i) for i in range(8)], rtol=1e-4)
+    bumped = [x.astype(float), x.astype(float)]
+    for v, sign in zip(bumped, (1, -1)):
+        v[mine.start, 1] += sign * e
+    np.testing.assert_allclose(jax.grad(own, 1)(w, x[mine])[0, 1], (
+        squares(w, bumped[0]) - squares(w, bumped[1])) / (2 * e), rtol=1e-3)  # f32, 64 terms
+    many = jax.vmap(lambda s: p(w * s, x[mine]))(np.float32([1, 2]))
+    for s, got in zip((1, 2), many):
+        np.testing.assert_allclose(got, (np.sin(x * w * s) * (x * w * s).sum())[mine], rtol=1e-4,
+                                   atol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda v: jax.pmap(
+        lambda a: lax.psum(a ** 2, "i"), "i", out_axes=None)(v).sum())(x[mine]), 2 * x[mine])
     fails(ValueError, lambda: jax.pmap(lambda a: a)(x[:0]), "one row for each device")
 
     # training: one message a step, the values of one process, no growth

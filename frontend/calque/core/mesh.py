@@ -283,6 +283,25 @@ class AbstractMesh(_Axes):
         return f"AbstractMesh({self._short()})"
 
 
+class OwnRows(AbstractMesh):
+    """What one process has of a mesh over several, as the mesh of a mapped function that takes and
+    gives this process's rows (pmap): axes are as long as its devices are many, while names inside
+    mean the axes of `every`, the whole mesh."""
+
+    __slots__ = ("every",)
+
+    def __init__(self, every: Mesh) -> None:
+        mine = every.local_mesh
+        super().__init__(mine.axis_sizes, mine.axis_names, mine.axis_types)
+        self.every = every
+
+    def _key(self) -> Any:
+        return (*super()._key(), self.every)
+
+    def __reduce__(self) -> Any:
+        return OwnRows, (self.every,)
+
+
 # ---- the mesh of a context
 NO_MESH = Mesh(np.empty((), object), ())
 _context: contextvars.ContextVar[Mesh] = contextvars.ContextVar("calque_mesh", default=NO_MESH)
@@ -392,5 +411,5 @@ class use_abstract_mesh:  # noqa: N801
         _abstract.reset(self._tokens.pop())
 
 
-__all__ = ["NO_MESH", "AbstractMesh", "AxisType", "Mesh", "get_abstract_mesh", "get_mesh",
-           "set_mesh", "use_abstract_mesh"]
+__all__ = ["NO_MESH", "AbstractMesh", "AxisType", "Mesh", "OwnRows", "get_abstract_mesh",
+           "get_mesh", "set_mesh", "use_abstract_mesh"]

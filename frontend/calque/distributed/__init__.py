@@ -46,8 +46,9 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       coordinator_address: host:port of process 0, where nothing else listens.
       num_processes: how many there are.
       process_id: which of them this is, from 0.
-      local_device_ids: which devices of the host are this process's: checked, and of no effect on
-        CPUs, where jax_num_cpu_devices says how many there are.
+      local_device_ids: which GPU of the host is this process's (None: the first process on it has
+        the first, and so on, counted round); of no effect on CPUs, where jax_num_cpu_devices says
+        how many devices there are.
       cluster_detection_method: 'mpi4py', 'ompi', 'slurm', or 'deactivate'; None: what the
         environment says.
       initialization_timeout: seconds within which all processes must come.
@@ -80,7 +81,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     from calque.distributed.world import World
     del slice_index, partition_index
     _check_times(initialization_timeout, heartbeat_timeout_seconds, shutdown_timeout_seconds)
-    _check_ids(local_device_ids)
+    gpus = _check_ids(local_device_ids)
     given = coordinator_address is not None or num_processes is not None or process_id is not None
     found = None if given else cluster.detected(cluster_detection_method)
     if found is not None and found.kind != "mpi":
@@ -99,11 +100,11 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
              float(shutdown_timeout_seconds))
     devices = runtime.device.cpu_count()
     if found is not None and found.kind == "mpi":
-        _world = World.by_mpi(devices, *times)
+        _world = World.by_mpi(devices, gpus, *times)
     else:
         assert coordinator_address is not None and num_processes is not None
         assert process_id is not None
-        _world = World.by_hand(coordinator_address, num_processes, process_id, devices,
+        _world = World.by_hand(coordinator_address, num_processes, process_id, devices, gpus,
                                coordinator_bind_address, *times)
     if _world.size > 1:
         from calque.distributed.messages import Engine
@@ -189,12 +190,13 @@ def _check_times(*times: float) -> None:
                                             "leave it out, or give seconds."))
 
 
-def _check_ids(ids: int | Sequence[int] | None) -> None:
+def _check_ids(ids: int | Sequence[int] | None) -> list[int]:
     every = [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
     if any(not isinstance(i, int) or i < 0 for i in every) or len(set(every)) != len(every):
         raise ValueError(errors.explain(
             f"local_device_ids must be different numbers from 0, got {ids!r}.", "",
             "give the numbers of this process's devices on its host, such as [0]."))
+    return every
 
 
 def _check_given(address: str | None, size: int | None, rank: int | None) -> None:

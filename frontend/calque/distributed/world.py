@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ class World:
     """
 
     def __init__(self, rank: int, size: int, mpi: Any, comm: Any, control: Control | None,
-                 child: subprocess.Popen[bytes] | None, shutdown_timeout: float) -> None:
+                 child: subprocess.Popen[bytes] | None, shutdown_timeout: float,
+                 gpus: Sequence[int] = ()) -> None:
         self.rank, self.size, self.mpi, self.comm = rank, size, mpi, comm
         self.control, self.child, self.shutdown_timeout = control, child, shutdown_timeout
         self.error: str | None = None  # by which this process ends
@@ -51,7 +52,8 @@ class World:
         if size > 1:
             self.hook = sys.excepthook
             sys.excepthook = self.excepted
-            runtime.device.set_processes(rank, self.devices)
+            hosts = [control.table[i]["host"] for i in range(rank + 1)] if control else []
+            runtime.device.set_processes(rank, self.devices, gpus, hosts[:-1].count(hosts[-1]))
 
     # ---- starting
     @classmethod
@@ -59,8 +61,8 @@ class World:
         return cls(0, 1, None, None, None, None, 0.0)
 
     @classmethod
-    def by_hand(cls, address: str, size: int, rank: int, devices: int, bind: str | None,
-                timeout: float, heartbeat: float, shutdown: float) -> World:
+    def by_hand(cls, address: str, size: int, rank: int, devices: int, gpus: Sequence[int],
+                bind: str | None, timeout: float, heartbeat: float, shutdown: float) -> World:
         """Processes that were given an address: process 0 starts the coordinator there."""
         _check_mpi()
         child = None
@@ -86,14 +88,15 @@ class World:
                 child.kill()
             raise
         comm.Set_errhandler(mpi.ERRORS_RETURN)
-        made = cls(rank, size, mpi, comm, control, child, shutdown)
+        made = cls(rank, size, mpi, comm, control, child, shutdown, gpus)
         made.barrier("initialize")
         _unlink_segments()  # all have them: a job that is killed leaves none
         control.doing = "running"
         return made
 
     @classmethod
-    def by_mpi(cls, devices: int, timeout: float, heartbeat: float, shutdown: float) -> World:
+    def by_mpi(cls, devices: int, gpus: Sequence[int], timeout: float, heartbeat: float,
+               shutdown: float) -> World:
         """Processes that mpiexec started."""
         _check_mpi()
         asked = int(os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", "1")))
@@ -119,7 +122,7 @@ class World:
             "devices": devices}, timeout, heartbeat)
         comm.Set_errhandler(mpi.ERRORS_RETURN)
         control.doing = "running"
-        made = cls(rank, size, mpi, comm, control, child, shutdown)
+        made = cls(rank, size, mpi, comm, control, child, shutdown, gpus)
         made.launched = True
         return made
 

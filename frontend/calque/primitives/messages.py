@@ -16,7 +16,6 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of
-from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.processes import Between
 from calque.primitives import elementwise as ew
@@ -101,16 +100,6 @@ def _complex(y: Any) -> Any:
     start, whole = (0,) * (len(shape) - 1), shape[:-1]
     parts = [sh.reshape(sh.slice_(y, (*start, i), (*whole, i + 1)), whole) for i in (0, 1)]
     return registry["complex"].bind(*parts)
-
-
-def _no_derivative(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError(explain(
-        "pmap between processes cannot be differentiated from outside.",
-        fix="take the gradient inside the function that is mapped, or use shard_map."))
-
-
-for _p in (reduce_p, gather_p, exchange_p, scatter_p, permute_p):
-    _p.jvp = _no_derivative
 
 
 def reduced(xs: Sequence[Any], axes: Axes, op: str) -> list[Any]:

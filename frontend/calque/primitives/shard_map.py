@@ -16,7 +16,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.mesh import AbstractMesh, AxisType, Mesh, _abstract
+from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
 from calque.core.sharding import IndivisibleError, PartitionSpec
@@ -63,6 +63,7 @@ def order(mesh: Mesh | AbstractMesh, manual: frozenset[Any]) -> tuple[Any, ...]:
 @contextlib.contextmanager
 def inside(mesh: Mesh | AbstractMesh, manual: frozenset[Any], check_vma: bool) -> Iterator[None]:
     """The names, and the mesh, that a body sees."""
+    mesh = _every(mesh)
     sizes = mesh.shape
     kinds = {n: AxisType.Manual for n in manual}
     token = _abstract.set(mesh.abstract_mesh.update_axis_types(kinds))
@@ -71,6 +72,11 @@ def inside(mesh: Mesh | AbstractMesh, manual: frozenset[Any], check_vma: bool) -
             yield
     finally:
         _abstract.reset(token)
+
+
+def _every(mesh: Mesh | AbstractMesh) -> Mesh | AbstractMesh:
+    """The mesh whose axes a body's names mean."""
+    return mesh.every if isinstance(mesh, OwnRows) else mesh
 
 
 def _parts(mesh: Any, spec: PartitionSpec, ndim: int) -> list[int]:
@@ -166,7 +172,7 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
                mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
     linear = [is_linear(a) for a in args]
     given = [not is_zero(c) for c in cts]
-    sizes = mesh.shape
+    sizes = _every(mesh).shape
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
         return order(mesh, newly_manual_axes - set(spec.names()))
