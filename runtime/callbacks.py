@@ -103,9 +103,15 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     queued, mapped = is_queue(hal_device), is_host(hal_device)
     kind = _HOST if mapped else rt.MemoryType.DEVICE_LOCAL
 
+    plain = all(c == d for _, c, d in given) and all(c == d for _, c, d, _, _ in made)
+
     def on_host(views: Any, outs: Any) -> None:
-        function([v.map().asarray(s, c).view(d) for v, (s, c, d) in zip(views, given)],
-                 [o.map().asarray(s, c).view(d) for o, (s, c, d, _, _) in zip(outs, made)])
+        arrays = [v.map().asarray(s, c) for v, (s, c, _) in zip(views, given)]
+        results = [o.map().asarray(s, c) for o, (s, c, _, _, _) in zip(outs, made)]
+        if not plain:
+            arrays = [a.view(d) for a, (_, _, d) in zip(arrays, given)]
+            results = [r.view(d) for r, (_, _, d, _, _) in zip(results, made)]
+        function(arrays, results)
 
     def through_host(views: Any, outs: Any) -> None:
         arrays = [np.empty(s, c) for s, c, _ in given]

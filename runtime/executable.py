@@ -224,7 +224,10 @@ class Executable:
         results = _List(4)
         invoke, function = self._inline or self._load_inline()
         try:
-            with span(self.name, "run", device=str(self.device)):
+            if watchers:
+                with span(self.name, "run", device=str(self.device)):
+                    invoke(function, variants, results)
+            else:
                 invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(error, ()) from error

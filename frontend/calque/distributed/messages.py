@@ -55,6 +55,9 @@ class Engine:
                     shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
                     self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
                                      what, comm)
+                if not watch.watchers:
+                    run(comm, arrays, results, what, **how)
+                    return
                 with watch.span(f"{kind} over {names}", "collective",
                                 bytes=sum(a.nbytes for a in arrays), processes=len(ranks)):
                     run(comm, arrays, results, what, **how)
@@ -88,7 +91,14 @@ class Engine:
     def reduce(self, comm: Any, arrays: Arrays, results: Arrays, what: str, *, op: str
                ) -> None:
         if len(arrays) == 1:
-            self.reduce_one(comm, _bytes(arrays[0]), _bytes(results[0]), arrays[0].dtype, op, what)
+            sent, got = arrays[0], results[0]
+            dtype = sent.dtype
+            if sent.nbytes <= PIECE and dtype.kind != "V" and (op == "sum" or dtype.kind != "f"):
+                kind = self.types.get(dtype) or self.type_of(dtype)  # as it lies, in one piece
+                self.world.wait(comm.Iallreduce([sent, sent.size, kind], [got, sent.size, kind],
+                                                self.operations[op]).Test, what)
+            else:
+                self.reduce_one(comm, _bytes(sent), _bytes(got), dtype, op, what)
             return
         for dtype in dict.fromkeys(a.dtype for a in arrays):  # one message for each dtype
             mine = [i for i, a in enumerate(arrays) if a.dtype == dtype]
