@@ -106,6 +106,15 @@ def test_logaddexp_of_integers_along_an_axis(name: str) -> None:
     np.testing.assert_allclose(f.reduce(x), want, rtol=1e-6)
 
 
+def test_logaddexp_of_complex_nan() -> None:
+    """Both parts: an exponential of NaN has no angle."""
+    odd = jnp.array([complex(np.nan, 1), complex(1, np.nan), 1 + 1j], "complex64")
+    for f in (jnp.logaddexp, jnp.logaddexp2):
+        got = np.asarray(f(odd, 1 + 1j))
+        assert np.isnan(got[:2].real).all() and np.isnan(got[:2].imag).all()
+        assert np.isfinite(got[2])
+
+
 def test_student_t_takes_its_shape_from_df() -> None:
     assert calque.random.t(calque.random.key(0), jnp.array([1., 2])).shape == (2,)
 

@@ -141,6 +141,13 @@ def test_ranks() -> None:
         for got, want in zip(stats.mode(x, axis, keepdims=True), ss.mode(x, axis, keepdims=True)):
             np.testing.assert_array_equal(got, want)
         np.testing.assert_allclose(stats.sem(x, axis), ss.sem(x, axis), rtol=1e-6)
+    holes = np.array([[1, np.nan, 2, 2, 1], [np.nan, 3, 3, np.nan, np.nan]], np.float32)
+    for axis in (0, 1, None):  # NaN are one value
+        for got, want in zip(stats.mode(holes, axis), ss.mode(holes, axis)):
+            np.testing.assert_array_equal(got, want)
+    for f in (stats.beta.pdf, stats.gamma.logpdf, stats.expon.logpdf):
+        shapes = {stats.beta.pdf: (2.0, 3.0), stats.gamma.logpdf: (2.0,)}.get(f, ())
+        assert np.isnan(f(np.float32([-0.5, 0.5, 2]), *shapes, 0.0, np.float32([-1, 0, -1]))).all()
     assert stats.rankdata(np.zeros((0, 2, 3)), axis=1).shape == (0, 2, 3)
     assert not stats.bernoulli.ppf(np.float32(0.5), np.float32(0.3)).weak_type
     gap = np.array([1, 2, np.nan, 4], np.float32)

@@ -223,7 +223,7 @@ def _complex_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
     rest = ew.log1p_p.bind(power(safe))
     if scale != 1.0:
         rest = ew.div_p.bind(rest, constant(rest, scale))
-    made = choose(odd, ew.add_p.bind(x, y), ew.add_p.bind(large, rest))
+    made = choose(odd, full_constant(x, complex(np.nan, np.nan)), ew.add_p.bind(large, rest))
     # the imaginary part is an angle: bring it into (-pi, pi]
     re, im = ew.real_p.bind(made), ew.imag_p.bind(made)
     turn, half = constant(im, 2 * math.pi / scale), constant(im, math.pi / scale)

@@ -17,6 +17,7 @@ from calque.numpy import fft, util
 from calque.numpy.arithmetic import real
 from calque.numpy.join import concatenate
 from calque.numpy.padding import pad
+from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -36,10 +37,6 @@ def _operand(name: str, x: Any, kind: int, norm: str | None) -> Any:
             fix="use one of these."))
     (x,) = util.promote_inexact(name, x)
     x = util.array(x)
-    if util.dtype_of(x).kind == "c":
-        raise TypeError(explain(
-            f"{name} takes real arrays, got dtype {util.dtype_of(x)}.",
-            fix="transform real and imaginary parts apart."))
     if not util.shape_of(x):
         raise ValueError(explain(f"{name} takes arrays with axes, got a scalar.",
                                  fix="pass an array of one axis or more."))
@@ -129,10 +126,18 @@ def _backward(x: Any, axis: int, norm: str | None) -> Any:
     return _as_type(sh.slice_in_dim(sh.reshape(pairs, tuple(shape)), 0, n, axis), dtype)
 
 
+def _linear(step: Any, x: Any, axis: int, norm: str | None) -> Any:
+    """A step of x; of complex numbers, of each part."""
+    if util.dtype_of(x).kind != "c":
+        return step(x, axis, norm)
+    parts = [step(part.bind(x), axis, norm) for part in (ew.real_p, ew.imag_p)]
+    return ew.complex_p.bind(*parts)
+
+
 def _one(name: str, step: Any, x: Any, kind: int, n: Any, axis: Any, norm: str | None) -> Any:
     x = _operand(name, x, kind, norm)
     (d,) = util.axis_tuple(axis, len(util.shape_of(x)))
-    return step(_sized(name, x, n, d), d, norm)
+    return _linear(step, _sized(name, x, n, d), d, norm)
 
 
 def _many(name: str, step: Any, x: Any, kind: int, s: Any, axes: Any, norm: str | None) -> Any:
@@ -147,7 +152,7 @@ def _many(name: str, step: Any, x: Any, kind: int, s: Any, axes: Any, norm: str 
             f"{name}: s has {len(s)} sizes for {len(chosen)} axes.",
             fix="give one size per transformed axis."))
     for i, d in enumerate(chosen):
-        x = step(_sized(name, x, None if s is None else s[i], d), d, norm)
+        x = _linear(step, _sized(name, x, None if s is None else s[i], d), d, norm)
     return x
 
 
@@ -157,7 +162,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1,
     """Discrete cosine transform y_k = 2 sum_j x_j cos(pi k (2j + 1) / 2n) along an axis.
 
     Args:
-      x: array of floats (others become floats).
+      x: array of floats or complex numbers (others become floats).
       type: 2, the only one.
       n: elements along the axis to transform; x is cut or filled with zeros. None: all.
       axis: to transform.
@@ -169,7 +174,6 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1,
     Raises:
       NotImplementedError: another type (as in JAX).
       ValueError: n below 1, an axis that x lacks, another norm.
-      TypeError: x is complex.
 
     Source: J. Makhoul, IEEE Trans. ASSP 28(1), 1980.
 
@@ -188,7 +192,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1,
     """The inverse of dct along an axis.
 
     Args:
-      x: array of floats: coefficients.
+      x: array of floats or complex numbers: coefficients.
       type: 2, the only one.
       n: coefficients to use; x is cut or filled with zeros. None: all.
       axis: to transform.
@@ -198,7 +202,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1,
       Array of x's dtype, with n elements along the axis.
 
     Raises:
-      NotImplementedError, ValueError, TypeError: as dct.
+      NotImplementedError, ValueError: as dct.
 
     Source: J. Makhoul, IEEE Trans. ASSP 28(1), 1980.
 
@@ -217,7 +221,7 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None,
     """dct along several axes.
 
     Args:
-      x: array of floats.
+      x: array of floats or complex numbers.
       type: 2, the only one.
       s: elements to transform along each axis.
       axes: to transform. None: the last len(s), or all.
@@ -227,7 +231,7 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None,
       Array of x's dtype.
 
     Raises:
-      NotImplementedError, ValueError, TypeError: as dct; s and axes differ in length.
+      NotImplementedError, ValueError: as dct; s and axes differ in length.
 
     Source: J. Makhoul, IEEE Trans. ASSP 28(1), 1980.
 
@@ -247,7 +251,7 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None,
     """The inverse of dctn.
 
     Args:
-      x: array of floats: coefficients.
+      x: array of floats or complex numbers: coefficients.
       type: 2, the only one.
       s: coefficients to use along each axis.
       axes: to transform. None: the last len(s), or all.
@@ -257,7 +261,7 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None,
       Array of x's dtype.
 
     Raises:
-      NotImplementedError, ValueError, TypeError: as dctn.
+      NotImplementedError, ValueError: as dctn.
 
     Source: J. Makhoul, IEEE Trans. ASSP 28(1), 1980.
 

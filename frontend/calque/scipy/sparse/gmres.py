@@ -5,7 +5,10 @@ the small least squares problem is solved by QR.  Start reading at `_cycle`.
 """
 from __future__ import annotations
 
+import functools
 from typing import Any
+
+import numpy as np
 
 import calque.numpy as jnp
 from calque import loops, tree_util
@@ -80,7 +83,7 @@ def _gmres(a: Function, b: Any, x0: Any, m: Function, *, tol: Any, atol: Any, ma
 
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,  # noqa: N803
           restart: int = 20, maxiter: int | None = None, M: Any = None,  # noqa: N803
-          solve_method: str = "batched") -> tuple[Any, None]:
+          solve_method: str = "batched") -> tuple[Any, Any]:
     """The x with A x = b by the generalized minimal residual method; A is any.
 
     Args:
@@ -94,7 +97,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,  
       solve_method: "batched" or "incremental"; both take all steps between restarts here.
 
     Returns:
-      (x, None).
+      (x, info); info is an int32: 0, or -1 where x has NaN.
 
     Raises:
       TypeError, ValueError: as cg; solve_method is another.
@@ -112,5 +115,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,  
         raise ValueError(explain(f"gmres: invalid solve_method {solve_method!r}, must be either "
                                  "'incremental' or 'batched'.", fix="use one of these."))
     size = sum(int(jnp.size(x)) for x in tree_util.tree_leaves(b))
-    return solved("gmres", _gmres, A, b, x0, M, tol=tol, atol=atol, maxiter=maxiter,
+    x, _ = solved("gmres", _gmres, A, b, x0, M, tol=tol, atol=atol, maxiter=maxiter,
                   symmetric=False, restart=max(min(restart, size), 1))
+    odd = [jnp.isnan(leaf).any() for leaf in tree_util.tree_leaves(x)]
+    return x, jnp.where(functools.reduce(jnp.logical_or, odd, np.False_), -1, 0)

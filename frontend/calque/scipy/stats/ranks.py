@@ -56,11 +56,14 @@ def _along_last(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
     return moveaxis(a, axis, -1), axis
 
 
-def _runs(values: Any) -> tuple[Any, Any, Any]:
+def _runs(values: Any, equal_nan: bool = False) -> tuple[Any, Any, Any]:
     """Of sorted values: where a run begins, and the first and last position of each one's run."""
     size = values.shape[-1]
     first = np.ones((*values.shape[:-1], 1), bool)
-    begins = concatenate([first, values[..., 1:] != values[..., :-1]], axis=-1)
+    other = values[..., 1:] != values[..., :-1]
+    if equal_nan:  # (they come last)
+        other = other & (values[..., :-1] == values[..., :-1])
+    begins = concatenate([first, other], axis=-1)
     ends = concatenate([begins[..., 1:], first], axis=-1)
     here = np.broadcast_to(np.arange(size, dtype=np.int32), values.shape)
     last = values.ndim - 1
@@ -149,7 +152,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         value, count = rows[0], util.array(np.int32(1))
     else:
         rows = sort(rows)
-        _, first, last = _runs(rows)
+        _, first, last = _runs(rows, equal_nan=True)
         counts = last - first + 1
         best = rd.argmax(counts, axis=-1, keepdims=True)
         value = take_along_axis(rows, best, -1)[..., 0]
@@ -157,6 +160,8 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     if keepdims:
         lost = tuple(range(len(util.shape_of(a)))) if axis is None else back
         value, count = expand_dims(value, lost), expand_dims(count, lost)
+    if util.dtype_of(count).kind == "i":
+        count = count.astype(int)
     return ModeResult(value, count)
 
 

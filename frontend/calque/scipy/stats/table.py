@@ -124,7 +124,8 @@ def _density(row: dict[str, Function], support: Function | None) -> Function:
         if inside is None:
             return row["logpdf"](z, *shapes) - ew.log_p.bind(scale)
         safe = where(inside, z, support(*shapes)[0] + 0.5)  # type: ignore[misc]
-        return where(inside, row["logpdf"](safe, *shapes) - ew.log_p.bind(scale), -np.inf)
+        value = where(inside, row["logpdf"](safe, *shapes) - ew.log_p.bind(scale), -np.inf)
+        return where(scale > 0, value, np.nan)
 
     return logpdf
 
