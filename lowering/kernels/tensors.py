@@ -292,7 +292,7 @@ class _Run:
         assert isinstance(x, Memory)
         how, kind, start = FOLDS[e.primitive.name]
         if x.dtype == memory.BOOL:
-            start = how == "and"
+            start = how in ("and", "minimum")
         elif start is None:
             from calque.lowering.rules.reduce import extreme
             start = extreme(x.dtype, how == "minimum")

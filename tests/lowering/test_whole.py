@@ -54,6 +54,26 @@ def test_sums_products_joins() -> None:
     holds(g, X, N, close=8)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16"])
+def test_reductions_of_every_kind(dtype: str) -> None:
+    """What they start from: minima of bools started from False."""
+    reductions = ("sum", "prod", "min", "max", "all", "any")
+    rows = np.array([[1, 0, 2, 1, 0], [1, 1, 3, 1, 0]])
+
+    def folds(x: Any) -> list[Any]:
+        full = jnp.ones((3, 5), dtype).at[jnp.array([0, 2])].set(x.astype(dtype))
+        return [getattr(jnp, r)(full, axis=axis) for r in reductions for axis in (0, 1)]
+
+    assert dispatches(folds, rows) == 1
+    got = iter(calque.jit(folds)(rows))
+    whole = np.stack([rows[0], np.ones(5, int), rows[1]])
+    whole = whole != 0 if dtype == "bool" else whole
+    for r in reductions:
+        for axis in (0, 1):
+            np.testing.assert_array_equal(np.asarray(next(got)).astype(float), getattr(np, r)(
+                whole, axis=axis).astype(float), err_msg=f"{r} of {dtype} along {axis}")
+
+
 def test_pads() -> None:
     configs = [((a, b, i), (b, a, 2 - i)) for a in (-3, 0, 2) for b in (-1, 0, 1)
                for i in (0, 1, 2)]
