@@ -42,6 +42,8 @@ class Context:
         self.kernels = 0  # of our own
         self.functions = 0  # that its kernels call
         self.options: set[str] = set()  # more flags for the compiler
+        self.needs: frozenset[str] = frozenset()  # of a device beyond the target: user_gpu.py
+        self.sources: dict[Any, str] = {}  # executables of others' code, by what decides them
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
         # values

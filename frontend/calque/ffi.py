@@ -14,7 +14,7 @@ from calque import tree_util
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.kernel import Kernel, Kernels
+from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
 from calque.jit import jit
 from calque.primitives.ffi import ffi_call_p
@@ -37,7 +37,7 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
       name: of any characters, not empty; it may have a kernel and a form elsewhere.
       fn: a Kernel; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
         operations, which is computed where there is no kernel, and exported.
-      platform: "cpu" or "default".
+      platform: "cpu", "cuda", "vulkan" or "default".
 
     Returns:
       Nothing.
@@ -54,13 +54,15 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
     if not isinstance(name, str) or not name:
         raise ValueError(explain(f"register_ffi_target: {name!r} is no name.",
                                  fix="pass a text that is not empty."))
-    if platform not in ("cpu", "default"):
+    platform = {"gpu": "cuda"}.get(platform.lower(), platform.lower())
+    if platform not in (*PLATFORMS, "default"):
         raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
-                                 fix="pass platform='cpu', or 'default' and a function."))
-    if platform == "cpu" and not isinstance(fn, Kernel):
+                                 fix=f"pass one of {', '.join(PLATFORMS)}, or 'default' and a "
+                                     "function."))
+    if platform != "default" and not isinstance(fn, Kernel):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",
-            fix="pass ffi.Kernel(C source, name of the function); a function of arrays is the "
+            fix="pass ffi.Kernel(source, name of the function); a function of arrays is the "
                 "form elsewhere: platform='default'."))
     if platform == "default" and not callable(fn):
         raise TypeError(explain(
@@ -230,15 +232,16 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
             raise TypeError(explain(
                 f"ffi_call: attribute {key} of {name!r} must be a number, got "
                 f"{type(value).__name__}.", fix="pass arrays and traced values as arguments."))
-    kernel = kernels.get("cpu")
-    if kernel and attributes and not (kernel.scalars or kernel.grid or kernel.work):
+    takes = [k for _, k in kernels.of if k.scalars or k.grid or k.work or callable(k.shared_memory)]
+    if kernels.of and attributes and not takes:
         raise TypeError(explain(
             f"ffi_call: {name!r} takes no attributes, got {', '.join(attributes)}.",
             fix="let the kernel have scalars=lambda inputs, outputs, **attributes: (...)."))
     if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
         raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
                                 fix="pass random.key_data(key)."))
-    if aliases and kernel and kernel.grid is not None:
+    cpu = kernels.get("cpu")
+    if aliases and cpu and cpu.grid is not None:
         raise NotImplementedError(explain(
             f"ffi_call: {name!r} has a grid, and input_output_aliases.",
             fix="leave one of them out."))

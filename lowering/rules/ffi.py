@@ -1,4 +1,4 @@
-"""Calls of kernels of the user's; on CPU targets an object linked into the program."""
+"""Calls of kernels of the user's: an object linked into the program, or a GPU's code in it."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,9 @@ from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
-from calque.lowering.kernels.user import call_kernel
+from calque.lowering.kernels.user import prepared
+from calque.lowering.kernels.user_c import call_c
+from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.rules.registry import rule
 
 _BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
@@ -39,7 +41,10 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
     # of an empty array the kernel gets a pointer that it must not read
     given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if not a.size
              else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
-    made = call_kernel(ctx, kernel, kernels.name, where, given, ins, outs,
-                       {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]))
+    call = prepared(kernel, kernels.name, where, ins, outs,
+                    {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
+    if 0 in call.grid:  # every result is empty
+        return [b.splat(0, a.shape, a.dtype) for a in outs]
+    made = (call_c if ctx.cpu else call_gpu)(ctx, call, given, None)
     return [b.splat(0, a.shape, a.dtype) if not a.size
             else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
