@@ -16,7 +16,7 @@ _UNIFORM, _PUSH, _STORAGE = 2, 9, 12  # storage classes
 # opcodes, and where what they read of a pointer stands
 _POINTERS = {61: 3, 62: 1, 63: 1, 65: 3, 66: 3, 67: 3, 68: 3, 70: 3, 83: 3, 228: 1,
              **{op: 3 for op in (227, *range(229, 243))}}
-_CALL, _FUNCTION = 57, 54
+_CALL, _FUNCTION, _END = 57, 54, 56
 
 # number -> (name, the word of a record that asks a device for it); None: every device has it
 CAPABILITIES: dict[int, tuple[str, str | None]] = {
@@ -142,6 +142,10 @@ def _parts(code: bytes) -> _Parts:
             p.uses[inside].update(w[3:])
         elif inside and op in _POINTERS and len(w) > _POINTERS[op]:
             p.uses[inside].add(w[_POINTERS[op]])
+        elif op == _END:
+            inside = 0
+    if inside:
+        raise NotReadable("ends within a function")
     p.variables = {v: x for v, x in p.variables.items() if x[1] != 7}  # not a function's own
     return p
 

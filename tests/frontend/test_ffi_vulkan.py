@@ -1,0 +1,202 @@
+"""calque.ffi: GLSL and SPIR-V inside programs on a Vulkan device (Debian: apt-get install
+mesa-vulkan-drivers libvulkan1 glslang-tools); the oracle is NumPy.
+"""
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import ffi_kernels as kernels
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import aot, ffi
+
+pytestmark = pytest.mark.vulkan
+S = calque.ShapeDtypeStruct
+
+
+@pytest.fixture(scope="module")
+def device() -> Any:
+    if shutil.which("glslangValidator") is None:
+        pytest.skip("no glslangValidator here")
+    try:
+        found = calque.devices("vulkan")[0]
+    except RuntimeError as error:
+        pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
+    kernels.register("vulkan")
+    kernels.register("cpu")
+    kernels.register("cuda")
+    return found
+
+
+def same(got: Any, want: Any) -> None:
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.shape, got.dtype, got.tobytes()) == (want.shape, want.dtype, want.tobytes())
+
+
+def test_every_case_in_one_program(device: Any) -> None:
+    with calque.enable_x64(True):
+        found = kernels.cases()
+        given = [[calque.device_put(a, device) for a in c["args"]] for c in found]
+        outs = calque.jit(lambda every: [c["f"](*xs) for c, xs in zip(found, every)])(given)
+    for c, out in zip(found, outs):
+        assert len(out) == len(c["wants"]), c["name"]
+        for got, want in zip(out, c["wants"]):
+            same(got, want)
+
+
+def test_eagerly_and_elsewhere(device: Any) -> None:
+    x = np.arange(100, dtype=np.float32)
+    y = kernels.scale(calque.device_put(x, device))
+    assert y.devices() == {device}
+    same(y, x * np.float32(2.5))
+    same(kernels.scale(jnp.asarray(x)), x * np.float32(2.5))  # the kernel in C
+    ffi.register_ffi_target("gpu scale", lambda x, by: x * by, platform="default")
+    ffi.check("gpu scale", calque.device_put(x, device), by=2.0)
+    ffi.check("gpu scale", x, by=2.0)
+
+
+def test_an_artifact_for_several_targets(device: Any, tmp_path: Path) -> None:
+    x = np.arange(70, dtype=np.float32)
+    made = aot.compile(kernels.scale, S(x.shape, x.dtype), name="scale",
+                       targets=["cpu", "vulkan:lavapipe", "cuda:sm_80"])
+    path = made.save(tmp_path / "scale.vmfb")
+    for place in (device, calque.devices("cpu")[0]):
+        (got,) = aot.load(path, place).scale(x)
+        same(got.numpy(), x * np.float32(2.5))
+    assert b"\x03\x02\x23\x07" in made.vmfb and b".entry scale" in made.vmfb
+
+
+def test_spirv_bytes_with_several_entries(device: Any, tmp_path: Path) -> None:
+    """Of two entries with buffers of their own, linked by hand: each sees its bindings only."""
+    text = """
+OpCapability Shader
+OpMemoryModel Logical GLSL450
+OpEntryPoint GLCompute %one "one" %id
+OpEntryPoint GLCompute %two "two" %id
+OpExecutionMode %one LocalSize 4 1 1
+OpExecutionMode %two LocalSize 4 1 1
+OpDecorate %id BuiltIn GlobalInvocationId
+OpDecorate %array ArrayStride 4
+OpDecorate %block Block
+OpMemberDecorate %block 0 Offset 0
+OpDecorate %x DescriptorSet 0
+OpDecorate %x Binding 0
+OpDecorate %y DescriptorSet 0
+OpDecorate %y Binding 1
+OpDecorate %z DescriptorSet 0
+OpDecorate %z Binding 2
+%void = OpTypeVoid
+%f = OpTypeFunction %void
+%uint = OpTypeInt 32 0
+%vector = OpTypeVector %uint 3
+%in = OpTypePointer Input %vector
+%id = OpVariable %in Input
+%array = OpTypeRuntimeArray %uint
+%block = OpTypeStruct %array
+%buffer = OpTypePointer StorageBuffer %block
+%element = OpTypePointer StorageBuffer %uint
+%x = OpVariable %buffer StorageBuffer
+%y = OpVariable %buffer StorageBuffer
+%z = OpVariable %buffer StorageBuffer
+%zero = OpConstant %uint 0
+%seven = OpConstant %uint 7
+%one = OpFunction %void None %f
+%a = OpLabel
+%ida = OpLoad %vector %id
+%ia = OpCompositeExtract %uint %ida 0
+%xa = OpAccessChain %element %x %zero %ia
+%va = OpLoad %uint %xa
+%sa = OpIAdd %uint %va %seven
+%ya = OpAccessChain %element %y %zero %ia
+OpStore %ya %sa
+OpReturn
+OpFunctionEnd
+%two = OpFunction %void None %f
+%b = OpLabel
+%idb = OpLoad %vector %id
+%ib = OpCompositeExtract %uint %idb 0
+%xb = OpAccessChain %element %x %zero %ib
+%vb = OpLoad %uint %xb
+%yb = OpAccessChain %element %y %zero %ib
+%wb = OpLoad %uint %yb
+%sb = OpIMul %uint %vb %wb
+%zb = OpAccessChain %element %z %zero %ib
+OpStore %zb %sb
+OpReturn
+OpFunctionEnd
+"""
+    if shutil.which("spirv-as") is None:
+        pytest.skip("no spirv-as here (Debian: spirv-tools)")
+    subprocess.run(["spirv-as", "--target-env", "vulkan1.1", "-o", tmp_path / "k.spv", "-"],
+                   input=text, text=True, check=True)
+    code = (tmp_path / "k.spv").read_bytes()
+    for entry in ("one", "two"):
+        ffi.register_ffi_target(f"spirv {entry}", ffi.Kernel(code, entry), "vulkan")
+
+    @calque.jit
+    def f(x: Any) -> Any:
+        y = ffi.ffi_call("spirv one", S((4,), np.uint32))(x)
+        return y, ffi.ffi_call("spirv two", S((4,), np.uint32))(x, y)
+    x = np.arange(4, dtype=np.uint32)
+    y, z = f(calque.device_put(x, device))
+    same(y, x + 7)
+    same(z, x * (x + 7))
+
+
+def test_scalars_of_every_kind(device: Any) -> None:
+    source = kernels.HEAD + "layout(local_size_x = 1) in;\n" + kernels.buffers("out double y") + """
+layout(push_constant) uniform P { int a; uint b; float c; int64_t d; uint64_t e; double f; };
+void main() { y[0] = a; y[1] = b; y[2] = c; y[3] = double(d); y[4] = double(e); y[5] = f; }
+"""
+    values = (-3, 2**32 - 1, 0.1, -2**40, 2**63 - 1, 0.1)
+    ffi.register_ffi_target("kinds", ffi.Kernel(source, "main", scalars=lambda i, o: values),
+                            "vulkan")
+    with calque.enable_x64(True), calque.default_device(device):
+        got = calque.jit(lambda: ffi.ffi_call("kinds", S((6,), np.float64))())()
+    same(got, np.array([-3, 2**32 - 1, np.float32(0.1), -2**40, 2.0**63, 0.1]))
+
+
+def shader(*rows: str, body: str = "y[0] = x[0];", more: str = kernels.FLAT) -> str:
+    return kernels.HEAD + more + kernels.buffers(*rows) + f"void main() {{ {body} }}\n"
+
+
+GOOD = ("float x", "out float y")
+BAD: dict[str, tuple[str, dict[str, Any], str]] = {  # -> (source, more, words of the error)
+    "syntax": ("#version 450\nvoid main() { int i = ; }", {}, "does not compile:\n"),
+    "entry": (shader(*GOOD), {"entry": "f"}, "GLSL's is main"),
+    "a dict": ({"x86-64": b""}, {}, "is a dict of objects"),  # type: ignore[dict-item]
+    "a block given": (shader(*GOOD), {"block": 64}, "which a shader says itself"),
+    "writes an argument": (shader("out float x", "out float y"), {}, "may write binding 0"),
+    "result readonly": (shader("float x", "float y", more=kernels.FLAT + "shared float s;\n",
+                               body="s = x[0] + y[0];"), {}, "declares binding 1, which is result"),
+    "a binding too many": (shader("float x", "float z", "out float y", body="y[0] = x[0] + z[0];"),
+                           {}, "has binding 2 of set 0; the call has 2 arrays"),
+    "no result": (shader("float x", more=kernels.FLAT + "shared float s;\n", body="s = x[0];"), {},
+                  "has no binding 1, which is result 0"),
+    "another type": (shader("int x", "out float y"), {}, "numbers of int32 in binding 0"),
+    "a block too large": (shader(*GOOD, more="layout(local_size_x = 1024, local_size_y = 2) in;\n"),
+                          {}, "1024 x 2 x 1 threads"),
+    "scalars": (shader(*GOOD), {"scalars": lambda i, o: (1,)},
+                "has 0 push constants, and scalars gives 1"),
+    "a grid too large": (shader(*GOOD), {"grid": lambda i, o: 1 << 17}, "is 131072 workgroups"),
+    "no group": (shader(*GOOD), {"grid": lambda i, o: 0}, "nothing would write its results"),
+    "memory": (shader(*GOOD, more=kernels.FLAT + "shared float s[20000];\n",
+                      body="s[0] = x[0]; y[0] = s[gl_LocalInvocationID.x];"), {},
+               "80000 bytes of shared memory")}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_shaders_that_cannot_be_used(device: Any, what: str) -> None:
+    source, more, words = BAD[what]
+    ffi.register_ffi_target("bad", ffi.Kernel(source, **{"entry": "main", **more}), "vulkan")
+    x = calque.device_put(np.ones(3, np.float32), device)
+    with pytest.raises((ValueError, TypeError)) as error:
+        calque.jit(lambda x: ffi.ffi_call("bad", S((3,), np.float32))(x))(x)
+    assert words in str(error.value) and "Fix: " in str(error.value)
+    assert "'bad'" in str(error.value) and "test_ffi_vulkan.py" in str(error.value)
