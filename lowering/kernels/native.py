@@ -160,4 +160,5 @@ def _memory(dtype: Dtype) -> tuple[str, int]:
     """The MLIR type of what a dtype is made of, and how many of it."""
     if dtype.kind == "c":
         return f"f{dtype.itemsize * 4}", 2
-    return (f"f{dtype.itemsize * 8}" if dtype.kind == "f" else f"i{dtype.itemsize * 8}"), 1
+    real = dtype.kind == "f" and dtype.itemsize > 1  # (floats of 8 bits go by their bits)
+    return (f"f{dtype.itemsize * 8}" if real else f"i{dtype.itemsize * 8}"), 1

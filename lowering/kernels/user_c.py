@@ -85,7 +85,8 @@ def _shim(call: Call, more: bool) -> str:
         given += [f"group / {stride} % {count}", f"({integer}){count}"]
         stride *= count
     errors = "\n".join(f'#pragma GCC diagnostic error "-W{w}"' for w in (
-        "incompatible-pointer-types", "int-conversion", "discarded-qualifiers"))
+        "incompatible-pointer-types", "int-conversion", "discarded-qualifiers",
+        "incompatible-pointer-types-discards-qualifiers"))  # (the last is clang's)
     body = "\n".join([*lines, f"  {call.kernel.entry}({', '.join(given)});"])
     return f"{errors}\nvoid @({', '.join(parameters)}) {{\n{body}\n}}\n"
 
@@ -93,7 +94,8 @@ def _shim(call: Call, more: bool) -> str:
 def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
     """(the object of a kernel for a target, the function in it)."""
     kernel = call.kernel
-    command = [*_compiler(call, target), *_flags(), *_level(target), "-xc",
+    compiler = _compiler(call, target)
+    command = [*compiler, *_flags(tuple(compiler)), *_level(target), "-xc",
                "-Werror=implicit-function-declaration"]
     code = kernel.source if isinstance(kernel.source, str) else _object(call, target)
     words = "\0".join([_version(tuple(command)), *command, str(len(shim)), shim])
@@ -213,8 +215,15 @@ def _tool(tool: str, target: Target) -> str:
 
 
 @functools.cache
-def _flags() -> tuple[str, ...]:
-    return tuple((_NATIVE / "FLAGS").read_text("utf-8").split())
+def _flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
+    """Our flags, those that a compiler takes: clang does not know all of gcc's."""
+    flags = tuple((_NATIVE / "FLAGS").read_text("utf-8").split())
+
+    def takes(*some: str) -> bool:
+        done = subprocess.run([*compiler, *some, "-Werror", "-xc", "-fsyntax-only", os.devnull],
+                              capture_output=True, check=False)
+        return done.returncode == 0
+    return flags if takes(*flags) else tuple(flag for flag in flags if takes(flag))
 
 
 def _level(target: Target) -> list[str]:
