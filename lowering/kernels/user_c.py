@@ -84,9 +84,12 @@ def _shim(call: Call, more: bool) -> str:
     for count in call.grid:  # the first axis runs fastest
         given += [f"group / {stride} % {count}", f"({integer}){count}"]
         stride *= count
-    errors = "\n".join(f'#pragma GCC diagnostic error "-W{w}"' for w in (
-        "incompatible-pointer-types", "int-conversion", "discarded-qualifiers",
-        "incompatible-pointer-types-discards-qualifiers"))  # (the last is clang's)
+    errors = "\n".join((
+        "#ifdef __clang__",
+        '#pragma clang diagnostic error "-Wincompatible-pointer-types-discards-qualifiers"',
+        "#else", '#pragma GCC diagnostic error "-Wdiscarded-qualifiers"', "#endif",
+        '#pragma GCC diagnostic error "-Wincompatible-pointer-types"',
+        '#pragma GCC diagnostic error "-Wint-conversion"'))
     body = "\n".join([*lines, f"  {call.kernel.entry}({', '.join(given)});"])
     return f"{errors}\nvoid @({', '.join(parameters)}) {{\n{body}\n}}\n"
 

@@ -159,7 +159,7 @@ def test_halves_and_floats_of_8_bits() -> None:
         (got,) = aot.load(f.vmfb).f(xs[0])
         np.testing.assert_array_equal(got.numpy(), 2 * xs[0])
     wrong = registered("void f(unsigned short *x, unsigned short *y) { }")
-    with pytest.raises(ValueError, match="discards 'const' qualifier"):
+    with pytest.raises(ValueError, match="discards .const. qualifier"):
         calque.jit(lambda x: call(wrong, x))(xs[0])
 
 
