@@ -55,13 +55,14 @@ class Context:
         self.fusion = FusionWidth(b)
         self._zero: Value | None = None
 
-    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
-        """Record what is known of the results of an equation."""
+    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value],
+             written: Sequence[int] = ()) -> None:
+        """Record what is known of the results of an equation, which wrote into some operands."""
         if inputs and all(v in self.constants for v in inputs) and p.name not in ("scan", "cond"):
             self.constants.update(outs)
             if any(guess(nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
                 self.options.add("--iree-opt-const-expr-hoisting=false")
-        self.aliases.note(p, inputs, outs)
+        self.aliases.note(p, inputs, outs, written)
 
     @contextmanager
     def inside(self, loop: bool) -> Iterator[None]:

@@ -402,7 +402,7 @@ class Emitter:
                 raise
             raise _undecided(e, error) from error
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
-        self.ctx.note(e.primitive, values, outs)
+        self.ctx.note(e.primitive, values, outs, hazards.updated(e))
         if number:
             self.ctx.fusion.join(values, outs[0], [
                 v for v, a in zip(values, e.inputs) if isinstance(a, Var) and uses[a] == 1])

@@ -80,12 +80,15 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     Args:
       target_name: from register_ffi_target.
       result_shape_dtypes: an object with shape and dtype, or a tree of them.
-      has_side_effect: must be False: a kernel's call without a used result is left out.
+      has_side_effect: the kernel does more than to fill its results: it is called as often as the
+        program says, in its order, and each call waits for the one before.  Else a call without a
+        used result is left out, and equal calls may be one.
       vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
         'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
         mapped), 'legacy_vectorized' with a leading axis on what is mapped only.
-      input_output_aliases: operand -> result: the kernel gets the result's memory for both, which
-        holds the operand's values (a copy of them; the operand stays as it is).
+      input_output_aliases: operand -> result: the kernel finds the operand's values in the result's
+        memory (in C it gets the same pointer twice; on GPUs the result has no binding of its own).
+        Where nothing reads the operand later, that is its memory, else a copy: it stays as it is.
 
     Returns:
       f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers.
@@ -93,7 +96,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     Raises:
       ValueError: the name is not registered, the vmap_method unknown; it is differentiated.
       TypeError: results without shape and dtype, an attribute that is no number.
-      NotImplementedError: has_side_effect; vmap without a vmap_method.
+      NotImplementedError: vmap without a vmap_method.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -109,10 +112,6 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(explain(
             f"ffi_call: vmap_method must be one of {METHODS}, got {vmap_method!r}."))
-    if has_side_effect:
-        raise NotImplementedError(explain(
-            "ffi_call: has_side_effect=True is not offered: a call whose results are not used is "
-            "left out.", fix="let the kernel return what it does, and use that."))
     specs, out_tree = tree_util.flatten(result_shape_dtypes)
     if not specs:
         raise ValueError(explain("ffi_call: a kernel must have a result.",
@@ -129,7 +128,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     def call(*args: Any, **attributes: Any) -> Any:
         kernels = _found(target_name, "ffi_call")
         return out_tree.unflatten(call_kernels(kernels, args, avals, vmap_method, aliases,
-                                               attributes))
+                                               attributes, bool(has_side_effect)))
 
     return call
 
@@ -210,7 +209,7 @@ def _traced(kernels: Kernels, ins: list[ShapedArray], in_tree: Any, outs: tuple[
 
 def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray, ...],
                  vmap_method: str | None, aliases: tuple[tuple[int, int], ...],
-                 attributes: dict[str, Any]) -> list[Any]:
+                 attributes: dict[str, Any], has_side_effect: bool = False) -> list[Any]:
     """The flat results of a call."""
     leaves, in_tree = tree_util.flatten((tuple(args), {}))
     check_arguments("ffi_call", leaves, in_tree)
@@ -219,7 +218,7 @@ def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray,
     plain = _traced(kernels, ins, in_tree, outs, attributes)
     return list(ffi_call_p.bind(
         *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
-        plain=plain, attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+        has_side_effect=has_side_effect, plain=plain, attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
                                       for k, v in attributes.items())))
 
 
@@ -240,11 +239,6 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
     if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
         raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
                                 fix="pass random.key_data(key)."))
-    cpu = kernels.get("cpu")
-    if aliases and cpu and cpu.grid is not None:
-        raise NotImplementedError(explain(
-            f"ffi_call: {name!r} has a grid, and input_output_aliases.",
-            fix="leave one of them out."))
     if len({j for _, j in aliases}) < len(aliases):
         raise ValueError(explain(f"ffi_call: two arguments of {name!r} are one result's memory.",
                                  fix="name each result once in input_output_aliases."))

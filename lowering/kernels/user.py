@@ -34,7 +34,7 @@ class Call:
       specs: of the results, then of work space; results: how many.
       scalars: int or float each; grid: groups along each axis, () for a kernel without a grid.
       shared: bytes of shared memory (CUDA).
-      aliases: argument -> the result whose memory it is.
+      aliases: argument -> the result that is written into its memory.
     """
 
     kernel: Kernel
@@ -64,6 +64,17 @@ class Call:
             raise self.error(f"scalar {i} of {self.name!r}, {value}, does not fit in {kind}.",
                              "declare a wider type, or let each group do less.", OverflowError)
         return value
+
+    @property
+    def into(self) -> list[int]:
+        """For each result and work space the argument whose memory it is, or -1."""
+        places = {j: i for i, j in self.aliases.items()}
+        return [places.get(j, -1) for j in range(len(self.specs))]
+
+    @property
+    def new(self) -> list[Spec]:
+        """The results and work space that are no argument's memory."""
+        return [s for s, i in zip(self.specs, self.into) if i < 0]
 
     @property
     def memory(self) -> list[Spec]:

@@ -36,19 +36,17 @@ _TYPES = {"bool": "_Bool", "float32": "float", "float64": "double",
              for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 
 
-def call_c(ctx: Context, call: Call, operands: Sequence[Value], after: Value | None
-           ) -> list[Value]:
+def call_c(ctx: Context, call: Call, operands: Sequence[Value]) -> list[Value]:
     """The results of a kernel in C, and its work space.
 
     Args:
-      operands: bool as int8, an empty one as one element.
-      after: computed before the kernel runs: one operand more, which it does not see.
+      operands: bool as int8, an empty one as one element; the aliased ones to be written into; one
+        more that the kernel does not see.
     """
     assert ctx.target is not None
-    path, entry = compiled(call, ctx.target, _shim(call, after is not None))
-    numbers = [_bits(s) for s in call.scalars] + [call.sizes[i] for i in call.aliases]
-    given = [*operands, *([] if after is None else [after])]
-    return call_object(ctx, path, entry, given, call.memory, numbers, math.prod(call.grid))
+    path, entry = compiled(call, ctx.target, _shim(call, len(operands) > len(call.ins)))
+    return call_object(ctx, path, entry, operands, call.memory, [_bits(s) for s in call.scalars],
+                       math.prod(call.grid), into=call.into)
 
 
 def _bits(value: int | float) -> int:
@@ -60,23 +58,23 @@ def _bits(value: int | float) -> int:
 
 def _shim(call: Call, more: bool) -> str:
     """The C function that the program calls, @ standing for its name."""
-    types = [_TYPES.get(d.name, "void") for d in (*call.ins, *[d for _, d in call.specs])]
-    sizes = [d.itemsize for d in (*call.ins, *[d for _, d in call.specs])]
-    n, integer, aliases = len(call.ins), "__INT64_TYPE__", call.aliases
+    dtypes = [*call.ins, *[d for _, d in call.specs]]
+    types = [_TYPES.get(d.name, "void") for d in dtypes]
+    n, integer = len(call.ins), "__INT64_TYPE__"
+    # a result in an argument's memory is no parameter of its own
+    mine = [i if i < n or call.into[i - n] < 0 else call.into[i - n] for i in range(len(types))]
     parameters = [p for i, t in enumerate(types[:n]) for p in (f"{t} *p{i}", f"{integer} o{i}")]
-    parameters += ["void *after", f"{integer} none"] * more
-    parameters += [p for i, t in enumerate(types[n:], n) for p in (f"{t} *p{i}", f"{integer} o{i}")]
+    parameters += ["void *more", f"{integer} none"] * more
+    parameters += [p for i, t in enumerate(types[n:], n) if mine[i] == i
+                   for p in (f"{t} *p{i}", f"{integer} o{i}")]
     parameters += [f"{integer} s{i}" for i in range(len(call.scalars))]
-    parameters += [f"{integer} n{i}" for i in aliases]
     parameters += [f"{integer} group", f"{integer} groups"]
 
     def at(i: int) -> str:  # (of void there is no arithmetic)
-        return (f"(void *)((char *)p{i} + {sizes[i]} * o{i})" if types[i] == "void"
+        return (f"(void *)((char *)p{i} + {dtypes[i].itemsize} * o{i})" if types[i] == "void"
                 else f"p{i} + o{i}")
 
-    lines = [f"  for ({integer} k = 0; k < {sizes[i]} * n{i}; ++k) "
-             f"((char *)({at(n + j)}))[k] = ((char *)({at(i)}))[k];" for i, j in aliases.items()]
-    given = [at(n + aliases[i]) if i in aliases else f"(const {t} *)({at(i)})" if i < n else at(i)
+    given = [f"(const {t} *)({at(i)})" if i < n and i not in call.aliases else at(mine[i])
              for i, t in enumerate(types)]
     given += [f"((union {{ {integer} i; double d; }}){{ s{i} }}).d" if isinstance(s, float)
               else f"s{i}" for i, s in enumerate(call.scalars)]
@@ -90,8 +88,8 @@ def _shim(call: Call, more: bool) -> str:
         "#else", '#pragma GCC diagnostic error "-Wdiscarded-qualifiers"', "#endif",
         '#pragma GCC diagnostic error "-Wincompatible-pointer-types"',
         '#pragma GCC diagnostic error "-Wint-conversion"'))
-    body = "\n".join([*lines, f"  {call.kernel.entry}({', '.join(given)});"])
-    return f"{errors}\nvoid @({', '.join(parameters)}) {{\n{body}\n}}\n"
+    return (f"{errors}\nvoid @({', '.join(parameters)}) {{\n"
+            f"  {call.kernel.entry}({', '.join(given)});\n}}\n")
 
 
 def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:

@@ -101,7 +101,7 @@ def _check_block(call: Call, found: ptx.Entry, sizes: tuple[int, ...], target: T
 
 def _words(call: Call, found: ptx.Entry) -> tuple[int, ...]:
     """The scalars as 32 bits each, of the types of the entry's last parameters."""
-    arrays, name = len(call.ins) + len(call.specs), call.name
+    arrays, name = len(call.ins) + len(call.new), call.name
     kinds = found.parameters
     if len(kinds) != arrays + len(call.scalars):
         raise call.error(

@@ -34,13 +34,11 @@ _SOURCE = """
 _KINDS = {"vulkan-spirv": '"vulkan-spirv", "vulkan-spirv-fb"', "cuda": '"cuda", "cuda-nvptx-fb"'}
 
 
-def call_gpu(ctx: Context, call: Call, operands: Sequence[Value], after: Value | None
-             ) -> list[Value]:
+def call_gpu(ctx: Context, call: Call, operands: Sequence[Value]) -> list[Value]:
     """The results of a kernel, and its work space.
 
     Args:
-      operands: bool as int8, an empty one as one element.
-      after: computed before the kernel runs.
+      operands: bool as int8, an empty one as one element; the aliased ones to be written into.
     """
     assert ctx.target is not None
     if ctx.target.backend == "vulkan-spirv":
@@ -50,13 +48,14 @@ def call_gpu(ctx: Context, call: Call, operands: Sequence[Value], after: Value |
     ctx.needs |= code.needs
     name = _declared(ctx, call, code, ctx.target.backend)
     return dispatch(ctx.b, name, ctx.entering(operands), call.memory, code.entry,
-                    numbers=code.words)
+                    numbers=code.words, into=call.into)
 
 
 def _declared(ctx: Context, call: Call, code: Code, backend: str) -> str:
     """The executable of a kernel and grid, in the module once."""
     grid = (*call.grid, 1, 1, 1)[:3]
-    bindings = [*["ReadOnly"] * len(call.ins), *[""] * len(call.specs)]
+    bindings = [*["" if i in call.aliases else "ReadOnly" for i in range(len(call.ins))],
+                *[""] * len(call.new)]
     key = (code.path, code.entry, code.block, code.shared, grid, len(code.words), *bindings)
     if key not in ctx.sources:
         ctx.kernels += 1

@@ -113,28 +113,31 @@ def _fits(call: Call, target: Target, module: spirv.Module) -> list[str]:
 
 def _check_buffers(call: Call, buffers: Sequence[spirv.Buffer], ours: bool) -> None:
     """Refuse bindings that are not the arguments, results and work space."""
-    n = len(call.ins)
-    dtypes = [*call.ins, *[d for _, d in call.specs]]
+    n, new = len(call.ins), call.new
+    dtypes = [*call.ins, *[d for _, d in new]]
+    written = [*call.aliases, *range(n, n + call.results - len(call.aliases))]
     there = {b.binding: b for b in buffers}
     what = f"the SPIR-V of {call.name!r}"
     for b in buffers:
         if b.group or b.binding >= len(dtypes):
             raise call.error(
                 f"{what} has binding {b.binding} of set {b.group}; the call has {len(dtypes)} "
-                f"arrays ({n} arguments, then {call.results} results"
-                f"{', then work space' * (len(call.specs) > call.results)}).",
+                f"arrays ({n} arguments, {call.results - len(call.aliases)} results"
+                f"{', work space' * (len(call.specs) > call.results)}).",
                 "number the buffers from 0 in set 0, arguments first.")
-    for i in range(n, n + call.results):
+    for i in written:
+        kind = f"result {i - n}" if i >= n else f"argument {i}, which is written"
         if i not in there:
             raise call.error(
-                f"{what} has no binding {i}, which is result {i - n}; it has "
+                f"{what} has no binding {i}, which is {kind}; it has "
                 f"{', '.join(str(b) for b in sorted(there)) or 'none'}.",
-                f"number the buffers from 0: {n} arguments, then the results.")
+                f"number the buffers from 0: {n} arguments, then the results that are no "
+                "argument's memory.")
         if there[i].readonly:
-            raise call.error(f"{what} declares binding {i}, which is result {i - n}, readonly.",
+            raise call.error(f"{what} declares binding {i}, which is {kind}, readonly.",
                              "leave out readonly there.")
     for i, b in there.items():
-        if ours and i < n and not b.readonly:
+        if ours and i < n and i not in call.aliases and not b.readonly:
             raise call.error(f"the GLSL of {call.name!r} may write binding {i}, an argument.",
                              f"declare it: layout(set = 0, binding = {i}) readonly buffer.")
         wanted = dtypes[i].name

@@ -1,6 +1,7 @@
 """Calls of kernels of the user's: an object linked into the program, or a GPU's code in it."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.lowering.builder import Value
+from calque.lowering import mlir
+from calque.lowering.builder import Value, signed
 from calque.lowering.context import Context
 from calque.lowering.kernels.user import prepared
 from calque.lowering.kernels.user_c import call_c
@@ -45,6 +47,36 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
                     {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
     if 0 in call.grid:  # every result is empty
         return [b.splat(0, a.shape, a.dtype) for a in outs]
-    made = (call_c if ctx.cpu else call_gpu)(ctx, call, given, None)
+    for i in call.aliases:
+        given[i] = _written(ctx, given[i], [x for j, x in enumerate(given) if j != i])
+    effect = params["has_side_effect"]
+    if effect:  # the host waits: IREE keeps the order of these, and leaves none of them out
+        if not given and not ctx.cpu:
+            raise NotImplementedError(explain(
+                f"ffi_call: {kernels.name!r} has side effects and no argument.", where=where,
+                fix="give it one: on GPUs what has none is not kept in order."))
+        given = _now(given or [b.splat(0, (1,), _BYTE)])
+    made = (call_c if ctx.cpu else call_gpu)(ctx, call, given)
+    if effect:
+        made = _now(made)
     return [b.splat(0, a.shape, a.dtype) if not a.size
             else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
+
+
+def _now(xs: Sequence[Value]) -> list[Value]:
+    """The same, computed at this place of the host's program, whether somebody needs them or not
+    (stablehlo.optimization_barrier is left out where nobody does)."""
+    given = [x.b.bitcast(x, signed(x.dtype)) for x in xs]
+    op = mlir.ir().Operation.create(
+        "util.optimization_barrier", results=[g.ir.type for g in given],
+        operands=[g.ir for g in given])
+    return [x.b.bitcast(Value(x.b, r, x.shape, g.dtype), x.dtype)
+            for x, g, r in zip(xs, given, op.results)]
+
+
+def _written(ctx: Context, x: Value, others: Sequence[Value]) -> Value:
+    """x, or a copy of it where somebody else may still read it."""
+    if any(n != 1 for n in x.shape):
+        return ctx.aliases.apart(ctx.aliases.owned(x), others)
+    one = ctx.aliases.private(ctx.b.reshape(x, (1,)))
+    return ctx.b.reshape(one, x.shape)

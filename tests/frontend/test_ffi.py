@@ -228,7 +228,6 @@ def test_bad_arguments() -> None:
         (lambda: ffi.ffi_call(one, x, vmap_method="all"), ValueError, "must be one of"),
         (lambda: ffi.ffi_call(one, 3)(x), TypeError, "shape and dtype"),
         (lambda: ffi.ffi_call(one, ())(x), ValueError, "must have a result"),
-        (lambda: ffi.ffi_call(one, x, has_side_effect=True), NotImplementedError, "not offered"),
         (lambda: ffi.ffi_call(one, x)(x, n=1), TypeError, "takes no attributes, got n"),
         (lambda: ffi.ffi_call("test_scale", x)(x, by=x), TypeError, "must be a number"),
         (lambda: ffi.ffi_call(one, x, input_output_aliases={1: 0})(x), ValueError, "count from 0"),

@@ -1,6 +1,6 @@
 """ffi_call: a call of a kernel of the user's (core/kernel).  It sees whole arrays.
 
-`kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
+`has_side_effect`: it is called as often as the program says, in its order.  `kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
 (operand, result); `attributes` a name, a number, and its type and text, which tell apart what
 is equal (0.0, -0.0 and False); `plain` is the form on a platform without a kernel, or None.
 """
@@ -23,7 +23,8 @@ from calque.transforms.vmap import (
     to_front,
 )
 
-ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh")
+ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh",
+                       effects=lambda params: params["has_side_effect"])
 
 
 def _abstract(*avals: ShapedArray, result_avals: tuple[ShapedArray, ...],
@@ -55,9 +56,13 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernel
         whole = [move_axis(a, d, 0) if d is not None
                  else broadcast_axis(a, 1, 0) if vmap_method == "expand_dims" else a
                  for a, d in zip(args, dims)]
+    written = [i for i, _ in params["aliases"]]  # as large as the result whose memory it is
+    whole = [to_front(a, d, size) if i in written else x
+             for i, (a, d, x) in enumerate(zip(args, dims, whole))]
     avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
     if plain is not None:
-        mapped = [vmap_method == "broadcast_all" or d is not None for d in dims]
+        mapped = [vmap_method == "broadcast_all" or d is not None or i in written
+                  for i, d in enumerate(dims)]
         plain = _batched(plain, size, mapped, [aval_of(x) for x in whole])
     return ffi_call_p.bind(*whole, result_avals=avals, plain=plain, **params), [0] * len(avals)
 
