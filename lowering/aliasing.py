@@ -83,7 +83,8 @@ class AliasAnalysis:
         for out in outs:
             self.computed[id(out)] = nbytes(out)
             data = [v for v in inputs if v not in self.constants]
-            new = p.memory == "fresh" and not written or folds and not self._foldable(name, inputs, data)
+            new = p.memory == "fresh" and not written or (
+                folds and not self._foldable(name, inputs, data))
             if folds and self._is_step(inputs, data):
                 self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:

@@ -1,4 +1,4 @@
-"""Kernels of the user's own inside programs, under the names of jax.ffi; here they are C source.
+"""Kernels of the user's own inside programs, under the names of jax.ffi: C, CUDA, Vulkan's shaders.
 
 A kernel is compiled with the program and becomes part of it.  Start reading at `ffi_call`.
 """
@@ -19,8 +19,9 @@ from calque.core.program import Program
 from calque.jit import jit
 from calque.primitives.ffi import ffi_call_p
 from calque.tracing import check_arguments, trace_to_program
+from calque.transforms.stage import stage
 
-__all__ = ["Kernel", "check", "ffi_call", "register_ffi_target"]
+__all__ = ["Kernel", "check", "ffi_call", "ffi_lowering", "register_ffi_target"]
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
            "legacy_vectorized")
 _targets: dict[str, Kernels] = {}
@@ -133,6 +134,56 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     return call
 
 
+def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None,
+                 result_layouts: Any = None, backend_config: Any = None,
+                 has_side_effect: bool = False,
+                 operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+    """A lowering rule that calls a registered kernel, for interpreters.mlir.register_lowering.
+
+    Args:
+      call_target_name: from register_ffi_target; looked up when a program is compiled.
+      operand_layouts, result_layouts, backend_config: must be None: arrays are row-major, and
+        attributes are the params.
+      has_side_effect, operand_output_aliases: has_side_effect and input_output_aliases of ffi_call.
+
+    Returns:
+      rule(ctx, *MLIR values, **attributes) -> MLIR values; results are what the primitive's
+      abstract evaluation says.
+
+    Raises:
+      NotImplementedError: a layout or a backend_config is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque import ffi
+      >>> from calque.extend.core import Primitive
+      >>> from calque.interpreters import mlir
+      >>> ffi.register_ffi_target("half", ffi.Kernel(
+      ...     "void half(const float *x, float *y) { *y = *x / 2; }", "half"))
+      >>> half_p = Primitive("half")
+      >>> _ = half_p.def_abstract_eval(lambda x: calque.core.ShapedArray(x.shape, x.dtype))
+      >>> mlir.register_lowering(half_p, ffi.ffi_lowering("half"))
+      >>> print(calque.jit(half_p.bind)(3.0))
+      1.5
+    """
+    for name, value in (("operand_layouts", operand_layouts), ("result_layouts", result_layouts),
+                        ("backend_config", backend_config)):
+        if value is not None:
+            raise NotImplementedError(explain(
+                f"ffi_lowering: {name} is not taken.",
+                fix="leave it out: arrays are row-major, and attributes are keyword arguments."))
+    aliases = tuple((operand_output_aliases or {}).items())
+
+    def rule(ctx: Any, *operands: Any, **attributes: Any) -> list[Any]:
+        kernels = _found(call_target_name, "ffi_lowering")
+        program = stage(lambda *xs: call_kernels(kernels, xs, tuple(ctx.avals_out), None, aliases,
+                                                 attributes, has_side_effect),
+                        ctx.avals_in, call_target_name)
+        return list(ctx.emit(program, operands))
+
+    return rule
+
+
 def check(target_name: str, *args: Any, rtol: float | None = None, atol: float | None = None,
           **attributes: Any) -> None:
     """Compare a kernel with the form elsewhere of its name, on the CPU.
@@ -218,8 +269,9 @@ def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray,
     plain = _traced(kernels, ins, in_tree, outs, attributes)
     return list(ffi_call_p.bind(
         *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
-        has_side_effect=has_side_effect, plain=plain, attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
-                                      for k, v in attributes.items())))
+        has_side_effect=has_side_effect, plain=plain,
+        attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                         for k, v in attributes.items())))
 
 
 def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],

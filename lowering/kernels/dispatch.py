@@ -56,8 +56,8 @@ def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence
              numbers: Sequence[int] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
     memory of operand `into` (a number for each result, -1: new).  flow.dispatch takes no unsigned
-    tensors (memory has no sign).  `sizes` are further arguments of the executable's function, as index, `numbers` push constants
-    of code that others wrote, int32."""
+    tensors (memory has no sign).  `sizes` are further arguments of the executable's function, as
+    index, `numbers` push constants of code that others wrote, int32."""
     shapes = [*[v.shape for v in operands], *[s for s, _ in results]]
     if sizes or not all(map(is_static, shapes)):
         assert isinstance(into, int)

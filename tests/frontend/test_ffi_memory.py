@@ -121,7 +121,8 @@ def test_in_place_among_others() -> None:
         for row in x:
             seen.append(carry)
             carry = carry + 1 + row
-        wants = [y.T + 1, carry, np.stack(seen), x + 51, 6 * x + 1, y + 1, 2 * y, y[1:] + 1, y, x + 3]
+        wants = [y.T + 1, carry, np.stack(seen), x + 51, 6 * x + 1, y + 1, 2 * y, y[1:] + 1, y,
+                 x + 3]
         for a, b in zip(got, wants):
             np.testing.assert_array_equal(a, b)
         for method in ffi.METHODS:
@@ -216,3 +217,103 @@ def test_calls_with_side_effects_stay_and_keep_their_order(n: int) -> None:
             x, log=log.ctypes.data, entry=12)))(np.ones(3, np.float32)).block_until_ready()
     say(jnp.ones(2), 13).block_until_ready()
     assert log[1:1 + log[0]].tolist() == [12, 12, 12, 13]
+
+
+# ---- primitives of a client's
+def primitive(name: str, result: Any = None) -> Any:
+    from calque.extend.core import Primitive
+    made = Primitive(name)
+    made.def_abstract_eval(result or (
+        lambda x, **params: calque.core.ShapedArray(x.shape, x.dtype)))
+    return made
+
+
+def test_ffi_lowering() -> None:
+    """As the rule, and called in one; an operand that others read is not written into."""
+    from calque.interpreters import mlir
+    ffi.register_ffi_target("triple", ffi.Kernel(
+        "void f(float *x, float *y, long n, double by) "
+        "{ for (long i = 0; i < n; ++i) y[i] = by * x[i]; }", "f", scalars=size))
+    whole_p, inner_p = primitive("whole"), primitive("inner")
+    rule = ffi.ffi_lowering("triple", operand_output_aliases={0: 0})
+    mlir.register_lowering(whole_p, rule)
+    mlir.register_lowering(inner_p, lambda ctx, x: rule(ctx, x, by=2.0), platform="cpu")
+    x = np.arange(5, dtype=np.float32)
+    given = jnp.asarray(x)
+    y, z, w = calque.jit(lambda x: (whole_p.bind(x, by=3.0), inner_p.bind(x + 1), x + 1))(given)
+    for got, want in ((y, 3 * x), (z, 2 * x + 2), (w, x + 1), (given, x)):
+        np.testing.assert_array_equal(got, want)
+    with pytest.raises(NotImplementedError, match="result_layouts is not taken"):
+        ffi.ffi_lowering("triple", result_layouts=[(0,)])
+    nobody_p = primitive("nobody's")
+    mlir.register_lowering(nobody_p, ffi.ffi_lowering("nobody"))
+    with pytest.raises(ValueError, match="no kernel is registered as 'nobody'"):
+        calque.jit(nobody_p.bind)(x)
+
+
+def test_stablehlo_text_as_a_lowering() -> None:
+    from calque.interpreters import mlir
+    double_p, first_p = primitive("double"), primitive("first_zero")
+    mlir.register_lowering(double_p, """
+    func.func @anything(%x: tensor<5xf32>) -> tensor<5xf32> {
+      %y = stablehlo.add %x, %x : tensor<5xf32>
+      return %y : tensor<5xf32>
+    }""")
+    mlir.register_lowering(first_p, """
+    func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> {
+      %z = stablehlo.constant dense<0.0> : tensor<1xf32>
+      %i = stablehlo.constant dense<0> : tensor<i32>
+      %y = "stablehlo.dynamic_update_slice"(%x, %z, %i)
+          : (tensor<5xf32>, tensor<1xf32>, tensor<i32>) -> tensor<5xf32>
+      return %y : tensor<5xf32>
+    }""")
+    x = np.arange(1, 6, dtype=np.float32)
+    given = jnp.asarray(x)
+    y, z, twice = calque.jit(lambda x: (
+        double_p.bind(x), first_p.bind(x), double_p.bind(double_p.bind(x + 1))))(given)
+    for got, want in ((y, 2 * x), (z, x * (x > 1)), (twice, 4 * x + 4), (given, x)):
+        np.testing.assert_array_equal(got, want)
+    bad = {"func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> { return %y : tensor<5xf32> }":
+           "double.*: its lowering in StableHLO cannot be read:\n",
+           "module { }": "must be one func.func",
+           "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }":
+           "takes tensor<4xf32>, and the call gives tensor<5xf32>",
+           "func.func @f(%x: tensor<5xf32>) -> tensor<1xf32> { %y = stablehlo.constant "
+           "dense<0.0> : tensor<1xf32> return %y : tensor<1xf32> }": "made a value of type"}
+    for text, words in bad.items():
+        bad_p = primitive("double bad")
+        mlir.register_lowering(bad_p, text)
+        with pytest.raises((ValueError, TypeError), match=words) as error:
+            calque.jit(bad_p.bind)(x)
+        assert "test_ffi_memory.py" in str(error.value) and "Fix: " in str(error.value)
+    with pytest.raises(ValueError, match="is a text, and gets the params by"):
+        calque.jit(lambda x: double_p.bind(x, by=1))(x)
+
+
+def test_kernels_for_several_platforms_as_a_lowering() -> None:
+    import ffi_kernels as kernels
+
+    from calque import aot
+    from calque.interpreters import mlir
+    scale_p = primitive("scale of three")
+    for platform in ("cuda", "cpu", "vulkan"):
+        mlir.register_lowering(scale_p, kernels.SCALE[platform], platform=platform)
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(calque.jit(lambda x: scale_p.bind(x, by=2.0))(x), 2 * x)
+    ptx = ffi.Kernel(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry f(.param .u64 "
+                     "x, .param .u64 y, .param .u32 n, .param .f32 by) { ret; }", "f", block=1,
+                     scalars=kernels.size_and("by"))
+    mlir.register_lowering(scale_p, ptx, platform="cuda")
+    made = aot.compile(lambda x: scale_p.bind(x, by=2.0), S((5,), np.float32),
+                       targets=["cpu", "cuda:sm_80"], name="f")
+    assert b".visible .entry f(" in made.vmfb
+    with pytest.raises(ValueError, match="no kernels for platform 'tpu'"):
+        mlir.register_lowering(scale_p, ptx, platform="tpu")
+
+
+def test_sizes_known_at_the_call_only_are_refused_by_name() -> None:
+    from calque import aot
+    with pytest.raises(NotImplementedError, match=f"'{MAKE}' is called with sizes that are known "
+                                                  "at the call only.*\n.*\n.*Fix: compile"):
+        aot.compile(lambda x: ffi.ffi_call(MAKE, (S(x.shape, x.dtype), S((), np.int32)))(x),
+                    "i32[b]")

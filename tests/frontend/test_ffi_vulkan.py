@@ -162,6 +162,39 @@ void main() { y[0] = a; y[1] = b; y[2] = c; y[3] = double(d); y[4] = double(e); 
     same(got, np.array([-3, 2**32 - 1, np.float32(0.1), -2**40, 2.0**63, 0.1]))
 
 
+def test_results_in_the_memory_of_arguments(device: Any) -> None:
+    """The argument's binding is written, and others keep what they had; with side effects, too."""
+    ffi.register_ffi_target("add in place", ffi.Kernel(
+        kernels.HEAD + kernels.FLAT + kernels.buffers("out int x", "int z", "out int last") + """
+layout(push_constant) uniform P { int n; int by; };
+void main() {
+  uint i = gl_GlobalInvocationID.x;
+  if (i < n) x[i] += z[i] + by;
+  if (i == n - 1) last[0] = x[i];
+}""", "main", scalars=kernels.size_and("by"), grid=kernels.threads), "vulkan")
+
+    def add(x: Any, z: Any, by: int, effect: bool = False) -> Any:
+        return ffi.ffi_call("add in place", (S(x.shape, x.dtype), S((), np.int32)),
+                            has_side_effect=effect, input_output_aliases={0: 0})(x, z, by=by)
+
+    @calque.jit
+    def f(x: Any) -> Any:
+        y = x * 2
+        z, last = add(y, x, 1)
+        w, _ = add(y, x, 2)
+        given, _ = add(x, y, 3)
+        steps = calque.lax.fori_loop(0, 4, lambda i, c: add(c, x, 1, True)[0], x + 1)
+        one, only = add(x[:1], x[:1], 5)
+        add(x, x, 7, True)
+        return y, z, last, w, given, steps, one, only, x
+    for n in (2, 1000):
+        x = np.arange(n, dtype=np.int32)
+        wants = (2 * x, 3 * x + 1, 3 * x[-1] + 1, 3 * x + 2, 3 * x + 3, 5 * x + 5, 2 * x[:1] + 5,
+                 2 * x[0] + 5, x)
+        for got, want in zip(f(calque.device_put(x, device)), wants):
+            same(got, want)
+
+
 def shader(*rows: str, body: str = "y[0] = x[0];", more: str = kernels.FLAT) -> str:
     return kernels.HEAD + more + kernels.buffers(*rows) + f"void main() {{ {body} }}\n"
 

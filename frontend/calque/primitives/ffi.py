@@ -1,8 +1,9 @@
 """ffi_call: a call of a kernel of the user's (core/kernel).  It sees whole arrays.
 
-`has_side_effect`: it is called as often as the program says, in its order.  `kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
-(operand, result); `attributes` a name, a number, and its type and text, which tell apart what
-is equal (0.0, -0.0 and False); `plain` is the form on a platform without a kernel, or None.
+`kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
+(operand, result); `has_side_effect`: it is called as often as the program says, in its order;
+`attributes` a name, a number, and its type and text, which tell apart what is equal (0.0, -0.0 and
+False); `plain` is the form on a platform without a kernel, or None.
 """
 from __future__ import annotations
 
