@@ -66,12 +66,14 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
 def _now(xs: Sequence[Value]) -> list[Value]:
     """The same, computed at this place of the host's program, whether somebody needs them or not
     (stablehlo.optimization_barrier is left out where nobody does)."""
-    given = [x.b.bitcast(x, signed(x.dtype)) for x in xs]
-    op = mlir.ir().Operation.create(
-        "util.optimization_barrier", results=[g.ir.type for g in given],
-        operands=[g.ir for g in given])
-    return [x.b.bitcast(Value(x.b, r, x.shape, g.dtype), x.dtype)
-            for x, g, r in zip(xs, given, op.results)]
+    made = []
+    for x in xs:  # (one for several is rejected where one of them is an argument)
+        given = x.b.bitcast(x, signed(x.dtype))
+        op = mlir.ir().Operation.create("util.optimization_barrier", results=[given.ir.type],
+                                        operands=[given.ir])
+        kept = Value(x.b, op.results[0], x.shape, given.dtype)
+        made.append(x.b.bitcast(kept, x.dtype))
+    return made
 
 
 def _written(ctx: Context, x: Value, others: Sequence[Value]) -> Value:
