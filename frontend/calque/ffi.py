@@ -74,7 +74,7 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
 
 
 def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
-             vmap_method: str | None = None,
+             vmap_method: str | None = None, input_layouts: Any = None, output_layouts: Any = None,
              input_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
     """A function that calls a registered kernel.
 
@@ -87,6 +87,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
       vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
         'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
         mapped), 'legacy_vectorized' with a leading axis on what is mapped only.
+      input_layouts, output_layouts: for each array None or its axes in order: row-major.
       input_output_aliases: operand -> result: the kernel finds the operand's values in the result's
         memory (in C it gets the same pointer twice; on GPUs the result has no binding of its own).
         Where nothing reads the operand later, that is its memory, else a copy: it stays as it is.
@@ -113,6 +114,12 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(explain(
             f"ffi_call: vmap_method must be one of {METHODS}, got {vmap_method!r}."))
+    for layouts in (input_layouts, output_layouts):
+        for layout in layouts or ():
+            if layout is not None and list(layout) != list(range(len(layout))):
+                raise NotImplementedError(explain(
+                    f"ffi_call: the layout {tuple(layout)} of {target_name!r} is not row-major.",
+                    fix="transpose the array before the call."))
     specs, out_tree = tree_util.flatten(result_shape_dtypes)
     if not specs:
         raise ValueError(explain("ffi_call: a kernel must have a result.",

@@ -17,7 +17,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from calque.lowering.builder import Value
@@ -90,6 +90,20 @@ def _shim(call: Call, more: bool) -> str:
         '#pragma GCC diagnostic error "-Wint-conversion"'))
     return (f"{errors}\nvoid @({', '.join(parameters)}) {{\n"
             f"  {call.kernel.entry}({', '.join(given)});\n}}\n")
+
+
+def linked(call: Call, target: Target, around: Callable[[str, Sequence[int]], str]) -> Path:
+    """A program of a kernel's object and C around it: around(function in the object, scalars)."""
+    path, entry = compiled(call, target, _shim(call, False))
+    text = around(entry, [_bits(s) for s in call.scalars])
+    made = path.with_name(f"{hashlib.sha256((path.name + text).encode()).hexdigest()[:24]}.guard")
+    if not made.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent) as at:
+            program = Path(at, "program")
+            _run(call, [*_compiler(call, target), "-O1", "-xc", "-", "-xnone", str(path), "-o",
+                        str(program)], text, "cannot be linked into a program of its own", _MEND)
+            program.replace(made)
+    return made
 
 
 def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:

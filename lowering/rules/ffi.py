@@ -15,6 +15,8 @@ from calque.lowering.context import Context
 from calque.lowering.kernels.user import prepared
 from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
+from calque.lowering.kernels.user_guard import guarded, wanted
+from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.registry import rule
 
 _BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
@@ -47,6 +49,9 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
                     {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
     if 0 in call.grid:  # every result is empty
         return [b.splat(0, a.shape, a.dtype) for a in outs]
+    if ctx.cpu and ctx.in_process and wanted() and not params["has_side_effect"]:
+        assert ctx.target is not None
+        return call_host(ctx, guarded(call, ctx.target, [a.shape for a in outs]), xs, ins, outs)
     for i in call.aliases:
         given[i] = _written(ctx, given[i], [x for j, x in enumerate(given) if j != i])
     effect = params["has_side_effect"]

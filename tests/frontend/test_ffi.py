@@ -138,6 +138,62 @@ def test_vmap(method: str) -> None:
     np.testing.assert_array_equal(got, want.T)
 
 
+# Shapes of the operands of the calls in a jaxpr, as jax 0.10.2 gives them for vmap over x alone,
+# over both (x along axis 1), over y alone, and over x within y; x is (2,) and y (5,).
+SHAPES = {
+    "sequential": [[(2,), (5,)]] * 4, "sequential_unrolled": [[(2,), (5,)]] * 4,
+    "expand_dims": [[(3, 2), (1, 5)], [(3, 2), (3, 5)], [(1, 2), (3, 5)], [(1, 3, 2), (4, 1, 5)]],
+    "broadcast_all": [*[[(3, 2), (3, 5)]] * 3, [(4, 3, 2), (4, 3, 5)]],
+    "legacy_vectorized": [[(3, 2), (5,)], [(3, 2), (3, 5)], [(2,), (3, 5)], [(3, 2), (4, 5)]]}
+
+
+def calls_in(jaxpr: Any) -> list[list[tuple[int, ...]]]:
+    found = []
+    for e in jaxpr.eqns:
+        if e.primitive.name == "ffi_call":
+            found.append([v.aval.shape for v in e.invars])
+        for v in e.params.values():
+            found += calls_in(v.jaxpr) if hasattr(v, "jaxpr") else calls_in(v) if hasattr(
+                v, "eqns") else []
+    return found
+
+
+@pytest.mark.parametrize("method", ffi.METHODS)
+def test_vmap_gives_the_kernel_what_jax_gives_it(method: str) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return ffi.ffi_call("test_add", S((2, 5), np.float32), vmap_method=method,
+                            input_layouts=[(0,), None])(x, y)
+    x, y, z = np.ones((3, 2), "f4"), np.ones(5, "f4"), np.ones((4, 5), "f4")
+    cases = [(calque.vmap(f, (0, None)), x, y), (calque.vmap(f, (1, 0)), x.T, z[:3]),
+             (calque.vmap(f, (None, 0)), x[0], z[:3]),
+             (calque.vmap(calque.vmap(f, (0, None)), (None, 0)), x, z)]
+    for (mapped, *args), want in zip(cases, SHAPES[method]):
+        assert calls_in(calque.make_jaxpr(mapped)(*args).jaxpr) == [want]
+
+
+def test_mapped_by_a_rule_of_the_users_and_by_pmap() -> None:
+    """custom_vmap around a kernel, kernels in branches, pmap."""
+    @calque.custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return scale(x)
+
+    @f.def_vmap
+    def _(size: int, mapped: Any, x: Any) -> Any:
+        return scale(x, by=2.5) + 0.0, True
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(calque.jit(calque.vmap(f))(x), x * np.float32(2.5))
+    np.testing.assert_array_equal(calque.vmap(f)(x), x * np.float32(2.5))
+
+    def chosen(x: Any) -> Any:
+        return lax.switch(x[0].astype(int) % 3, [
+            lambda x: scale(x, by=2.0, vmap_method="sequential"), lambda x: -x,
+            lambda x: scale(x, by=3.0, vmap_method="sequential")], x)
+    want = np.stack([r * f for r, f in zip(x, np.float32([2, -1, 3])[x[:, 0].astype(int) % 3])])
+    np.testing.assert_array_equal(calque.jit(calque.vmap(chosen))(x), want)
+    np.testing.assert_array_equal([calque.jit(chosen)(r) for r in x], want)
+    np.testing.assert_array_equal(calque.pmap(scale)(x[:1]), x[:1] * np.float32(2.5))
+
+
 def test_derivatives_loops_and_jaxpr() -> None:
     @calque.custom_vjp
     def f(x: Any) -> Any:
@@ -159,7 +215,7 @@ def test_derivatives_loops_and_jaxpr() -> None:
     assert "ffi_call" in text and "test_scale" in text
     with pytest.raises(ValueError, match="`test_scale` cannot be differentiated.*\n.*\n?.*Fix"):
         calque.grad(lambda x: scale(x).sum())(x)
-    with pytest.raises(NotImplementedError, match="vmap_method is specified"):
+    with pytest.raises(NotImplementedError, match="when vmap_method is one of 'sequential'"):
         calque.vmap(scale)(np.ones((2, 3), "f4"))
     with pytest.raises(NotImplementedError, match="'test_scale' is code of one platform"):
         calque.export.export(calque.jit(scale))(x)

@@ -131,29 +131,37 @@ def test_in_place_among_others() -> None:
                 np.testing.assert_array_equal(calque.jit(inner)(x), x.T + 1)
 
 
-def test_random_programs() -> None:
-    """Calls that write, between calls that read, each value of any earlier one: as in NumPy."""
-    rng = np.random.default_rng(0)
-    for _ in range(12):
-        steps = [(int(rng.integers(3)), int(rng.integers(i + 1)), int(rng.integers(i + 1)))
-                 for i in range(12)]
-        kept = sorted(rng.choice(13, 4, replace=False).tolist())
+def random_program(rng: Any) -> Any:
+    """f(x, numpy): calls that write, between calls that read, each of any earlier values."""
+    steps = [(int(rng.integers(3)), int(rng.integers(i + 1)), int(rng.integers(i + 1)))
+             for i in range(12)]
+    kept = sorted(rng.choice(13, 4, replace=False).tolist())
 
-        def f(x: Any, numpy: bool, steps: Any = steps, kept: Any = kept) -> Any:
-            values = [x]
-            for kind, a, b in steps:
-                p, q = values[a], values[b]
-                if kind == 0:
-                    values.append(p + q if numpy else sums(p, q))
-                elif kind == 1:
-                    values.append(p * 3 - q)
-                else:
-                    values.append(np.concatenate([p[2:], p[:2]]) if numpy
-                                  else jnp.concatenate([p[2:], p[:2]]))
-            return [values[i] for i in kept]
+    def f(x: Any, numpy: bool) -> Any:
+        values = [x]
+        for kind, a, b in steps:
+            p, q = values[a], values[b]
+            if kind == 0:
+                values.append(p + q if numpy else sums(p, q))
+            elif kind == 1:
+                values.append(p * 3 - q)
+            else:
+                values.append(np.concatenate([p[2:], p[:2]]) if numpy
+                              else jnp.concatenate([p[2:], p[:2]]))
+        return [values[i] for i in kept]
+    return f
+
+
+def test_random_programs() -> None:
+    """Alone, and several in one program: as in NumPy."""
+    rng = np.random.default_rng(0)
+    for count in (1, 1, 4, 6):
+        programs = [random_program(rng) for _ in range(count)]
         x = rng.integers(-9, 9, 5000).astype(np.int32)
-        for got, want in zip(calque.jit(lambda x: f(x, False))(x), f(x, True)):
-            np.testing.assert_array_equal(got, want)
+        outs = calque.jit(lambda x, programs=programs: [f(x, False) for f in programs])(x)
+        for out, f in zip(outs, programs):
+            for got, want in zip(out, f(x, True)):
+                np.testing.assert_array_equal(got, want)
 
 
 # ---- side effects

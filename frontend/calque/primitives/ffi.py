@@ -49,8 +49,10 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernel
                              **params)
     if vmap_method is None:
         raise NotImplementedError(explain(
-            f"vmap is only supported for the FFI call to `{kernels.name}` when vmap_method is "
-            "specified.", fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
+            "vmap is only supported for the ffi_call primitive when vmap_method is one of "
+            "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
+            f"'legacy_vectorized'. Got vmap_method=None, for `{kernels.name}`.",
+            fix="pass vmap_method to ffi_call."))
     if vmap_method == "broadcast_all":
         whole = [to_front(a, d, size) for a, d in zip(args, dims)]
     else:
