@@ -21,6 +21,7 @@ from pathlib import Path
 import fixture
 import pytest
 
+from calque.lowering.kernels import nvrtc
 from calque.runtime import ArtifactError, dims, vulkan
 from calque.runtime.aot import (
     _CPUINFO_NAMES,
@@ -292,7 +293,20 @@ def commands_of(page: str) -> list[tuple[str, str]]:
 
 def test_the_page(built: Path, tmp_path: Path) -> None:
     """docs/cpp.md: its files and commands do what it says, with the library installed elsewhere."""
-    page = (ROOT / "docs" / "cpp.md").read_text()
+    run_page(built, tmp_path, (ROOT / "docs" / "cpp.md").read_text())
+
+
+def test_the_page_of_ones_own_operation(built: Path, tmp_path: Path) -> None:
+    """docs/your_own_operation.md, with the compilers for GPUs that are here."""
+    page = (ROOT / "docs" / "your_own_operation.md").read_text()
+    for target, there in ((", \"vulkan:lavapipe\"", shutil.which("glslangValidator")),
+                          (", \"cuda:sm_80\"", nvrtc.library())):
+        if not there:
+            page = page.replace(target, "").replace(target.replace('"', ""), "")
+    run_page(built, tmp_path, page)
+
+
+def run_page(built: Path, tmp_path: Path, page: str) -> None:
     prefix, work = tmp_path / "prefix", tmp_path / "work"
     run("cmake", "--install", built, "--prefix", prefix)
     work.mkdir()

@@ -6,6 +6,8 @@ except for the gradient's, which says its own.
 from __future__ import annotations
 
 import itertools
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -244,14 +246,20 @@ def test_registered_anew() -> None:
     assert calque.jit(lambda x: f(x))(1.0) == 8
 
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "your_own_operation.md"
+
+
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                        capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent.parent / "docs" / "your_own_operation.md"
-    code = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
-    exec(compile(code, str(page), "exec"), {})
-    assert capsys.readouterr().out == "[2. 2. 2.]\n"
-    assert (tmp_path / "twice.vmfb").exists()
+    """What it says of C (tests/cpp/test_cpp.py runs all of it)."""
+    files = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
+    said = re.search(r"^\$ python try.py\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    (tmp_path / "operation.py").write_text(files["operation.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("try.py", "form.py"):
+        exec(compile(files[name], name, "exec"), {})
+    del sys.modules["operation"]
+    assert said is not None and capsys.readouterr().out == said[1]
 
 
 BAD = {  # source -> the words of the error

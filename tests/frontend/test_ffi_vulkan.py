@@ -3,8 +3,10 @@ mesa-vulkan-drivers libvulkan1 glslang-tools); the oracle is NumPy.
 """
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,24 @@ void main() {
                  2 * x[0] + 5, x)
         for got, want in zip(f(calque.device_put(x, device)), wants):
             same(got, want)
+
+
+def test_the_page(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shader of docs/your_own_operation.md computes what its kernel in C computes."""
+    page = (Path(__file__).parents[2] / "docs" / "your_own_operation.md").read_text("utf-8")
+    for name, body in re.findall(r"^```python (\S+)\n(.*?)^```$", page, re.M | re.S):
+        if name in ("operation.py", "shader.py"):
+            (tmp_path / name).write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    import operation
+    import shader  # noqa: F401
+    x = np.linspace(-3, 3, 1000).astype(np.float32)
+    there = calque.jit(calque.grad(lambda x: (operation.shrink(x) ** 2).sum()))(
+        calque.device_put(x, device))
+    here = calque.jit(calque.grad(lambda x: (operation.shrink(x) ** 2).sum()))(x)
+    assert there.devices() == {device}
+    np.testing.assert_array_equal(there, here)
+    del sys.modules["operation"], sys.modules["shader"]
 
 
 def shader(*rows: str, body: str = "y[0] = x[0];", more: str = kernels.FLAT) -> str:
