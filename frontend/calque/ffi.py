@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
+from calque.array import Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
@@ -193,11 +194,12 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None,
 
 def check(target_name: str, *args: Any, rtol: float | None = None, atol: float | None = None,
           **attributes: Any) -> None:
-    """Compare a kernel with the form elsewhere of its name, on the CPU.
+    """Compare a kernel with the form elsewhere of its name, on the device of the arguments.
 
     Args:
       target_name: registered with a Kernel and with a function (platform="default").
-      *args: arrays, of any shapes and dtypes that both take.
+      *args: arrays, of any shapes and dtypes that both take; on a GPU (device_put) its kernel is
+        compared.
       rtol: relative tolerance; default: 1000 eps of a result's dtype (sums may be taken in another
         order), 0 for whole numbers.
       atol: absolute tolerance, likewise.
@@ -208,7 +210,7 @@ def check(target_name: str, *args: Any, rtol: float | None = None, atol: float |
 
     Raises:
       AssertionError: a result differs; it says which, where and by how much.
-      ValueError: the name has no kernel, or no function.
+      ValueError: the name has no kernel for the device, or no function.
 
     Example:
       >>> import calque.numpy as jnp
@@ -221,9 +223,12 @@ def check(target_name: str, *args: Any, rtol: float | None = None, atol: float |
       >>> ffi.check("add_one", jnp.arange(5.0))
     """
     kernels = _found(target_name, "ffi.check")
-    if kernels.get("cpu") is None or kernels.plain is None:
+    place = next((x._buffer.device for x in tree_util.tree_leaves(args) if type(x) is Array),
+                 None) or current_device()
+    if kernels.get(place.platform) is None or kernels.plain is None:
         raise ValueError(explain(
-            f"ffi.check: {target_name!r} must have a kernel and a form elsewhere to compare.",
+            f"ffi.check: {target_name!r} must have a kernel and a form elsewhere to compare, "
+            f"on {place}.",
             fix="register both: a Kernel, and a function with platform='default'."))
     plain = kernels.plain
     wanted = jit(lambda *xs: plain(*xs, **attributes))(*args)

@@ -146,6 +146,14 @@ def test_cuda_c_that_cannot_be_used(source: str, words: str) -> None:
     refused(words, "cuda:sm_80")
 
 
+def test_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    ffi.register_ffi_target("bad", ffi.Kernel(SOURCE, "f", block=64), "cuda")
+    monkeypatch.setattr(nvrtc, "library", lambda: None)
+    x = S((3,), np.float32)
+    with pytest.raises(RuntimeError, match="NVRTC is not here(.|\n)*Fix: install it .pip install"):
+        aot.compile(lambda x: ffi.ffi_call("bad", x)(x), x, targets="cuda:sm_80")
+
+
 def module(version: int = 0x10300, model: int = 5, more: tuple[int, ...] = (), cut: int = 0,
            capability: int = 1) -> bytes:
     """A SPIR-V module of one empty shader, `f`, with LocalSize 8 1 1."""

@@ -3,6 +3,7 @@ mesa-vulkan-drivers libvulkan1 glslang-tools); the oracle is NumPy.
 """
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -61,6 +62,53 @@ def test_eagerly_and_elsewhere(device: Any) -> None:
     ffi.register_ffi_target("gpu scale", lambda x, by: x * by, platform="default")
     ffi.check("gpu scale", calque.device_put(x, device), by=2.0)
     ffi.check("gpu scale", x, by=2.0)
+    ffi.register_ffi_target("wrong scale", kernels.SCALE["vulkan"], "vulkan")
+    ffi.register_ffi_target("wrong scale", lambda x, by: x * by + (x == 3), platform="default")
+    with pytest.raises(AssertionError, match="result 0 of the kernel"):
+        ffi.check("wrong scale", calque.device_put(x, device), by=2.0)
+    with pytest.raises(ValueError, match="must have a kernel and a form elsewhere .*on cpu:0"):
+        ffi.check("wrong scale", x, by=2.0)
+
+
+def test_what_a_shader_needs_beyond_the_target(device: Any, monkeypatch: pytest.MonkeyPatch
+                                               ) -> None:
+    """Sums of subgroups are asked of the device, at the call and when an artifact is loaded."""
+    from calque.runtime import ArtifactError, vulkan
+    source = """#version 450
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x = 64) in;
+""" + kernels.buffers("float x", "out float y") + """
+void main() {
+  float sum = subgroupAdd(x[gl_GlobalInvocationID.x]);
+  y[gl_GlobalInvocationID.x] = sum * gl_SubgroupSize;
+}"""
+    ffi.register_ffi_target("subgroups", ffi.Kernel(source, "main"), "vulkan")
+
+    def f(x: Any) -> Any:
+        return ffi.ffi_call("subgroups", S(x.shape, x.dtype))(x)
+    x = np.arange(64, dtype=np.float32)
+    size = vulkan.features_of(device).subgroups[0]
+    want = np.repeat(x.reshape(-1, size).sum(1), size) * np.float32(size)
+    same(calque.jit(f)(calque.device_put(x, device)), want)
+    made = aot.compile(f, S(x.shape, x.dtype), targets="vulkan:lavapipe", name="f")
+    same(aot.load(made.vmfb, device).f(x)[0].numpy(), want)
+    there = vulkan.features_of(device)
+    less = dataclasses.replace(there, has=there.has - {"subgroup arithmetic"})
+    monkeypatch.setattr(vulkan, "_all_devices", lambda: (less,))
+    with pytest.raises(ArtifactError, match="lacks: subgroup arithmetic"):
+        aot.load(made.vmfb, device)
+    calque.clear_caches()
+    with pytest.raises(ArtifactError, match="lacks: subgroup arithmetic"):
+        calque.jit(lambda x: f(x))(calque.device_put(x, device))
+
+
+def test_no_glslang(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ffi.register_ffi_target("new shader", ffi.Kernel(
+        shader(*GOOD, body="y[0] = x[0] + 17;"), "main"), "vulkan")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    x = calque.device_put(np.ones(3, np.float32), device)
+    with pytest.raises(RuntimeError, match="no glslangValidator is here(.|\n)*Fix: install it"):
+        calque.jit(lambda x: ffi.ffi_call("new shader", S((3,), np.float32))(x))(x)
 
 
 def test_an_artifact_for_several_targets(device: Any, tmp_path: Path) -> None:
