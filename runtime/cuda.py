@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ _PTX = {(11, 0): (7, 0), (11, 1): (7, 1), (11, 2): (7, 2), (11, 3): (7, 3), (11,
         (11, 5): (7, 5), (11, 6): (7, 6), (11, 7): (7, 7), (11, 8): (7, 8), (12, 0): (8, 0),
         (12, 1): (8, 1), (12, 2): (8, 2), (12, 3): (8, 3), (12, 4): (8, 4), (12, 5): (8, 5),
         (12, 6): (8, 5), (12, 7): (8, 6), (12, 8): (8, 7), (12, 9): (8, 8), (13, 0): (9, 0)}
+_WORD = re.compile(r"ptx=([0-9]{1,4})\.([0-9]{1,4})")
 
 
 @functools.cache
@@ -40,8 +42,7 @@ def missing(needed: Sequence[str]) -> list[str]:
     """What code needs ('ptx=8.8') and the driver here does not read, in words."""
     driver = driver_version()
     most = None if driver is None else newest_ptx(driver)
-    asked = [tuple(int(n) for n in w.removeprefix("ptx=").split(".")) for w in needed
-             if w.startswith("ptx=") and w[4:].replace(".", "", 1).isdecimal()]
+    asked = [(int(m[1]), int(m[2])) for w in needed if (m := _WORD.fullmatch(w))]
     if most is None or driver is None or not asked or max(asked) <= most:
         return []
     return [f"PTX {_dotted(max(asked))} (the driver, of CUDA {_dotted(driver)}, reads up to "

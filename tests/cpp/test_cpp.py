@@ -22,7 +22,7 @@ import fixture
 import pytest
 
 from calque.lowering.kernels import nvrtc
-from calque.runtime import ArtifactError, dims, vulkan
+from calque.runtime import ArtifactError, cuda, dims, vulkan
 from calque.runtime.aot import (
     _CPUINFO_NAMES,
     ArgumentRecord,
@@ -231,6 +231,19 @@ def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:
             sorted(device.matrices), device.sizes, device.counts, needed)))
         expected.append("".join(f"{lacking}; " for lacking in vulkan.missing(needed, device)))
     assert ask(built, "--vulkan", lines) == expected
+
+
+def test_drivers_of_cuda_read_the_same_as_in_python(built: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, expected = [], []
+    for driver in (0, 10020, 11000, 11080, 12040, 12060, 12070, 12090, 12095, 13000, 13010):
+        known = None if not driver else (driver // 1000, driver % 1000 // 10)
+        monkeypatch.setattr(cuda, "driver_version", lambda known=known: known)
+        for words in (["ptx=7.0"], ["ptx=8.5", "ptx=8.4"], ["ptx=8.8", "fp64"], ["ptx=9.0"],
+                      ["ptx=", "ptx=8", "ptx=8.", "ptx=8.8.1", "ptx=10.0x"], ["ptx=6.5"]):
+            lines.append(f"{driver} {';'.join(words)}")
+            expected.append("".join(cuda.missing(words)) + ";")
+    assert ask(built, "--cuda", lines) == expected
 
 
 @pytest.mark.vulkan
