@@ -58,36 +58,24 @@ def sums(x: Any, y: Any) -> Any:
     return ffi.ffi_call(SUM, S(x.shape, x.dtype), input_output_aliases={0: 0})(x, y)
 
 
-@pytest.mark.parametrize("n", [1, 2, 1000, 300_000])
+@pytest.mark.parametrize("n", [1, 1000, 300_000])
 def test_a_result_is_the_memory_of_a_dead_argument_only(n: int) -> None:
     """Computed and not read again: no copy; read again, an argument, a constant: a copy."""
-    x = np.arange(n, dtype=np.int32)
+    xs = [np.arange(n, dtype=np.int32) + 100 * k for k in range(3)]
+
+    def f(a: Any, b: Any, c: Any) -> Any:
+        y, made = make(a)
+        z, at = add(y, 5)
+        kept, _ = make(b)
+        given = [add(kept, 5)[0], add(kept, 7)[0], kept]
+        return z, *given, add(c, 3)[0], add(jnp.arange(n, dtype=np.int32), 4)[0], made, at
     with calque.enable_x64(True):
-        def dead(x: Any) -> Any:
-            y, made = make(x)
-            z, at = add(y, 5)
-            return z, made, at
-
-        def alive(x: Any) -> Any:
-            y, made = make(x)
-            z, at = add(y, 5)
-            w, _ = add(y, 7)
-            return z, w, y, made, at
-
-        def of_argument(x: Any) -> Any:
-            return add(x, 3)[0], add(jnp.arange(n, dtype=np.int32), 4)[0]
-
-        z, made, at = calque.jit(dead)(x)
-        assert int(made) == int(at) or n == 1
-        np.testing.assert_array_equal(z, x + 5)
-        z, w, y, made, at = calque.jit(alive)(x)
-        for got, want in ((z, x + 5), (w, x + 7), (y, x)):
-            np.testing.assert_array_equal(got, want)
-        given = jnp.asarray(x)
-        z, w = calque.jit(of_argument)(given)
-        np.testing.assert_array_equal(z, x + 3)
-        np.testing.assert_array_equal(w, x + 4)
-        np.testing.assert_array_equal(given, x)
+        arrays = [jnp.asarray(x) for x in xs]
+        *outs, made, at = calque.jit(f)(*arrays)
+    assert int(made) == int(at) or n == 1
+    a, b, c = xs
+    for got, want in zip([*outs, *arrays], (a + 5, b + 5, b + 7, b, c + 3, xs[0] + 4, a, b, c)):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_of_a_donated_argument() -> None:
@@ -155,7 +143,7 @@ def random_program(rng: Any) -> Any:
 def test_random_programs() -> None:
     """Alone, and several in one program: as in NumPy."""
     rng = np.random.default_rng(0)
-    for count in (1, 1, 4, 6):
+    for count in (1, 4, 5):
         programs = [random_program(rng) for _ in range(count)]
         x = rng.integers(-9, 9, 5000).astype(np.int32)
         outs = calque.jit(lambda x, programs=programs: [f(x, False) for f in programs])(x)
