@@ -119,6 +119,10 @@ def prepared(kernel: Kernel, name: str, where: str, ins: Sequence[Any], outs: Se
             raise ValueError(explain(
                 f"ffi_call: the grid of {name!r} must have at most {_MOST_GROUPS} groups on a CPU, "
                 f"got {grid}.", where=where, fix="let each group do more."))
+    if cpu and (kernel.block is not None or kernel.shared_memory):
+        raise ValueError(explain(
+            f"ffi_call: the kernel of {name!r} for CPUs has a block or shared_memory, which are "
+            "CUDA's.", where=where, fix="leave them out, or register it with platform='cuda'."))
     scalars = list(kernel.scalars(ins, outs, **attributes)) if kernel.scalars else []
     shared = kernel.shared_memory
     if callable(shared):

@@ -49,7 +49,23 @@ def vulkan_code(call: Call, target: Target) -> Code:
     _check_buffers(call, module.buffers, isinstance(source, str))
     words = _words(call, module.constants)
     path = kept(f"{hashlib.sha256(code).hexdigest()[:24]}.spv", code)
+    if isinstance(source, bytes):
+        _validate(call, path, module.version)
     return Code(path, entry, words, needs=frozenset(needs))
+
+
+def _validate(call: Call, path: Path, version: tuple[int, int]) -> None:
+    """Refuse a module that is not valid, where SPIR-V's validator is here: drivers crash on it."""
+    if shutil.which("spirv-val") is None:
+        return
+    place = ("vulkan1.1" if version < (1, 4) else "vulkan1.1spv1.4" if version < (1, 5)
+             else "vulkan1.2" if version < (1, 6) else "vulkan1.3")
+    done = subprocess.run(["spirv-val", "--target-env", place, str(path)], capture_output=True,
+                          text=True, check=False, errors="replace")
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[:2000]
+        raise call.error(f"the SPIR-V of {call.name!r} is not valid:\n{said}",
+                         "compile it again; whatever wrote it has a fault.")
 
 
 def _compiled(call: Call, source: str) -> bytes:

@@ -284,6 +284,7 @@ def test_source_that_cannot_be_used(source: str, monkeypatch: pytest.MonkeyPatch
 def test_bad_arguments() -> None:
     x = jnp.ones(3)
     one = kernel("void f(const float *x, float *y) { *y = *x; }")
+    block = kernel("void f(const float *x, float *y) { }", block=8)
     grid = kernel("void f(const float *x, float *y, long g, long n) { }", grid=lambda i, o: 0)
     big = kernel("void f(const float *x, float *y, long n) { }", scalars=lambda i, o: (1 << 63,))
     word = kernel("void f(const float *x, float *y, long n) { }", scalars=lambda i, o: ("n",))
@@ -297,6 +298,7 @@ def test_bad_arguments() -> None:
         (lambda: ffi.ffi_call(one, x, input_output_aliases={1: 0})(x), ValueError, "count from 0"),
         (lambda: ffi.ffi_call(one, x[:2], input_output_aliases={0: 0})(x), ValueError, "same mem"),
         (lambda: ffi.ffi_call(grid, x)(x), ValueError, "grid of"),
+        (lambda: ffi.ffi_call(block, x)(x), ValueError, "has a block or shared_memory"),
         (lambda: ffi.ffi_call(big, x)(x), OverflowError, "int64"),
         (lambda: ffi.ffi_call(word, x)(x), TypeError, "'n' of .* is no number"),
         (lambda: ffi.ffi_call(one, x)(calque.random.key(0)), TypeError, "PRNG keys"),

@@ -197,6 +197,15 @@ OpFunctionEnd
     y, z = f(calque.device_put(x, device))
     same(y, x + 7)
     same(z, x * (x + 7))
+    for wrong, words in ((text.replace("%sa = OpIAdd %uint", "%sa = OpIAdd %vector"), "IAdd"),
+                         (text.replace("OpStore %ya %sa", "OpStore %sa %ya"), "Store")):
+        subprocess.run(["spirv-as", "--target-env", "vulkan1.1", "-o", tmp_path / "w.spv", "-"],
+                       input=wrong, text=True, check=True)
+        ffi.register_ffi_target("wrong", ffi.Kernel((tmp_path / "w.spv").read_bytes(), "one"),
+                                "vulkan")
+        with pytest.raises(ValueError, match=f"the SPIR-V of 'wrong' is not valid:\n.*{words}"):
+            calque.jit(lambda x: ffi.ffi_call("wrong", S((4,), np.uint32))(x))(
+                calque.device_put(x, device))
 
 
 def test_scalars_of_every_kind(device: Any) -> None:
