@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
 from calque.lowering.folders import cache_directory
@@ -32,7 +33,8 @@ class Call:
       name: what the kernel was registered as; where: the user's line.
       ins: dtypes of the arguments; sizes: how many numbers they have.
       specs: of the results, then of work space; results: how many.
-      scalars: int or float each; grid: groups along each axis, () for a kernel without a grid.
+      scalars: int or float each, or a size that is known at the call only.
+      grid: groups along each axis, () for a kernel without a grid.
       shared: bytes of shared memory (CUDA).
       aliases: argument -> the result that is written into its memory.
     """
@@ -44,7 +46,7 @@ class Call:
     sizes: tuple[int, ...]
     specs: tuple[Spec, ...]
     results: int
-    scalars: tuple[int | float, ...]
+    scalars: tuple[int | float | Dim, ...]
     grid: tuple[int, ...]
     shared: int
     aliases: Mapping[int, int]
@@ -53,10 +55,10 @@ class Call:
         """An error of three parts."""
         return kind(explain(f"ffi_call: {what}", where=self.where, fix=fix))
 
-    def number(self, i: int, value: int | float, kind: str) -> int | float:
+    def number(self, i: int, value: int | float | Dim, kind: str) -> int | float:
         """Scalar i as a GPU's kernel declares it ('int32', 'float64', ...); an error where it does
         not fit."""
-        if kind.startswith("float"):
+        if kind.startswith("float") and not isinstance(value, Dim):
             with np.errstate(over="ignore"):
                 return float(np.dtype(kind).type(value))
         limits = np.iinfo(kind)
@@ -79,8 +81,13 @@ class Call:
     @property
     def memory(self) -> list[Spec]:
         """What is made for results and work space: of an empty one an element, bool as bytes."""
-        return [(s if 0 not in s else (1,), np.dtype("int8") if d.kind == "b" else d)
+        return [((1,) if is_empty(s) else s, np.dtype("int8") if d.kind == "b" else d)
                 for s, d in self.specs]
+
+
+def is_empty(shape: Sequence[Any]) -> bool:
+    """Whether arrays of a shape are known to have no element."""
+    return 0 in [n for n in shape if not isinstance(n, Dim)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +146,16 @@ def prepared(kernel: Kernel, name: str, where: str, ins: Sequence[Any], outs: Se
 
 
 def _spec(name: str, where: str, shape: Any, dtype: Any) -> Spec:
-    made = tuple(int(n) for n in shape)
-    if any(n < 0 for n in made):
+    made: tuple[Any, ...] = tuple(n if isinstance(n, Dim) else int(n) for n in shape)
+    if any(n < 0 for n in made if not isinstance(n, Dim)):
         raise ValueError(explain(f"ffi_call: work space of {name!r} has the shape {made}.",
                                  where=where, fix="return sizes of 0 and more."))
     return made, np.dtype(dtype)
 
 
-def _scalar(name: str, where: str, value: Any) -> int | float:
+def _scalar(name: str, where: str, value: Any) -> int | float | Dim:
+    if isinstance(value, Dim):  # a size that is known at the call only
+        return value
     if isinstance(value, (float, np.floating)):
         return float(value)
     if isinstance(value, (bool, int, np.integer, np.bool_)):

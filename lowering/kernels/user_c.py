@@ -19,7 +19,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from calque.core.dims import Dim
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import elf
@@ -46,11 +48,11 @@ def call_c(ctx: Context, call: Call, operands: Sequence[Value]) -> list[Value]:
     assert ctx.target is not None
     path, entry = compiled(call, ctx.target, _shim(call, len(operands) > len(call.ins)))
     return call_object(ctx, path, entry, operands, call.memory, [_bits(s) for s in call.scalars],
-                       math.prod(call.grid), into=call.into)
+                       math.prod(call.grid), into=call.into if call.aliases else None)
 
 
-def _bits(value: int | float) -> int:
-    """A scalar as 64 bits."""
+def _bits(value: int | float | Dim) -> Any:
+    """A scalar as 64 bits, or a size that is known at the call only."""
     if isinstance(value, float):
         return int(struct.unpack("<q", struct.pack("<d", value))[0])
     return value

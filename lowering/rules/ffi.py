@@ -12,7 +12,7 @@ from calque.core.errors import explain
 from calque.lowering import mlir
 from calque.lowering.builder import Value, signed
 from calque.lowering.context import Context
-from calque.lowering.kernels.user import prepared
+from calque.lowering.kernels.user import is_empty, prepared
 from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.kernels.user_guard import guarded, wanted
@@ -37,19 +37,21 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
             where=where, fix="compile for a platform that it has a kernel for, or register a "
             "function with platform='default'."))
     ins = [a.aval for a in ctx.equation.inputs]
-    if not all(is_static(a.shape) for a in (*ins, *outs)):
+    known = all(is_static(a.shape) for a in (*ins, *outs))
+    if not known and (not ctx.cpu or kernel.grid is not None or params["aliases"]):
         raise NotImplementedError(explain(
-            f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only.",
+            f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only; "
+            "kernels for CPUs without a grid and input_output_aliases take them.",
             where=where, fix="compile the function for fixed sizes."))
     b = ctx.b
     # of an empty array the kernel gets a pointer that it must not read
-    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if not a.size
+    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if is_empty(a.shape)
              else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
     call = prepared(kernel, kernels.name, where, ins, outs,
                     {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
     if 0 in call.grid:  # every result is empty
         return [b.splat(0, a.shape, a.dtype) for a in outs]
-    if ctx.cpu and ctx.in_process and wanted() and not params["has_side_effect"]:
+    if known and ctx.cpu and ctx.in_process and wanted() and not params["has_side_effect"]:
         assert ctx.target is not None
         return call_host(ctx, guarded(call, ctx.target, [a.shape for a in outs]), xs, ins, outs)
     for i in call.aliases:
@@ -64,7 +66,7 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
     made = (call_c if ctx.cpu else call_gpu)(ctx, call, given)
     if effect:
         made = _now(made)
-    return [b.splat(0, a.shape, a.dtype) if not a.size
+    return [b.splat(0, a.shape, a.dtype) if is_empty(a.shape)
             else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
 
 

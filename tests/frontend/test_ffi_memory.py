@@ -307,9 +307,38 @@ def test_kernels_for_several_platforms_as_a_lowering() -> None:
         mlir.register_lowering(scale_p, ptx, platform="tpu")
 
 
-def test_sizes_known_at_the_call_only_are_refused_by_name() -> None:
+def test_sizes_known_at_the_call_only() -> None:
+    """On CPUs without a grid and aliases; else they are refused by name."""
+    import ffi_kernels as kernels
+
     from calque import aot
-    with pytest.raises(NotImplementedError, match=f"'{MAKE}' is called with sizes that are known "
-                                                  "at the call only.*\n.*\n.*Fix: compile"):
-        aot.compile(lambda x: ffi.ffi_call(MAKE, (S(x.shape, x.dtype), S((), np.int32)))(x),
-                    "i32[b]")
+    ffi.register_ffi_target("rows", ffi.Kernel("""
+    void f(const float *x, const _Bool *flip, float *sums, float *all, double *work, long rows,
+           long width, double by) {
+      for (long i = 0; i < rows; ++i) {
+        work[i] = 0;
+        for (long j = 0; j < width; ++j) work[i] += all[i * width + j] = by * x[i * width + j];
+        sums[i] = flip[i] ? -work[i] : work[i];
+      }
+    }""", "f", scalars=lambda ins, outs, by: (*ins[0].shape, by),
+        work=lambda ins, outs, by: [(outs[0].shape, "float64")]))
+    ffi.register_ffi_target("rows", kernels.SCALE["vulkan"], "vulkan")
+
+    def f(x: Any, flip: Any) -> Any:
+        spec = (S(x.shape[:1], np.float32), S(x.shape, np.float32))
+        sums, every = ffi.ffi_call("rows", spec)(x + 1, flip, by=2.0)
+        return sums * 2, every
+    run = aot.load(aot.compile(f, "f32[b,c]", "bool[b]", name="f").vmfb).f
+    for shape in ((1, 1), (5, 3), (3000, 7), (0, 4), (2, 0)):
+        x = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+        flip = np.arange(shape[0]) % 2 == 0
+        total, every = run(x, flip)
+        np.testing.assert_array_equal(every.numpy(), 2 * (x + 1))
+        np.testing.assert_array_equal(total.numpy(), 2 * np.where(flip, -1, 1).astype(np.float32)
+                                      * (2 * (x + 1)).sum(1))
+    refused = [(lambda x: sums(x, x), "cpu"), (lambda x: ffi.ffi_call("rows", x)(x),
+                                                  "vulkan:lavapipe")]
+    for g, target in refused:
+        with pytest.raises(NotImplementedError, match="is called with sizes that are known at the "
+                                                      "call only.*\n.*\n.*Fix: compile"):
+            aot.compile(g, "i32[b]" if target == "cpu" else "f32[b]", targets=target)
