@@ -76,13 +76,15 @@ class AliasAnalysis:
         found = self.parts.get(v)
         return frozenset((id(v),)) if found is None else found
 
-    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
+    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value],
+             written: Sequence[int] = ()) -> None:
         """Record what the results of an equation may be views of."""
         folds, name = p.memory == "folds", p.name
         for out in outs:
             self.computed[id(out)] = nbytes(out)
             data = [v for v in inputs if v not in self.constants]
-            new = p.memory == "fresh" or folds and not self._foldable(name, inputs, data)
+            new = p.memory == "fresh" and not written or (
+                folds and not self._foldable(name, inputs, data))
             if folds and self._is_step(inputs, data):
                 self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:

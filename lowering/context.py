@@ -42,6 +42,8 @@ class Context:
         self.kernels = 0  # of our own
         self.functions = 0  # that its kernels call
         self.options: set[str] = set()  # more flags for the compiler
+        self.needs: frozenset[str] = frozenset()  # of a device beyond the target: user_gpu.py
+        self.sources: dict[Any, str] = {}  # executables of others' code, by what decides them
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
         # values
@@ -53,13 +55,14 @@ class Context:
         self.fusion = FusionWidth(b)
         self._zero: Value | None = None
 
-    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value]) -> None:
-        """Record what is known of the results of an equation."""
+    def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value],
+             written: Sequence[int] = ()) -> None:
+        """Record what is known of the results of an equation, which wrote into some operands."""
         if inputs and all(v in self.constants for v in inputs) and p.name not in ("scan", "cond"):
             self.constants.update(outs)
             if any(guess(nbytes(v)) > CONSTANT_BYTES for v in outs):  # it would not fit in memory
                 self.options.add("--iree-opt-const-expr-hoisting=false")
-        self.aliases.note(p, inputs, outs)
+        self.aliases.note(p, inputs, outs, written)
 
     @contextmanager
     def inside(self, loop: bool) -> Iterator[None]:

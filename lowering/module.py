@@ -67,6 +67,7 @@ class Lowered:
     storage: tuple[int, ...]  # computed results written into memory that the caller passes
     room: int  # bytes of what lies in between, at most
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
+    needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
 
 
 def lower(program: Program, target: Target, donated: Sequence[int] = (),
@@ -121,13 +122,14 @@ def _lower(program: Program, target: Target, donated: Sequence[int],
         return lowered
     module, forwards, stored, ctx = _module_bytes(
         p, [by_position[i] for i in passed], computed, target, lowered.donated,
-        None if signature is None else lambda stored: signature(replace(lowered, storage=stored)),
+        None if signature is None else lambda stored, needs: signature(
+            replace(lowered, storage=stored, needs=needs)),
         locations, name, baked, archived,
         storage and not (lowered.small or lowered.inline), in_process,
         views or cost.host_loops(plain, target.backend == "llvm-cpu") > 1)
     return replace(lowered, module=module, forwards=forwards, storage=stored,
                    options=(*lowered.options, *sorted(ctx.options)),
-                   callbacks=tuple(ctx.callbacks))
+                   callbacks=tuple(ctx.callbacks), needs=tuple(sorted(ctx.needs)))
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -181,8 +183,9 @@ def _options(p: Program, target: Target) -> tuple[str, ...]:
 
 def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
                   donated: Sequence[int],
-                  signature: Callable[[tuple[int, ...]], str] | None, locations: bool,
-                  name: str, baked: Mapping[Var, Any], archived: Callable[[Any], str | None],
+                  signature: Callable[[tuple[int, ...], tuple[str, ...]], str] | None,
+                  locations: bool, name: str, baked: Mapping[Var, Any],
+                  archived: Callable[[Any], str | None],
                   storage: bool, in_process: bool, views: bool
                   ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
     """The module's bytecode, the results that may share memory with arguments or each other,
@@ -227,7 +230,8 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
             _add_storage(func, block, ins, outs, stored)
         if signature is not None:  # written last: emission notes what it takes for granted of sizes
             func.attributes["iree.reflection"] = ir.DictAttr.get(
-                {"calque.signature": ir.StringAttr.get(signature(stored))})
+                {"calque.signature": ir.StringAttr.get(
+                    signature(stored, tuple(sorted(emitter.ctx.needs))))})
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return buffer.getvalue(), forwards, stored, emitter.ctx
@@ -398,7 +402,7 @@ class Emitter:
                 raise
             raise _undecided(e, error) from error
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
-        self.ctx.note(e.primitive, values, outs)
+        self.ctx.note(e.primitive, values, outs, hazards.updated(e))
         if number:
             self.ctx.fusion.join(values, outs[0], [
                 v for v, a in zip(values, e.inputs) if isinstance(a, Var) and uses[a] == 1])

@@ -563,6 +563,8 @@ def check_target(target: Mapping[str, Any], device: Device, source: str) -> None
             f"{device.platform}."))
     if wanted == "vulkan":
         _check_vulkan(target, device, source)
+    elif wanted == "cuda":
+        _check_cuda(target, device, source)
     if wanted != "cpu":
         return
     arch = _ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -600,6 +602,17 @@ def _check_vulkan(target: Mapping[str, Any], device: Device, source: str) -> Non
             f"the artifact needs what {device} ({there.name}) lacks: {', '.join(lacking)} (it is "
             f"compiled for {name}).", source, "compile it for this device: calque compile --target "
             f"{here}."))
+
+
+def _check_cuda(target: Mapping[str, Any], device: Device, source: str) -> None:
+    """The driver says of PTX that is too new that something is wrong, and not what."""
+    from calque.runtime import cuda
+    lacking = cuda.missing(list(map(str, target.get("features", ()))))
+    if lacking:
+        raise ArtifactError(explain(
+            f"a kernel in the program needs what {device} lacks: {', '.join(lacking)}.", source,
+            "install a newer driver, or compile the kernel with an older CUDA (of NVRTC: pip "
+            "install 'nvidia-cuda-nvrtc-cu12<12.5' for PTX 8.4)."))
 
 
 def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str]:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import ffi_kernels
 import numpy as np
 from carried import TIMED, pack
 from harness import expected, function, words
@@ -37,7 +38,10 @@ GROUP = 40
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """name, f, args, wants, and how they are compared, of all samples of a primitive."""
+    """name, f, args, wants, and how they are compared, of all samples of a primitive; of ffi_call,
+    kernels for GPUs."""
+    if name == "ffi_call":
+        return ffi_kernels.cases()
     row, found = ROWS[name], []
     every = [*row.samples, *row.specials]
     for number, dtype in cases_of(name):
@@ -101,7 +105,9 @@ def main() -> None:
     suite: dict[str, Any] = {"target": target.name, "platform": target.platform, "files": [],
                              "refused": [], "timed": {}}
     calque.config.update("jax_enable_x64", True)
-    for name in args.only.split(",") if args.only else ROWS:
+    ffi_kernels.register(target.platform)
+    kernels = ["ffi_call"] * (target.platform != "cpu")
+    for name in args.only.split(",") if args.only else [*ROWS, *kernels]:
         every = cases(name)
         count: Counter[str] = Counter()
         for at in range(0, len(every), GROUP):

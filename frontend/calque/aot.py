@@ -441,7 +441,7 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
         "version": RECORD_VERSION, "name": p.name, "args": args, "results": results,
         "passed": list(plan.arguments), "donated": list(traced.donated), "small": plan.small,
         "inline": plan.inline,
-        "target": target.record(),
+        "target": _of_target(target, plan),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
     if traced.placement is not None:
@@ -462,6 +462,14 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
     if scope is not None:
         record |= _of_sizes(p, scope)
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _of_target(target: Target, plan: Lowered) -> dict[str, object]:
+    """What the code may use; kernels of the user's may ask for more."""
+    found = target.record()
+    if plan.needs:
+        found["features"] = [*target.uses(), *plan.needs]
+    return found
 
 
 def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:

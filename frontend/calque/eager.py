@@ -55,6 +55,7 @@ from calque.lowering.targets import (
 )
 from calque.partition import agree_on, of_process, spans_processes
 from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime.aot import check_target
 from calque.runtime.device import check_not_forked
 from calque.spanning import any_spans, made
 
@@ -175,6 +176,9 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
         target, lambda lowered: lowered.options, reason or program.name, program.name)
     if vmfb is not None:
         _dump(lowered, vmfb)
+    if lowered.needs:
+        check_target({**target.record(), "features": [*target.uses(), *lowered.needs]}, device,
+                     lowered.program.name)
     return Compiled(lowered, device, vmfb)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of the user's own inside programs, under the names of jax.ffi; here they are C source.
+"""Kernels of the user's own inside programs, under the names of jax.ffi: C, CUDA, Vulkan's shaders.
 
 A kernel is compiled with the program and becomes part of it.  Start reading at `ffi_call`.
 """
@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from calque import tree_util
+from calque.array import Array, current_device
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.core.kernel import Kernel, Kernels
+from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
 from calque.jit import jit
 from calque.primitives.ffi import ffi_call_p
 from calque.tracing import check_arguments, trace_to_program
+from calque.transforms.stage import stage
 
-__all__ = ["Kernel", "check", "ffi_call", "register_ffi_target"]
+__all__ = ["Kernel", "check", "ffi_call", "ffi_lowering", "register_ffi_target"]
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
            "legacy_vectorized")
 _targets: dict[str, Kernels] = {}
@@ -37,7 +39,7 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
       name: of any characters, not empty; it may have a kernel and a form elsewhere.
       fn: a Kernel; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
         operations, which is computed where there is no kernel, and exported.
-      platform: "cpu" or "default".
+      platform: "cpu", "cuda", "vulkan" or "default".
 
     Returns:
       Nothing.
@@ -54,13 +56,15 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
     if not isinstance(name, str) or not name:
         raise ValueError(explain(f"register_ffi_target: {name!r} is no name.",
                                  fix="pass a text that is not empty."))
-    if platform not in ("cpu", "default"):
+    platform = {"gpu": "cuda"}.get(platform.lower(), platform.lower())
+    if platform not in (*PLATFORMS, "default"):
         raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
-                                 fix="pass platform='cpu', or 'default' and a function."))
-    if platform == "cpu" and not isinstance(fn, Kernel):
+                                 fix=f"pass one of {', '.join(PLATFORMS)}, or 'default' and a "
+                                     "function."))
+    if platform != "default" and not isinstance(fn, Kernel):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",
-            fix="pass ffi.Kernel(C source, name of the function); a function of arrays is the "
+            fix="pass ffi.Kernel(source, name of the function); a function of arrays is the "
                 "form elsewhere: platform='default'."))
     if platform == "default" and not callable(fn):
         raise TypeError(explain(
@@ -71,19 +75,23 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
 
 
 def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
-             vmap_method: str | None = None,
+             vmap_method: str | None = None, input_layouts: Any = None, output_layouts: Any = None,
              input_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
     """A function that calls a registered kernel.
 
     Args:
       target_name: from register_ffi_target.
       result_shape_dtypes: an object with shape and dtype, or a tree of them.
-      has_side_effect: must be False: a kernel's call without a used result is left out.
+      has_side_effect: the kernel does more than to fill its results: it is called as often as the
+        program says, in its order, and each call waits for the one before.  Else a call without a
+        used result is left out, and equal calls may be one.
       vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
         'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
         mapped), 'legacy_vectorized' with a leading axis on what is mapped only.
-      input_output_aliases: operand -> result: the kernel gets the result's memory for both, which
-        holds the operand's values (a copy of them; the operand stays as it is).
+      input_layouts, output_layouts: for each array None or its axes in order: row-major.
+      input_output_aliases: operand -> result: the kernel finds the operand's values in the result's
+        memory (in C it gets the same pointer twice; on GPUs the result has no binding of its own).
+        Where nothing reads the operand later, that is its memory, else a copy: it stays as it is.
 
     Returns:
       f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers.
@@ -91,7 +99,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     Raises:
       ValueError: the name is not registered, the vmap_method unknown; it is differentiated.
       TypeError: results without shape and dtype, an attribute that is no number.
-      NotImplementedError: has_side_effect; vmap without a vmap_method.
+      NotImplementedError: vmap without a vmap_method.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -107,10 +115,12 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(explain(
             f"ffi_call: vmap_method must be one of {METHODS}, got {vmap_method!r}."))
-    if has_side_effect:
-        raise NotImplementedError(explain(
-            "ffi_call: has_side_effect=True is not offered: a call whose results are not used is "
-            "left out.", fix="let the kernel return what it does, and use that."))
+    for layouts in (input_layouts, output_layouts):
+        for layout in layouts or ():
+            if layout is not None and list(layout) != list(range(len(layout))):
+                raise NotImplementedError(explain(
+                    f"ffi_call: the layout {tuple(layout)} of {target_name!r} is not row-major.",
+                    fix="transpose the array before the call."))
     specs, out_tree = tree_util.flatten(result_shape_dtypes)
     if not specs:
         raise ValueError(explain("ffi_call: a kernel must have a result.",
@@ -127,18 +137,69 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     def call(*args: Any, **attributes: Any) -> Any:
         kernels = _found(target_name, "ffi_call")
         return out_tree.unflatten(call_kernels(kernels, args, avals, vmap_method, aliases,
-                                               attributes))
+                                               attributes, bool(has_side_effect)))
 
     return call
 
 
+def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None,
+                 result_layouts: Any = None, backend_config: Any = None,
+                 has_side_effect: bool = False,
+                 operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+    """A lowering rule that calls a registered kernel, for interpreters.mlir.register_lowering.
+
+    Args:
+      call_target_name: from register_ffi_target; looked up when a program is compiled.
+      operand_layouts, result_layouts, backend_config: must be None: arrays are row-major, and
+        attributes are the params.
+      has_side_effect, operand_output_aliases: has_side_effect and input_output_aliases of ffi_call.
+
+    Returns:
+      rule(ctx, *MLIR values, **attributes) -> MLIR values; results are what the primitive's
+      abstract evaluation says.
+
+    Raises:
+      NotImplementedError: a layout or a backend_config is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque import ffi
+      >>> from calque.extend.core import Primitive
+      >>> from calque.interpreters import mlir
+      >>> ffi.register_ffi_target("half", ffi.Kernel(
+      ...     "void half(const float *x, float *y) { *y = *x / 2; }", "half"))
+      >>> half_p = Primitive("half")
+      >>> _ = half_p.def_abstract_eval(lambda x: calque.core.ShapedArray(x.shape, x.dtype))
+      >>> mlir.register_lowering(half_p, ffi.ffi_lowering("half"))
+      >>> print(calque.jit(half_p.bind)(3.0))
+      1.5
+    """
+    for name, value in (("operand_layouts", operand_layouts), ("result_layouts", result_layouts),
+                        ("backend_config", backend_config)):
+        if value is not None:
+            raise NotImplementedError(explain(
+                f"ffi_lowering: {name} is not taken.",
+                fix="leave it out: arrays are row-major, and attributes are keyword arguments."))
+    aliases = tuple((operand_output_aliases or {}).items())
+
+    def rule(ctx: Any, *operands: Any, **attributes: Any) -> list[Any]:
+        kernels = _found(call_target_name, "ffi_lowering")
+        program = stage(lambda *xs: call_kernels(kernels, xs, tuple(ctx.avals_out), None, aliases,
+                                                 attributes, has_side_effect),
+                        ctx.avals_in, call_target_name)
+        return list(ctx.emit(program, operands))
+
+    return rule
+
+
 def check(target_name: str, *args: Any, rtol: float | None = None, atol: float | None = None,
           **attributes: Any) -> None:
-    """Compare a kernel with the form elsewhere of its name, on the CPU.
+    """Compare a kernel with the form elsewhere of its name, on the device of the arguments.
 
     Args:
       target_name: registered with a Kernel and with a function (platform="default").
-      *args: arrays, of any shapes and dtypes that both take.
+      *args: arrays, of any shapes and dtypes that both take; on a GPU (device_put) its kernel is
+        compared.
       rtol: relative tolerance; default: 1000 eps of a result's dtype (sums may be taken in another
         order), 0 for whole numbers.
       atol: absolute tolerance, likewise.
@@ -149,7 +210,7 @@ def check(target_name: str, *args: Any, rtol: float | None = None, atol: float |
 
     Raises:
       AssertionError: a result differs; it says which, where and by how much.
-      ValueError: the name has no kernel, or no function.
+      ValueError: the name has no kernel for the device, or no function.
 
     Example:
       >>> import calque.numpy as jnp
@@ -162,9 +223,12 @@ def check(target_name: str, *args: Any, rtol: float | None = None, atol: float |
       >>> ffi.check("add_one", jnp.arange(5.0))
     """
     kernels = _found(target_name, "ffi.check")
-    if kernels.get("cpu") is None or kernels.plain is None:
+    place = next((x._buffer.device for x in tree_util.tree_leaves(args) if type(x) is Array),
+                 None) or current_device()
+    if kernels.get(place.platform) is None or kernels.plain is None:
         raise ValueError(explain(
-            f"ffi.check: {target_name!r} must have a kernel and a form elsewhere to compare.",
+            f"ffi.check: {target_name!r} must have a kernel and a form elsewhere to compare, "
+            f"on {place}.",
             fix="register both: a Kernel, and a function with platform='default'."))
     plain = kernels.plain
     wanted = jit(lambda *xs: plain(*xs, **attributes))(*args)
@@ -208,7 +272,7 @@ def _traced(kernels: Kernels, ins: list[ShapedArray], in_tree: Any, outs: tuple[
 
 def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray, ...],
                  vmap_method: str | None, aliases: tuple[tuple[int, int], ...],
-                 attributes: dict[str, Any]) -> list[Any]:
+                 attributes: dict[str, Any], has_side_effect: bool = False) -> list[Any]:
     """The flat results of a call."""
     leaves, in_tree = tree_util.flatten((tuple(args), {}))
     check_arguments("ffi_call", leaves, in_tree)
@@ -217,8 +281,9 @@ def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray,
     plain = _traced(kernels, ins, in_tree, outs, attributes)
     return list(ffi_call_p.bind(
         *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
-        plain=plain, attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
-                                      for k, v in attributes.items())))
+        has_side_effect=has_side_effect, plain=plain,
+        attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                         for k, v in attributes.items())))
 
 
 def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],
@@ -230,18 +295,14 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
             raise TypeError(explain(
                 f"ffi_call: attribute {key} of {name!r} must be a number, got "
                 f"{type(value).__name__}.", fix="pass arrays and traced values as arguments."))
-    kernel = kernels.get("cpu")
-    if kernel and attributes and not (kernel.scalars or kernel.grid or kernel.work):
+    takes = [k for _, k in kernels.of if k.scalars or k.grid or k.work or callable(k.shared_memory)]
+    if kernels.of and attributes and not takes:
         raise TypeError(explain(
             f"ffi_call: {name!r} takes no attributes, got {', '.join(attributes)}.",
             fix="let the kernel have scalars=lambda inputs, outputs, **attributes: (...)."))
     if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
         raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
                                 fix="pass random.key_data(key)."))
-    if aliases and kernel and kernel.grid is not None:
-        raise NotImplementedError(explain(
-            f"ffi_call: {name!r} has a grid, and input_output_aliases.",
-            fix="leave one of them out."))
     if len({j for _, j in aliases}) < len(aliases):
         raise ValueError(explain(f"ffi_call: two arguments of {name!r} are one result's memory.",
                                  fix="name each result once in input_output_aliases."))

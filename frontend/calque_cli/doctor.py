@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
+import os
 import platform
+import shutil
 import sys
 from typing import Any
 
@@ -16,7 +18,9 @@ from calque import pack, runtime
 from calque.core.config import config
 from calque.lowering import cache
 from calque.lowering.forms import missing_objects
+from calque.lowering.kernels import nvrtc
 from calque.lowering.kernels.native import level_of
+from calque.lowering.kernels.user_vulkan import GLSLANG
 from calque.lowering.targets import TargetError, host_target, runnable_target
 from calque_cli.report import progress, size_text
 
@@ -31,7 +35,7 @@ _DRIVERS = {
 
 def doctor() -> None:
     """Print versions, devices and drivers, the CPU, the cache, and what is missing."""
-    missing = [*_versions(), *_cpu(), *_devices()]
+    missing = [*_versions(), *_cpu(), *_devices(), *_kernels()]
     cache_report()
     typer.echo("missing" if missing else "nothing is missing")
     for line in missing:
@@ -104,6 +108,22 @@ def _devices() -> list[str]:
                                         else "no driver"))
             missing.append(f"{name}: {how}")
     return missing
+
+
+def _kernels() -> list[str]:
+    """What compiles kernels of the user's own (calque.ffi)."""
+    nvidia = nvrtc.version()
+    found = {"C": next((c for c in (os.environ.get("CC", "").split()[:1] or ["cc", "gcc", "clang"])
+                        if shutil.which(c)), ""),
+             "GLSL": shutil.which(GLSLANG) or "", "CUDA C": nvidia and f"NVRTC {nvidia}"}
+    typer.echo("kernels of your own (calque.ffi)")
+    for language, tool in found.items():
+        typer.echo(f"  {language}: {tool or 'no compiler'}")
+    how = {"C": "a C compiler; Debian: apt-get install gcc",
+           "GLSL": f"{GLSLANG}; Debian: apt-get install glslang-tools",
+           "CUDA C": "NVRTC, which needs no GPU; pip install 'calque[cuda]'"}
+    return [f"kernels in {language}: {how[language]}" for language, tool in found.items()
+            if not tool]
 
 
 def vulkan_features(device: runtime.Device) -> str:

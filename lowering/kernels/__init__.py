@@ -13,7 +13,9 @@ and what it would make many dispatches of.
                 stretch.py: without sums, many operations on a few vectors
   sort.py       the order of keys         move.py   large arrays moved
   native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py
-  user.py       kernels of the user's own, compiled here
+  user.py       kernels of the user's own: user_c.py (elf.py reads objects) for CPUs, between
+                guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
+                user_vulkan.py (spirv.py)
   dispatch.py   a dispatch of an executable that is written as text
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel

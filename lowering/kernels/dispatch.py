@@ -52,18 +52,44 @@ stream.executable private @{name} {{
 
 
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             entry: str = "", into: int = -1, sizes: Sequence[Any] = ()) -> list[Value]:
+             entry: str = "", into: int | Sequence[int] = -1, sizes: Sequence[Any] = (),
+             numbers: Sequence[int] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
-    memory of operand `into`.  flow.dispatch takes no unsigned tensors (memory has no sign).
-    `sizes` are further arguments of the executable's function, as index."""
+    memory of operand `into` (a number for each result, -1: new).  flow.dispatch takes no unsigned
+    tensors (memory has no sign).  `sizes` are further arguments of the executable's function, as
+    index, `numbers` push constants of code that others wrote, int32."""
     shapes = [*[v.shape for v in operands], *[s for s, _ in results]]
     if sizes or not all(map(is_static, shapes)):
+        assert isinstance(into, int)
         return _dynamic(b, name, operands, results, entry or name, into, sizes)
-    op = b.op("flow.dispatch", [b.bitcast(x, signed(x.dtype)) for x in operands],
+    given = [b.bitcast(x, signed(x.dtype)) for x in operands]
+    tied = [into] * len(results) if isinstance(into, int) else into
+    if numbers:
+        return _numbered(b, name, given, results, entry or name, numbers, tied)
+    op = b.op("flow.dispatch", given,
               [(s, signed(d)) for s, d in results], {
                   "entry_points": f"[@{name}::@{entry or name}]",
-                  "operandSegmentSizes": f"array<i32: 0, {len(operands)}, 0, 0>",
-                  "tied_operands": f"[{', '.join([f'{into} : index'] * len(results))}]"})
+                  "operandSegmentSizes": f"array<i32: 0, {len(given)}, 0, 0>",
+                  "tied_operands": f"[{', '.join(f'{i} : index' for i in tied)}]"})
+    return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
+
+
+def _numbered(b: Builder, name: str, given: Sequence[Value], results: Sequence[Spec], entry: str,
+              numbers: Sequence[int], tied: Sequence[int]) -> list[Value]:
+    """dispatch, with push constants before the operands."""
+    ir = mlir.ir()
+    word = ir.IntegerType.get_signless(32)
+    places = [i + len(numbers) if i >= 0 else i for i in tied]
+    known = [ir.Operation.create("arith.constant", results=[word], attributes={
+        "value": ir.IntegerAttr.get(word, n)}).results[0] for n in numbers]
+    op = ir.Operation.create(
+        "flow.dispatch", results=[mlir.tensor_type(s, signed(d)) for s, d in results],
+        operands=[*known, *[x.ir for x in given]], attributes={
+            "entry_points": ir.Attribute.parse(f"[@{name}::@{entry}]"),
+            "operandSegmentSizes": ir.Attribute.parse(
+                f"array<i32: 0, {len(known) + len(given)}, 0, 0>"),
+            "tied_operands": ir.Attribute.parse(
+                f"[{', '.join(f'{i} : index' for i in places)}]")})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
 
 

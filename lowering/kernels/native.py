@@ -76,17 +76,21 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
 
 def call_object(ctx: Context, path: Path, entry: str, operands: Sequence[Value],
                 results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
-                batch: Any = None) -> list[Value]:
-    """The same of any object file."""
+                batch: Any = None, into: Sequence[int] | None = None) -> list[Value]:
+    """The same of any object file; `into`: for each result the operand whose memory it is, or -1
+    (it is no argument of the function then)."""
     assert ctx.target is not None
     ctx.kernels += 1
     name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
-    specs = [*[(x.shape, x.dtype) for x in operands], *results]
+    places = [-1] * len(results) if into is None else into
+    specs = [*[(x.shape, x.dtype) for x in operands],
+             *[s for s, i in zip(results, places) if i < 0]]
     first = scalars.index(batch) if isinstance(batch, Dim) and groups > 1 else None
     insert(ctx.module,
            _executable(name, entry, path, ctx.target.arch, specs, scalars, groups, first))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
-    return dispatch(ctx.b, name, ctx.entering(operands), results, sizes=sizes)
+    return dispatch(ctx.b, name, ctx.entering(operands), results, sizes=sizes,
+                    into=-1 if into is None else into)
 
 
 def _count(spec: Spec) -> Any:
@@ -160,4 +164,5 @@ def _memory(dtype: Dtype) -> tuple[str, int]:
     """The MLIR type of what a dtype is made of, and how many of it."""
     if dtype.kind == "c":
         return f"f{dtype.itemsize * 4}", 2
-    return (f"f{dtype.itemsize * 8}" if dtype.kind == "f" else f"i{dtype.itemsize * 8}"), 1
+    real = dtype.kind == "f" and dtype.itemsize > 1  # (floats of 8 bits go by their bits)
+    return (f"f{dtype.itemsize * 8}" if real else f"i{dtype.itemsize * 8}"), 1

@@ -277,8 +277,10 @@ def calls_python(p: Program) -> bool:
 
 
 def is_callback(e: Equation) -> bool:
-    """Whether an equation calls a function of the user's, itself or in a Program that it holds."""
-    return e.primitive.calls_python or any(
+    """Whether an equation calls a function of the user's, itself or in a Program that it holds: in
+    Python, or a kernel with side effects."""
+    return e.primitive.calls_python or e.primitive.name == "ffi_call" and bool(
+        e.params["has_side_effect"]) or any(
         isinstance(q, Program) and calls_python(q) for v in e.params.values()
         for q in (v if isinstance(v, tuple) else (v,)))
 
@@ -286,7 +288,7 @@ def is_callback(e: Equation) -> bool:
 def writes_in_place(p: Program) -> bool:
     """Whether some equation, at any depth, may write into an operand."""
     return p.derived("in place", lambda: any(
-        hazards.is_update(e) or any(writes_in_place(q) for q, _ in inner_programs(e))
+        bool(hazards.updated(e)) or any(writes_in_place(q) for q, _ in inner_programs(e))
         for e in p.equations))
 
 

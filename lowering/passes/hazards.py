@@ -16,13 +16,20 @@ def is_update(e: Equation) -> bool:
     return e.primitive.memory == "updates"
 
 
+def updated(e: Equation) -> tuple[int, ...]:
+    """The operands into whose memory an equation writes."""
+    if e.primitive.name == "ffi_call":
+        return tuple(i for i, _ in e.params["aliases"])
+    return (0,) if is_update(e) and e.inputs else ()
+
+
 def copying(p: Program) -> frozenset[int]:
     """Positions of the equations that must copy what they update."""
     return p.derived("copying", lambda: _copying(p))
 
 
 def _copying(p: Program) -> frozenset[int]:
-    if not any(is_update(e) for e in p.equations):
+    if not any(map(updated, p.equations)):
         return frozenset()
     uses: dict[Var, list[int]] = {}
     producer: dict[Var, int] = {}
@@ -33,9 +40,10 @@ def _copying(p: Program) -> frozenset[int]:
         producer.update((v, i) for v in e.outputs)
     outputs = {a for a in p.outputs if isinstance(a, Var)}
     found = set()
-    for i, e in enumerate(p.equations):
-        x = e.inputs[0] if e.inputs else None
-        if not is_update(e) or not isinstance(x, Var):
+    written = [(i, e, at) for i, e in enumerate(p.equations) for at in updated(e)]
+    for i, e, at in written:
+        x = e.inputs[at]
+        if not isinstance(x, Var):
             continue
         group, path = [x], {i}
         while (j := producer.get(group[-1], -1)) >= 0 and p.equations[j].primitive.memory == "view":
@@ -45,7 +53,7 @@ def _copying(p: Program) -> frozenset[int]:
             path.add(j)
             group.append(source)
         others = {j for v in group for j in uses[v] if j not in path}
-        kept = x in e.inputs[1:] or any(v in outputs for v in group)
+        kept = x in (*e.inputs[:at], *e.inputs[at + 1:]) or any(v in outputs for v in group)
         if kept or others and (len(p.equations) > MANY or not _before(
                 p, i, others, uses, producer, outputs)):
             found.add(i)

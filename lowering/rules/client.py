@@ -4,6 +4,7 @@ Start reading at `emitted`.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,7 +54,31 @@ class LoweringContext:
     def emit(self, p: Program, operands: Sequence[Any]) -> list[Any]:
         """The MLIR values of a Program on MLIR values."""
         values = [_value(self._ctx, v, a) for v, a in zip(operands, p.in_avals)]
+        for v in values:  # (whose memory it is, MLIR's values do not say)
+            self._ctx.aliases.add_argument(v, protected=True)
         return [v.ir for v in self._ctx.emit_program(closed_by_constants(p), values)]
+
+
+    @property
+    def source(self) -> Any:
+        """The user's line."""
+        return self._ctx.equation.source
+
+    def call(self, function: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """The MLIR values of a call of a func.func, which becomes part of the module."""
+        ir, ctx = mlir.ir(), self._ctx
+        ctx.functions += 1
+        name = f"text_{ctx.functions}"
+        given = [_value(ctx, v, a) for v, a in zip(operands, self.avals_in)]
+        if re.search(r"\b(dynamic_update_slice|scatter)\b", str(function)):  # IREE writes in place
+            given = [ctx.aliases.copy(v) if any(n != 1 for n in v.shape) else v for v in given]
+        with ir.InsertionPoint.at_block_begin(ctx.module.body):
+            made = function.clone()
+        made.attributes["sym_name"] = ir.StringAttr.get(name)
+        made.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        return list(ir.Operation.create(
+            "func.call", results=list(results), operands=[v.ir for v in given],
+            attributes={"callee": ir.FlatSymbolRefAttr.get(name)}).results)
 
 
 def _value(ctx: Context, v: Any, aval: ShapedArray) -> Value:

@@ -1,6 +1,7 @@
-"""Calls of kernels of the user's; on CPU targets an object linked into the program."""
+"""Calls of kernels of the user's: an object linked into the program, or a GPU's code in it."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,14 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.lowering.builder import Value
+from calque.lowering import mlir
+from calque.lowering.builder import Value, signed
 from calque.lowering.context import Context
-from calque.lowering.kernels.user import call_kernel
+from calque.lowering.kernels.user import is_empty, prepared
+from calque.lowering.kernels.user_c import call_c
+from calque.lowering.kernels.user_gpu import call_gpu
+from calque.lowering.kernels.user_guard import guarded, wanted
+from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.registry import rule
 
 _BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
@@ -31,15 +37,55 @@ def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
             where=where, fix="compile for a platform that it has a kernel for, or register a "
             "function with platform='default'."))
     ins = [a.aval for a in ctx.equation.inputs]
-    if not all(is_static(a.shape) for a in (*ins, *outs)):
+    known = all(is_static(a.shape) for a in (*ins, *outs))
+    if not known and (not ctx.cpu or kernel.grid is not None or params["aliases"]):
         raise NotImplementedError(explain(
-            f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only.",
+            f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only; "
+            "kernels for CPUs without a grid and input_output_aliases take them.",
             where=where, fix="compile the function for fixed sizes."))
     b = ctx.b
     # of an empty array the kernel gets a pointer that it must not read
-    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if not a.size
+    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if is_empty(a.shape)
              else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
-    made = call_kernel(ctx, kernel, kernels.name, where, given, ins, outs,
-                       {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]))
-    return [b.splat(0, a.shape, a.dtype) if not a.size
+    call = prepared(kernel, kernels.name, where, ins, outs,
+                    {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
+    if 0 in call.grid:  # every result is empty
+        return [b.splat(0, a.shape, a.dtype) for a in outs]
+    if known and ctx.cpu and ctx.in_process and wanted() and not params["has_side_effect"]:
+        assert ctx.target is not None
+        return call_host(ctx, guarded(call, ctx.target, [a.shape for a in outs]), xs, ins, outs)
+    for i in call.aliases:
+        given[i] = _written(ctx, given[i], [x for j, x in enumerate(given) if j != i])
+    effect = params["has_side_effect"]
+    if effect:  # the host waits: IREE keeps the order of these, and leaves none of them out
+        if not given and not ctx.cpu:
+            raise NotImplementedError(explain(
+                f"ffi_call: {kernels.name!r} has side effects and no argument.", where=where,
+                fix="give it one: on GPUs what has none is not kept in order."))
+        given = _now(given or [b.splat(0, (1,), _BYTE)])
+    made = (call_c if ctx.cpu else call_gpu)(ctx, call, given)
+    if effect:
+        made = _now(made)
+    return [b.splat(0, a.shape, a.dtype) if is_empty(a.shape)
             else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
+
+
+def _now(xs: Sequence[Value]) -> list[Value]:
+    """The same, computed at this place of the host's program, whether somebody needs them or not
+    (stablehlo.optimization_barrier is left out where nobody does)."""
+    made = []
+    for x in xs:  # (one for several is rejected where one of them is an argument)
+        given = x.b.bitcast(x, signed(x.dtype))
+        op = mlir.ir().Operation.create("util.optimization_barrier", results=[given.ir.type],
+                                        operands=[given.ir])
+        kept = Value(x.b, op.results[0], x.shape, given.dtype)
+        made.append(x.b.bitcast(kept, x.dtype))
+    return made
+
+
+def _written(ctx: Context, x: Value, others: Sequence[Value]) -> Value:
+    """x, or a copy of it where somebody else may still read it."""
+    if any(n != 1 for n in x.shape):
+        return ctx.aliases.apart(ctx.aliases.owned(x), others)
+    one = ctx.aliases.private(ctx.b.reshape(x, (1,)))
+    return ctx.b.reshape(one, x.shape)

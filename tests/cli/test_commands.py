@@ -162,7 +162,7 @@ def test_explain_knows_every_primitive(calque):
 def test_doctor(calque):
     text = calque("doctor").out
     for part in ("versions\n  python 3.", "  iree-base-compiler 3.13", "cpu\n", "  features: ",
-                 "devices\n  cpu:0: ", "cache\n"):
+                 "devices\n  cpu:0: ", "kernels of your own (calque.ffi)\n  C: ", "cache\n"):
         assert part in text
     assert "missing" in text
 

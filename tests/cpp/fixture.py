@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ ARTIFACTS: dict[str, list[str]] = {
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
     "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
     "halves": ["halves", "--arg", "f32[2*n,3]", "--arg", "f32[n,3]", "--constraint", "n <= 64"],
+    "kernel": ["kernel", "--arg", "f32[4]"],
+    "kernel_for_vulkan": ["kernel", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "several": ["add", "--arg", "f32[3]", "--arg", "f32[3]", "--target", "cpu:x86-64-v3",
                 "--target", "cpu:x86-64-v2", "--target", "cpu:aarch64"],
     "for_cuda": ["add", "--arg", "f32[4]", "--arg", "f32[4]", "--target", "cuda:sm_80"],
@@ -153,7 +156,7 @@ def make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, (function, *options) in ARTIFACTS.items():
         path = folder / f"{name}.vmfb"
-        if is_made(path):
+        if is_made(path) or name == "kernel_for_vulkan" and not shutil.which("glslangValidator"):
             continue
         source = EXAMPLES if function in ("predict", "train_step", "price") else MODELS
         sys.argv = ["calque", "compile", f"{source}:{function}", *options, "-o", str(path)]

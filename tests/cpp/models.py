@@ -7,7 +7,7 @@ import numpy as np
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import ffi, lax
 
 WEIGHTS = calque.device_put(np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096)
 
@@ -72,6 +72,25 @@ def boom(x: Any) -> Any:
 def weighted(x: Any) -> Any:
     """WEIGHTS are kept in an archive beside the artifact."""
     return x @ WEIGHTS
+
+
+ffi.register_ffi_target("scale", ffi.Kernel("""
+void scale(const float *x, float *y, long n, double by) {
+  for (long i = 0; i < n; ++i) y[i] = by * x[i];
+}""", "scale", scalars=lambda ins, outs, by: (outs[0].size, by)))
+ffi.register_ffi_target("scale", ffi.Kernel("""#version 450
+layout(local_size_x = 64) in;
+layout(set = 0, binding = 0) readonly buffer X { float x[]; };
+layout(set = 0, binding = 1) buffer Y { float y[]; };
+layout(push_constant) uniform P { uint n; float by; };
+void main() { uint i = gl_GlobalInvocationID.x; if (i < n) y[i] = by * x[i]; }
+""", "main", scalars=lambda ins, outs, by: (outs[0].size, by),
+    grid=lambda ins, outs, by: -(-outs[0].size // 64)), platform="vulkan")
+
+
+def kernel(x: Any) -> Any:
+    """Operations of the user's, in C and GLSL, between others."""
+    return ffi.ffi_call("scale", x)(x + 1, by=2.5) - 1
 
 
 def halves(x: Any, y: Any) -> tuple[Any, Any]:

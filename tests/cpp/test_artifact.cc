@@ -1,11 +1,12 @@
 // What artifacts say, read without a backend: test_artifact FOLDER [seconds] checks and fuzzes;
-// test_artifact --records, --dims, --vulkan or --containers answers questions on stdin (test_cpp.py).
+// test_artifact --records, --dims, --vulkan, --cuda or --containers answers questions on stdin (test_cpp.py).
 #include <chrono>
 #include <iostream>
 #include <random>
 #include <sstream>
 
 #include "artifact/container.hpp"
+#include "artifact/cuda.hpp"
 #include "artifact/json.hpp"
 #include "artifact/record.hpp"
 #include "artifact/target.hpp"
@@ -333,6 +334,18 @@ int answer_vulkan() {
   return 0;
 }
 
+// Lines "driver word;word": what a driver does not read.
+int answer_cuda() {
+  for (std::string line; std::getline(std::cin, line);) {
+    const std::size_t space = line.find(' ');
+    std::istringstream fields(line.substr(space + 1));
+    std::vector<std::string> words;
+    for (std::string word; std::getline(fields, word, ';');) words.push_back(word);
+    std::cout << missing_ptx(words, std::stoi(line.substr(0, space))) << ";\n";
+  }
+  return 0;
+}
+
 // Paths, a line each: offsets and sizes of the parts.
 int answer_containers() {
   for (std::string path; std::getline(std::cin, path);) {
@@ -356,6 +369,7 @@ int main(int count, char** words) {
   if (first == "--records") return answer_records();
   if (first == "--dims") return answer_dims();
   if (first == "--vulkan") return answer_vulkan();
+  if (first == "--cuda") return answer_cuda();
   if (first == "--containers") return answer_containers();
   artifacts() = first;
   digests();

@@ -44,6 +44,12 @@ void addition() {
   CHECK(x.device() == Device::open("cpu:0") && x.device().platform() == "cpu");
 }
 
+// A kernel of the user's is part of the artifact: no compiler and no Python function is called.
+void own_kernel() {
+  const Array x = Array::from_host(std::vector<float>{1, 2, -3, 0.5f}, {4});
+  CHECK((load("kernel")["kernel"](x)[0].to_vector<float>() == std::vector<float>{4, 6.5f, -6, 2.75f}));
+}
+
 template <class T>
 void twice(const std::vector<Array>& results, std::size_t i, T expected) {
   CHECK(results[i].view<T>()[1] == expected);
@@ -251,6 +257,7 @@ int main(int, char** words) {
   artifacts() = words[1];
   signatures();
   addition();
+  own_kernel();
   element_types();
   eight_bit_floats();
   odd_arguments();

@@ -21,7 +21,8 @@ from pathlib import Path
 import fixture
 import pytest
 
-from calque.runtime import ArtifactError, dims, vulkan
+from calque.lowering.kernels import nvrtc
+from calque.runtime import ArtifactError, cuda, dims, vulkan
 from calque.runtime.aot import (
     _CPUINFO_NAMES,
     ArgumentRecord,
@@ -232,6 +233,19 @@ def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:
     assert ask(built, "--vulkan", lines) == expected
 
 
+def test_drivers_of_cuda_read_the_same_as_in_python(built: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, expected = [], []
+    for driver in (0, 10020, 11000, 11080, 12040, 12060, 12070, 12090, 12095, 13000, 13010):
+        known = None if not driver else (driver // 1000, driver % 1000 // 10)
+        monkeypatch.setattr(cuda, "driver_version", lambda known=known: known)
+        for words in (["ptx=7.0"], ["ptx=8.5", "ptx=8.4"], ["ptx=8.8", "fp64"], ["ptx=9.0"],
+                      ["ptx=", "ptx=8", "ptx=8.", "ptx=8.8.1", "ptx=10.0x"], ["ptx=6.5"]):
+            lines.append(f"{driver} {';'.join(words)}")
+            expected.append("".join(cuda.missing(words)) + ";")
+    assert ask(built, "--cuda", lines) == expected
+
+
 @pytest.mark.vulkan
 def test_a_gpu(built: Path) -> None:
     run(built / "tests" / "test_vulkan", built / "artifacts")
@@ -292,7 +306,20 @@ def commands_of(page: str) -> list[tuple[str, str]]:
 
 def test_the_page(built: Path, tmp_path: Path) -> None:
     """docs/cpp.md: its files and commands do what it says, with the library installed elsewhere."""
-    page = (ROOT / "docs" / "cpp.md").read_text()
+    run_page(built, tmp_path, (ROOT / "docs" / "cpp.md").read_text())
+
+
+def test_the_page_of_ones_own_operation(built: Path, tmp_path: Path) -> None:
+    """docs/your_own_operation.md, with the compilers for GPUs that are here."""
+    page = (ROOT / "docs" / "your_own_operation.md").read_text()
+    for target, there in ((", \"vulkan:lavapipe\"", shutil.which("glslangValidator")),
+                          (", \"cuda:sm_80\"", nvrtc.library())):
+        if not there:
+            page = page.replace(target, "").replace(target.replace('"', ""), "")
+    run_page(built, tmp_path, page)
+
+
+def run_page(built: Path, tmp_path: Path, page: str) -> None:
     prefix, work = tmp_path / "prefix", tmp_path / "work"
     run("cmake", "--install", built, "--prefix", prefix)
     work.mkdir()

@@ -1,4 +1,6 @@
 // A device whose memory is not the host's: Vulkan.  Exit code 77 where there is none.
+#include <fstream>
+
 #include "check.hpp"
 
 using namespace calque;
@@ -25,6 +27,10 @@ int main(int, char** words) {
               add(x, Array::from_host(std::vector<float>(4), {4})));
   CHECK_ERROR(artifact, ({"is compiled for cpu, and vulkan:0 is a vulkan device"}),
               load("add", "vulkan"));
+  // A shader of the user's, in an artifact that was made where glslang is.
+  if (std::ifstream(artifacts() + "/kernel_for_vulkan.vmfb"))
+    CHECK((load("kernel_for_vulkan", "vulkan")["kernel"](x)[0].to_vector<float>() ==
+           std::vector<float>{4, 6.5f, 9, 11.5f}));
   // Code for subgroups of 16 is refused where they are smaller (lavapipe's are 8).
   try {
     load("for_mali", "vulkan");

@@ -21,3 +21,6 @@ def test_in_parts_of_devices() -> None:
         lambda x: ffi.ffi_call("sums", S(x.shape, x.dtype))(x), mesh=mesh,
         in_specs=calque.P("i"), out_specs=calque.P("i")))(x)
     np.testing.assert_array_equal(got, np.cumsum(x.reshape(2, 4), axis=1).ravel())
+    got = calque.pmap(lambda x: ffi.ffi_call("sums", S(x.shape, x.dtype))(x) + calque.lax.psum(
+        x, "i"), axis_name="i")(x.reshape(2, 4))
+    np.testing.assert_array_equal(got, np.cumsum(x.reshape(2, 4), axis=1) + x[:4] + x[4:])

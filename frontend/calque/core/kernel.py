@@ -5,36 +5,47 @@ Imports core.errors.  Start reading at `Kernel`; lowering/kernels/user.py compil
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from calque.core.errors import explain
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*\Z", re.ASCII)
+PLATFORMS = ("cpu", "cuda", "vulkan")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function in C that a compiled program calls.
+    """A function that a compiled program calls: in C, in CUDA, or a shader of Vulkan's.
 
-    It is `void entry(const T *argument, ..., T *result, ..., scalars ...)`, arrays dense and
-    row-major; with a grid `int64_t group, int64_t groups` follow, and it is called once for each
-    group, on all cores.  No libc is there (`__builtin_sqrtf` and the like that become instructions
-    are); it must not write arguments, or outside of its arrays.
+    On a CPU it is `void entry(const T *argument, ..., T *result, ..., scalars ...)`, arrays dense
+    and row-major; with a grid `int64_t group, int64_t groups` follow for each of its axes, and it
+    is called once for each group, on all cores.  No libc is there (`__builtin_sqrtf` and the like
+    that become instructions are); it must not write arguments, or outside of its arrays.
+    For CUDA it is `extern "C" __global__ void entry(...)` with the same pointers, then scalars of
+    32 bits.  For Vulkan the arrays are the storage buffers of set 0 in that order from binding 0,
+    the scalars are the members of the push constants.
 
     Args:
-      source: C source text (gnu11).
-      entry: the function's name.
+      source: for CPUs C source (gnu11), an object file's bytes, or a dict of them by level
+        ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"); for CUDA PTX, or CUDA C; for Vulkan
+        GLSL, or a SPIR-V module's bytes.
+      entry: the function's name; "main" in GLSL.
       scalars: scalars(inputs, outputs, **attributes) -> sequence of int, bool (int64_t in C) and
-        float (double); inputs and outputs have shape and dtype.  None: no scalars.
-      grid: grid(inputs, outputs, **attributes) -> number of groups.  None: one call.
+        float (double); on GPUs of the type that the kernel declares; inputs and outputs have shape
+        and dtype.  None: no scalars.
+      grid: grid(inputs, outputs, **attributes) -> number of groups (blocks, workgroups), or up to
+        three.  None: one call, one group.
       work: work(inputs, outputs, **attributes) -> sequence of (shape, dtype): memory that the
         kernel may use, passed behind the results; not set to anything.
+      block: CUDA only: the threads of a block, a number or up to three.
+      shared_memory: CUDA only: bytes of `extern __shared__` memory of a block, a number or
+        shared_memory(inputs, outputs, **attributes) -> number.
 
     Raises:
       TypeError: source or entry is no text, or another one is no function.
-      ValueError: entry is no name in C.
+      ValueError: entry is no name; a block without threads.
 
     Example:
       >>> from calque import ffi
@@ -42,16 +53,29 @@ class Kernel:
       'copy'
     """
 
-    source: str
+    source: str | bytes | Mapping[str, bytes]
     entry: str
     scalars: Callable[..., Sequence[Any]] | None = None
-    grid: Callable[..., int] | None = None
+    grid: Callable[..., int | Sequence[int]] | None = None
     work: Callable[..., Sequence[Any]] | None = None
+    block: int | Sequence[int] | None = None
+    shared_memory: int | Callable[..., int] = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, str) or not isinstance(self.entry, str):
-            raise TypeError(explain("ffi.Kernel: source and entry must be text.",
+        source = self.source
+        if isinstance(source, Mapping):
+            for level, code in source.items():
+                if not isinstance(level, str) or not isinstance(code, bytes):
+                    raise TypeError(explain(
+                        f"ffi.Kernel: objects by level must be text: bytes, got {level!r}: "
+                        f"{type(code).__name__}.", fix="read the files: path.read_bytes()."))
+            object.__setattr__(self, "source", _Objects(sorted(source.items())))
+        elif not isinstance(source, (str, bytes)):
+            raise TypeError(explain("ffi.Kernel: source must be text, bytes or a dict of bytes.",
                                     fix="pass the C source and the name of a function in it."))
+        if not isinstance(self.entry, str):
+            raise TypeError(explain("ffi.Kernel: entry must be text.",
+                                    fix="pass the name of a function of the source."))
         if not _IDENTIFIER.match(self.entry):
             raise ValueError(explain(f"ffi.Kernel: entry {self.entry!r} is no name in C.",
                                      fix="pass the name of a function of the source."))
@@ -60,6 +84,31 @@ class Kernel:
                 raise TypeError(explain(
                     f"ffi.Kernel: {name} must be a function, got {getattr(self, name)!r}.",
                     fix=f"pass {name}=lambda inputs, outputs, **attributes: ..."))
+        if self.block is not None:
+            object.__setattr__(self, "block", three("ffi.Kernel: block", self.block, 1))
+        shared = self.shared_memory
+        if not callable(shared) and (isinstance(shared, bool) or not isinstance(shared, int)
+                                     or shared < 0):
+            raise TypeError(explain(
+                f"ffi.Kernel: shared_memory must be a number of bytes, got {shared!r}.",
+                fix="pass an int, or a function that gives one."))
+
+
+class _Objects(tuple[tuple[str, bytes], ...]):
+    """Object files by level: a dict that has a hash."""
+
+    __slots__ = ()
+
+
+def three(what: str, value: Any, least: int, where: str = "") -> tuple[int, ...]:
+    """One to three numbers as a tuple of ints."""
+    made = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(made) <= 3 or any(
+            isinstance(n, bool) or not hasattr(n, "__index__") or int(n) < least for n in made):
+        raise ValueError(explain(
+            f"{what} must be one to three ints from {least} on, got {value!r}.", where=where,
+            fix="give a number, or a tuple with one for each axis."))
+    return tuple(int(n) for n in made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from calque.core.avals import aval_of
 from calque.core.client import ClientPrimitive
 from calque.core.errors import explain
-from calque.core.kernel import Kernel, Kernels
+from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
 from calque.ffi import call_kernels
 from calque.lowering import mlir as _mlir
@@ -26,6 +26,7 @@ class _LowerFun:
 
     def __init__(self, fun: Callable[..., Any], multiple_results: bool) -> None:
         self.fun, self.multiple_results = fun, multiple_results
+        self.kernels: Kernels | None = None  # where it is the call of kernels
 
     def program(self, *avals: Any, **params: Any) -> Program:
         """What it does to operands of these types."""
@@ -66,9 +67,16 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Callabl
     return _LowerFun(fun, multiple_results)
 
 
-def _kernel(prim: ClientPrimitive, kernel: Kernel) -> _LowerFun:
-    """A kernel as a lowering rule; its results are what the abstract evaluation says."""
-    kernels = Kernels(str(prim.name)).having("cpu", kernel)
+def _kernel(prim: ClientPrimitive, kernel: Kernel, platform: str | None) -> _LowerFun:
+    """A kernel as a lowering rule, beside those of other platforms that it got before; its results
+    are what the abstract evaluation says."""
+    known = getattr(getattr(prim.program, "__self__", None), "kernels", None)
+    place = {None: "cpu", "gpu": "cuda"}.get(platform, platform)
+    if place not in PLATFORMS:
+        raise ValueError(explain(
+            f"mlir.register_lowering: no kernels for platform {platform!r}.",
+            fix=f"pass one of {', '.join(PLATFORMS)}."))
+    kernels = (known or Kernels(str(prim.name))).having(place, kernel)
 
     def run(*xs: Any, **params: Any) -> list[Any]:
         assert prim.abstract is not None  # it was bound
@@ -76,26 +84,60 @@ def _kernel(prim: ClientPrimitive, kernel: Kernel) -> _LowerFun:
         outs = tuple(out) if isinstance(out, (list, tuple)) else (out,)
         return call_kernels(kernels, xs, outs, None, (), params)
 
-    return _LowerFun(run, True)
+    made = _LowerFun(run, True)
+    made.kernels = kernels
+    return made
 
 
-def register_lowering(prim: Any, rule: Callable[..., Any] | Kernel, platform: str | None = None,
-                      inline: bool = True, cacheable: bool = True) -> None:
+def _text(name: str, text: str) -> Callable[..., Any]:
+    """A lowering rule from one function in MLIR's text."""
+    def error(what: str, ctx: Any, fix: str) -> Exception:
+        return ValueError(explain(f"{name}: its lowering in StableHLO {what}.",
+                                  where=str(ctx.source), fix=fix))
+
+    def rule(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
+        ir = _mlir.ir()
+        if params:
+            raise error(f"is a text, and gets the params {', '.join(params)}", ctx,
+                        "register a function rule(ctx, *values, **params).")
+        try:
+            module = ir.Module.parse(text)  # (owns what is in it)
+        except Exception as failed:  # MLIR's own class
+            raise error(f"cannot be read:\n{failed}", ctx, "mend the text.") from None
+        functions = [op.operation for op in module.body.operations]
+        if [f.name for f in functions] != ["func.func"]:
+            raise error("must be one func.func", ctx,
+                        "write func.func @f(%x: tensor<...>) -> tensor<...> { ... }.")
+        kind = functions[0].attributes["function_type"].value
+        given = [_mlir.tensor_type(a.shape, a.dtype) for a in ctx.avals_in]
+        if list(kind.inputs) != given:
+            raise error(f"takes {', '.join(map(str, kind.inputs))}, and the call gives "
+                        f"{', '.join(map(str, given))}", ctx, "let both have the same types.")
+        return ctx.call(functions[0], operands, list(kind.results))
+
+    return rule
+
+
+def register_lowering(prim: Any, rule: Callable[..., Any] | Kernel | str,
+                      platform: str | None = None, inline: bool = True,
+                      cacheable: bool = True) -> None:
     """Set what a primitive is compiled to.
 
     Args:
       prim: from extend.core.Primitive.
-      rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO, or an
-        ffi.Kernel, for CPUs; params that are given are its attributes, numbers.
+      rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO, or the
+        text of one func.func in StableHLO, or ffi.ffi_lowering(name), or an ffi.Kernel; params that
+        are given are a kernel's attributes, numbers.
       platform: "cpu", ...; a rule for a platform other than cpu is kept only where there is no
-        other: one program serves all.
+        other: one program serves all.  A primitive may have a Kernel for each platform.
       inline, cacheable: accepted.
 
     Returns:
       Nothing.
 
     Raises:
-      TypeError: prim is calque's own, or rule is neither a function nor a Kernel.
+      TypeError: prim is calque's own, or rule is neither a function nor a text nor a Kernel.
+      ValueError: there are no kernels for the platform.
 
     Example:
       >>> from calque.extend.core import Primitive
@@ -106,11 +148,14 @@ def register_lowering(prim: Any, rule: Callable[..., Any] | Kernel, platform: st
         raise TypeError(explain(f"mlir.register_lowering: {prim} is no primitive of a client's.",
                                 fix="make one: extend.core.Primitive(name)."))
     if isinstance(rule, Kernel):
-        rule = _kernel(prim, rule)
+        rule = _kernel(prim, rule, platform)
+    if isinstance(rule, str):
+        rule = _text(str(prim.name), rule)
     if not callable(rule):
         raise TypeError(explain(f"mlir.register_lowering: {rule!r} is no function.",
                                 fix="pass mlir.lower_fun(function), or an ffi.Kernel."))
-    if platform not in (None, "cpu") and (prim.program or prim.lowering):
+    if platform not in (None, "cpu") and (prim.program or prim.lowering) and not (
+            isinstance(rule, _LowerFun) and rule.kernels):
         return
     if isinstance(rule, _LowerFun):
         prim.program, prim.lowering = rule.program, None

@@ -1,8 +1,9 @@
 """ffi_call: a call of a kernel of the user's (core/kernel).  It sees whole arrays.
 
 `kernels` holds those of every platform, so that a Program says all it needs; `aliases` are pairs
-(operand, result); `attributes` a name, a number, and its type and text, which tell apart what
-is equal (0.0, -0.0 and False); `plain` is the form on a platform without a kernel, or None.
+(operand, result); `has_side_effect`: it is called as often as the program says, in its order;
+`attributes` a name, a number, and its type and text, which tell apart what is equal (0.0, -0.0 and
+False); `plain` is the form on a platform without a kernel, or None.
 """
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from calque.transforms.vmap import (
     to_front,
 )
 
-ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh")
+ffi_call_p = Primitive("ffi_call", multiple_results=True, memory="fresh",
+                       effects=lambda params: params["has_side_effect"])
 
 
 def _abstract(*avals: ShapedArray, result_avals: tuple[ShapedArray, ...],
@@ -47,17 +49,23 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernel
                              **params)
     if vmap_method is None:
         raise NotImplementedError(explain(
-            f"vmap is only supported for the FFI call to `{kernels.name}` when vmap_method is "
-            "specified.", fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
+            "vmap is only supported for the ffi_call primitive when vmap_method is one of "
+            "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
+            f"'legacy_vectorized'. Got vmap_method=None, for `{kernels.name}`.",
+            fix="pass vmap_method to ffi_call."))
     if vmap_method == "broadcast_all":
         whole = [to_front(a, d, size) for a, d in zip(args, dims)]
     else:
         whole = [move_axis(a, d, 0) if d is not None
                  else broadcast_axis(a, 1, 0) if vmap_method == "expand_dims" else a
                  for a, d in zip(args, dims)]
+    written = [i for i, _ in params["aliases"]]  # as large as the result whose memory it is
+    whole = [to_front(a, d, size) if i in written else x
+             for i, (a, d, x) in enumerate(zip(args, dims, whole))]
     avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
     if plain is not None:
-        mapped = [vmap_method == "broadcast_all" or d is not None for d in dims]
+        mapped = [vmap_method == "broadcast_all" or d is not None or i in written
+                  for i, d in enumerate(dims)]
         plain = _batched(plain, size, mapped, [aval_of(x) for x in whole])
     return ffi_call_p.bind(*whole, result_avals=avals, plain=plain, **params), [0] * len(avals)
 

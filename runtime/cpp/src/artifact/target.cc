@@ -7,6 +7,8 @@
 #include <map>
 #include <sstream>
 
+#include "artifact/cuda.hpp"
+
 namespace calque::artifact {
 
 namespace {
@@ -68,6 +70,14 @@ void check_vulkan(const Target& target, const Place& place, const std::string& s
                   std::string(there.find("llvmpipe") != there.npos ? "vulkan:lavapipe." : "vulkan:host."));
 }
 
+void check_cuda(const Target& target, const Place& place, const std::string& source) {
+  const std::string missing = missing_ptx(target.features, place.cuda);
+  if (missing.empty()) return;
+  throw Error(Code::artifact,
+              "a kernel in the program needs what " + place.device + " lacks: " + missing + ".", source,
+              "install a newer driver, or compile the kernel with an older CUDA.");
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -110,6 +120,7 @@ void check_target(const Target& target, const Place& place, const std::string& s
                 source,
                 "load it for Device::open(\"" + wanted + "\"), or compile it for " + platform + ".");
   if (wanted == "vulkan") check_vulkan(target, place, source);
+  if (wanted == "cuda") check_cuda(target, place, source);
   if (wanted != "cpu") return;
   const std::string here = machine();
   if (!target.arch.empty() && target.arch != here)

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "artifact/container.hpp"
+#include "artifact/cuda.hpp"
 #include "artifact/target.hpp"
 #include "native/internal.hpp"
 #include "native/vulkan.hpp"
@@ -188,6 +189,7 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
   artifact::Place place{module.device.name(), module.device.platform(), nullptr};
   if (place.platform == "vulkan")
     place.vulkan = native::vulkan_device(native::queues_of(module.device).path());
+  if (place.platform == "cuda") place.cuda = artifact::cuda_driver();
   // Functions in the order in which they are met first; of the variants of each, one.
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
