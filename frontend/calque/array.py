@@ -503,6 +503,15 @@ def on_device(x: Any, device: Device) -> Buffer:
     return buffer if buffer.device is device else Buffer.from_numpy(buffer.numpy(), device)
 
 
+def on_one(leaves: Sequence[Any], buffers: Sequence[Buffer]) -> tuple[Device, list[Buffer]]:
+    """The device of a call whose arguments lie on several, and its arguments there: committed ones
+    stay (they are on one, or tracing said so), the others move."""
+    device = next((b.device for x, b in zip(leaves, buffers)
+                   if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
+    return device, [b if b.device is device or (b.device.is_host and device.is_host)
+                    else Buffer.from_numpy(b.numpy(), device) for b in buffers]
+
+
 def as_values(leaves: Sequence[Any]) -> list[Any]:
     """Leaves as arrays or tracers (numbers become weak arrays: their values are not baked in)."""
     return [x if isinstance(x, (Array, Tracer)) else to_array(x) for x in leaves]

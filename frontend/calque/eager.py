@@ -27,6 +27,7 @@ from calque.array import (
     from_numpy,
     from_scalar,
     on_device,
+    on_one,
     to_array,
 )
 from calque.core import dtypes, errors
@@ -203,6 +204,9 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
     if spans_processes(program, [a.aval for a in args]):
         return _run_spanning(program, args, reason)
     device = _device_of(args)
+    if any([a._buffer.device is not device for a in args]):
+        device, moved = on_one(args, [a._buffer for a in args])
+        args = [Array(b, a.aval) for b, a in zip(moved, args)]
     arrays = generic.run(program, args, device, reason)
     if arrays is not None:
         check_floats(arrays)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from calque import labels, runtime, signatures, spanning, stages, tree_util
-from calque.array import Array, current_device, on_device, to_array
+from calque import labels, signatures, spanning, stages, tree_util
+from calque.array import Array, current_device, on_device, on_one, to_array
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -197,7 +197,7 @@ class JitFunction:
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
         if any(b.device is not device for b in buffers):
-            device, buffers = _on_one(leaves, buffers)
+            device, buffers = on_one(leaves, buffers)
         reason = f"{self._name}: first call with this signature"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.donated:
@@ -398,15 +398,6 @@ def clear_caches() -> None:
       >>> calque.clear_caches()
     """
     forget()
-
-
-def _on_one(leaves: Sequence[Any], buffers: list[Any]) -> tuple[Device, list[Any]]:
-    """The device of a call whose arguments lie on several, and its arguments there: committed ones
-    stay (they are on one, or tracing said so), the others move."""
-    device = next((b.device for x, b in zip(leaves, buffers)
-                   if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
-    return device, [b if b.device is device or (b.device.is_host and device.is_host)
-                    else runtime.Buffer.from_numpy(b.numpy(), device) for b in buffers]
 
 
 def _check_hashable(name: str, where: Any, value: Any) -> None:

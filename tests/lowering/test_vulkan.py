@@ -122,3 +122,17 @@ def test_windows_of_halves(device, dtype: str) -> None:
                                                  "VALID"))(given)
     want = sum(x[i:4 + i, j:4 + j] for i in range(2) for j in range(3))
     np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=2**-8)
+
+
+def test_eager_operations_where_the_array_is() -> None:
+    """A number, an index and what nobody placed go to the array that was placed."""
+    device = calque.devices("vulkan")[0]
+    x = np.arange(60000, dtype=np.float32).reshape(300, 200)
+    v, ones = calque.device_put(x, device), jnp.ones((300, 200))
+    assert ones.devices() == {calque.devices("cpu")[0]}
+    for got, want in ((v[:3], x[:3]), (v + 1.5, x + 1.5), (ones + v, x + 1), (2 * v, 2 * x),
+                      (v[jnp.array([1, 2])], x[[1, 2]]), (v[jnp.int32(3)], x[3]),
+                      (jnp.where(v > 3, v, 0.0), np.where(x > 3, x, 0)),
+                      (v.at[0].set(1.0), np.concatenate([ones[:1], x[1:]]))):
+        assert got.devices() == {device}
+        np.testing.assert_array_equal(got, want)
