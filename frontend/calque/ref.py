@@ -276,13 +276,13 @@ class Slice:
     stride: int = 1
 
 
-def ds(start: Any, size: int, stride: int = 1) -> Slice:
+def ds(start: Any, size: Any = None, stride: int | None = None) -> Any:
     """An index of `size` elements from `start` on, which may be computed.
 
     Args:
-      start: integer.
+      start: integer; with no size, the size from 0 on; None: the whole axis.
       size: a Python int.
-      stride: from one to the next, a Python int.
+      stride: from one to the next, a Python int; None is 1.
 
     Returns:
       An index for references.
@@ -294,8 +294,14 @@ def ds(start: Any, size: int, stride: int = 1) -> Slice:
       >>> import calque, calque.numpy as jnp
       >>> calque.new_ref(jnp.arange(5))[calque.ds(1, 2)]
       Array([1, 2], dtype=int32)
+      >>> calque.ds(3)
+      Slice(start=0, size=3, stride=1)
     """
-    return Slice(start, size, stride)
+    if start is None:
+        return slice(None)
+    if size is None:
+        start, size = 0, start
+    return Slice(start, size, 1 if stride is None else stride)
 
 
 def _index(ref: Ref, idx: Any) -> Any:
