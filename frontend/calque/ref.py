@@ -218,7 +218,7 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
     old = read(_checked(f"ref_{name}", ref))
     if type(value) is Ref:
         raise ValueError(explain(
-            "a reference cannot hold a reference.",
+            "Cannot store a Ref into another Ref: a reference cannot hold a reference.",
             fix="store its value, other[...]."))
     if not is_arraylike(value):
         raise TypeError(explain(f"{name} of {value!r} of type {type(value)}, which is no array.",
@@ -244,12 +244,12 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
 def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> None:
     if want.shape != have.shape:
         raise ValueError(explain(
-            f"{name} of a value of shape {have.shape} where {want.shape} of a reference of shape "
-            f"{ref.shape} is written.",
+            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {want.shape}. "
+            f"Value shape: {have.shape}.",
             fix="values are not broadcast to references: use jnp.broadcast_to or jnp.full."))
     if want.dtype != have.dtype:
         raise ValueError(explain(
-            f"{name} of a {have.dtype} value into a {want.dtype} reference.",
+            f"Invalid dtype for `{name}`. Ref dtype: {want.dtype}. Value dtype: {have.dtype}.",
             fix="values are not cast for references: write 1.0 instead of 1, or use astype."))
 
 
@@ -349,13 +349,13 @@ def _of_axis(part: Any, size: int) -> Any:
         extent = (part.size - 1) * part.stride + 1
         if part.size < 0 or part.stride < 1 or extent > size:
             raise ValueError(explain(
-                f"ds(..., {part.size}, {part.stride}) of an axis of {size}.",
+                f"Out of bound slice: ds(..., {part.size}, {part.stride}) of an axis of {size}.",
                 fix="use a size >= 0 and a stride >= 1 whose slice is not longer than the axis."))
         if not isinstance(part.start, (int, np.integer)):
             return part
         start, extent = int(part.start), max(extent, 0)
         if not 0 <= start <= size - extent:
-            raise ValueError(explain(f"{part} is outside an axis of {size}.",
+            raise ValueError(explain(f"Out of bound slice: {part} is outside an axis of {size}.",
                                      fix="use a slice inside the reference."))
         return slice(start, start + extent, part.stride)
     if isinstance(part, (int, np.integer)) and not isinstance(part, bool):
@@ -366,6 +366,78 @@ def _of_axis(part: Any, size: int) -> Any:
         raise ValueError(explain(f"references are not indexed by lists: {part}.",
                                  fix="use jnp.array or a slice."))
     return part
+
+
+class View:
+    """A part of a reference: reading it reads, writing it writes there; made by `ref.at[index]`.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> ref = calque.new_ref(jnp.arange(4))
+      >>> tail = ref.at[2:]
+      >>> tail[0] = 10
+      >>> tail[...], ref
+      (Array([10,  3], dtype=int32), Ref([ 0,  1, 10,  3], dtype=int32))
+    """
+
+    __slots__ = ("ref", "index")
+
+    def __init__(self, ref: Any, index: Any) -> None:
+        self.ref, self.index = ref, index
+
+    def _part(self) -> Any:
+        return self.ref[self.index]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return aval_of(self._part()).shape
+
+    @property
+    def dtype(self) -> Any:
+        """Of the elements."""
+        return self.ref.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return aval_of(self._part()).size
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def at(self) -> _At:
+        """`view.at[index]`: a part of the part."""
+        return _At(self)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return get(Ref(self._part()), idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        part = Ref(self._part())
+        set(part, idx, value)
+        self.ref[self.index] = read(part)
+
+    def __repr__(self) -> str:
+        return f"View({self.ref}, {self.index})"
+
+
+class _At:
+    """What `ref.at` is: indexed, a View."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+
+    def __getitem__(self, idx: Any) -> View:
+        return View(self.ref, idx)
 
 
 def _ref_addupdate(self: Ref, x: Any, idx: Any = ()) -> None:
@@ -386,6 +458,7 @@ def _install() -> None:
     methods = {
         "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
         "__array__": _refuse_conversion,
+        "at": property(_At, doc="`ref.at[index]`: a part of it as a reference of its own."),
         "sharding": property(lambda self: read(self).sharding,
                              doc="How the array in it is spread over devices."),
         "committed": property(lambda self: read(self).committed,

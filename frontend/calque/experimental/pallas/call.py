@@ -317,7 +317,7 @@ def _index_map(call: _Call, spec: Any, aval: ShapedArray, block: Block, path: st
         _check_arity(f"Index map function {name_of(given)} for {path}", given, len(places), {},
                      "place along the grid")
     tree = tree_util.flatten((tuple(places), {}))[1]
-    program, _ = trace_to_program(index, tree, places, "index_map")
+    program = _with_numbers(trace_to_program(index, tree, places, "index_map")[0])
     if program.consts:
         raise ValueError(explain(
             f"Index map function {name_of(given)} for {path} must not capture constants: "
@@ -337,6 +337,13 @@ def _check_arity(what: str, f: Callable[..., Any], count: int, named: Mapping[st
             where=str(called(f)), fix="let it take as many.")) from None
     except ValueError:  # no signature is known
         return
+
+
+def _with_numbers(p: Program) -> Program:
+    """Captured numbers written into the Program."""
+    return p.with_numbers({v: np.asarray(c)[()] for v, c in zip(p.const_vars, p.consts)
+                           if not v.aval.shape and not isinstance(c, Tracer)
+                           and not dtypes.is_key(v.aval.dtype)})
 
 
 def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray],
@@ -372,6 +379,7 @@ def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray
     if result.num_leaves:
         raise ValueError(explain(f"{where} should return None. It returns a PyTree: {result}",
                                  fix="write results into the output references."))
+    program = _with_numbers(program)
     captured = [aval_of(c).short() for c in program.consts]
     captured += [r.abstract.short() for r in uses.closed]
     if captured:

@@ -194,7 +194,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (),
       >>> def kernel(x_ref, o_ref):
       ...     def body(half_ref):
       ...         half_ref[...] = x_ref[...] / 2
-      ...         o_ref[...] = half_ref[...] + half_ref[::-1]
+      ...         o_ref[...] = half_ref[...] + half_ref[...][::-1]
       ...     pl.run_scoped(body, pl.ANY((2,), "float32"))
       >>> pl.pallas_call(kernel, calque.ShapeDtypeStruct((2,), "float32"))(jnp.array([1., 3.]))
       Array([2., 2.], dtype=float32)
