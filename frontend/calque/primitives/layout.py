@@ -53,6 +53,12 @@ class Block:
         """The shape of the block in the kernel."""
         return tuple(n for n, k in zip(self.sizes, self.kinds) if k != "s")
 
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The shape of the array with its padding, up to a whole number of blocks."""
+        return tuple(-(-(n + sum(p)) // b) * b if b else n + sum(p)
+                     for n, b, p in zip(self.shape, self.sizes, self.padding))
+
     def of_batch(self, size: int) -> Block:
         """The block of an array with one more axis, before the others."""
         return Block((size, *self.shape), (1, *self.sizes), "s" + self.kinds,
@@ -78,9 +84,7 @@ def layout_of(block: Block, index_map: Program, grid: tuple[int, ...]) -> Layout
             f"pallas_call: an index map computes {error}, and which block a cell sees must be known "
             "before anything runs.",
             fix="compute the block by arithmetic, jnp.where or lax.cond.")) from None
-    size = tuple(
-        -(-(n + sum(p)) // b) * b if b else n + sum(p)
-        for n, b, p in zip(block.shape, block.sizes, block.padding))
+    size = block.whole
     starts, raw = [], []
     for value, n, b, k in zip(found, size, block.sizes, block.kinds):
         at = np.asarray(value, np.int64) * (b if k == "b" else 1)

@@ -6,6 +6,7 @@ Program that primitives/pallas.py runs in every cell.  Start reading at `pallas_
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,8 @@ from calque.tracing import (
 )
 
 INDEX = ShapedArray((), np.int32)
+MOST_CELLS = 1 << 26
+MOST_ELEMENTS = 1 << 31  # of an array with what is added to it for whole blocks
 
 
 def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridSpec | None = None,
@@ -98,7 +101,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
                                    ("out_specs", out_specs, no_block_spec),
                                    ("scratch_shapes", scratch_shapes, ())):
             if value is not empty and value != empty:
-                said = "()" if empty == () else "`no_block_spec`"
+                said = "`()`" if empty == () else "`no_block_spec`"
                 raise ValueError(explain(
                     f"If `grid_spec` is specified, then `{what}` must be {said}. It is {value}",
                     fix="say it in the GridSpec."))
@@ -166,7 +169,12 @@ def _out_shapes(out_shape: Any) -> Any:
 def _grid(label: str, grid: Any) -> tuple[int, ...]:
     if isinstance(grid, tuple) and all(
             isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in grid):
-        return tuple(max(int(n), 0) for n in grid)
+        made = tuple(max(int(n), 0) for n in grid)
+        if math.prod(made) > MOST_CELLS:
+            raise ValueError(explain(
+                f"pallas_call {label}: the grid {made} has {math.prod(made)} cells, at most "
+                f"{MOST_CELLS} are taken.", fix="let a cell take a larger block."))
+        return made
     why = "integers"
     if isinstance(grid, tuple) and any(isinstance(n, Tracer) or not is_static((n,)) for n in grid):
         why = "integers that are known when the kernel is traced"
@@ -282,7 +290,13 @@ def _block(spec: Any, aval: ShapedArray, path: str) -> Block:
         sizes.append(size)
         kinds += kind
         padding.append(tuple(pad))
-    return Block(aval.shape, tuple(sizes), kinds, tuple(padding))
+    made = Block(aval.shape, tuple(sizes), kinds, tuple(padding))
+    if math.prod(made.whole) > max(MOST_ELEMENTS, aval.size):
+        raise ValueError(explain(
+            f"Block shape for {path} (= {tuple(shape)}) is larger than makes sense for an array of "
+            f"shape {aval.shape}: with whole blocks it has {math.prod(made.whole)} elements.",
+            fix="name sizes of blocks; the index map says which block."))
+    return made
 
 
 def _index_map(call: _Call, spec: Any, aval: ShapedArray, block: Block, path: str) -> Program:
