@@ -269,7 +269,18 @@ def _checked(name: str, ref: Any) -> Ref:
 # ---- indices
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """`size` elements from `start` on, which may be computed (see `ds`)."""
+    """`size` elements from `start` on, which may be computed (see `ds`).
+
+    Args:
+      start: integer.
+      size: a Python int.
+      stride: from one to the next.
+
+    Example:
+      >>> import calque
+      >>> calque.ds(1, 4, 2)
+      Slice(start=1, size=4, stride=2)
+    """
 
     start: Any
     size: int

@@ -2,8 +2,8 @@
 
 Axes of the grid whose cells write blocks of their own are mapped: each becomes a batch axis of the
 body (an array is reshaped into its blocks, and nothing is copied where that is all).  The other
-axes, and all where scratch is handed from cell to cell, are a scan in the grid's order: a block that
-a cell finds as another left it is carried.  What the body does at certain steps only
+axes, and all where scratch is handed from cell to cell, are a scan in the grid's order: a block
+that a cell finds as another left it is carried.  What the body does at certain steps only
 (`when(program_id(2) == 0)`) cuts the scan into runs without branches.
 Which axes these are, follows from the values of the index maps, known here (layout.py).
 Start reading at `expanded`.
@@ -23,12 +23,12 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan
 from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
-from calque.primitives.index import dynamic_slice, dynamic_update_slice
+from calque.primitives.index import dynamic_update_slice
 from calque.primitives.known import choices, simplified
 from calque.primitives.layout import Block, Layout, layout_of, places
 from calque.primitives.scatter import scatter, scatter_p
 from calque.transforms.stage import stage
-from calque.transforms.vmap import broadcast_axis, move_axis, vmap_flat
+from calque.transforms.vmap import broadcast_axis, vmap_flat
 
 MOST_RUNS = 4  # parts into which a scan is cut; more stay one with branches
 MOST_FACTS = 1 << 20  # cells up to which values of all axes together are looked at
@@ -166,9 +166,9 @@ class _Cells:
             values.append(0 if padded is None else padded)
         values += [sh.iota(np.int32, (self.grid[g],)) for g in self.mapped]
         where += [{g: 0} for g in self.mapped]
-        outs, at = _mapped(self.mapped, self.grid, values, where, self._sequence)
+        outs, found = _mapped(self.mapped, self.grid, values, where, self._sequence)
         return [self._joined(o, p, k, layout, a, b) for o, p, k, layout, a, b in zip(
-            outs, at, self.kinds, self.outs, self.out_avals, before)]
+            outs, found, self.kinds, self.outs, self.out_avals, before)]
 
     def _form(self, x: Any, layout: Layout) -> str:
         """How a cell gets its block: from an array of `blocks`, of the `whole`, or of `nothing`."""

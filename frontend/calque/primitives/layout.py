@@ -81,8 +81,8 @@ def layout_of(block: Block, index_map: Program, grid: tuple[int, ...]) -> Layout
         found = evaluate(index_map, places(grid))
     except UnknownError as error:
         raise NotImplementedError(explain(
-            f"pallas_call: an index map computes {error}, and which block a cell sees must be known "
-            "before anything runs.",
+            f"pallas_call: an index map computes {error}, and which block a cell sees must be "
+            "known before anything runs.",
             fix="compute the block by arithmetic, jnp.where or lax.cond.")) from None
     size = block.whole
     starts, raw = [], []
@@ -136,9 +136,8 @@ class Layout:
     def separates(self, g: int) -> bool:
         """Whether cells at two places along axis g of the grid never see one element."""
         for at, b in zip(self.starts, self.block.sizes):
-            if at.shape[g] > 1 and at.size == at.shape[g]:
-                if (np.diff(np.sort(at, axis=None)) >= b).all():
-                    return True
+            if 1 < at.shape[g] == at.size and (np.diff(np.sort(at, axis=None)) >= b).all():
+                return True
         if g not in self.axes or any((at % b).any() for at, b in zip(
                 self.starts, self.block.sizes) if b):
             return False
@@ -171,7 +170,9 @@ class Layout:
     def split(self, x: Any) -> tuple[Any, dict[int, int]]:
         """(an array of all blocks, its axis for each of the grid's); `orders` is there."""
         assert self.orders is not None
-        first, shape, at = [], [], {}
+        first: list[int] = []
+        shape: list[int] = []
+        at: dict[int, int] = {}
         counts = [math.prod(self.grid[g] for g in order) for order in self.orders]
         for d, order in enumerate(self.orders):
             first.append(0 if order else int(self.starts[d].flat[0]))

@@ -1,7 +1,8 @@
 """pallas_call: from a kernel of references to an operation on arrays.
 
 The kernel is traced once, on references to blocks; what it leaves in them are the results of the
-Program that primitives/pallas.py runs in every cell.  Start reading at `pallas_call`, then `_traced`.
+Program that primitives/pallas.py runs in every cell.  Start reading at `pallas_call`, then at
+`_traced`.
 """
 from __future__ import annotations
 
@@ -30,7 +31,6 @@ from calque.experimental.pallas.specs import (
     BlockSpec,
     Element,
     GridSpec,
-    MemoryRef,
     NoBlockSpec,
     Squeezed,
     no_block_spec,
@@ -289,7 +289,7 @@ def _block(spec: Any, aval: ShapedArray, path: str) -> Block:
                 fix="use sizes from 1 on, and padding from 0 on."))
         sizes.append(size)
         kinds += kind
-        padding.append(tuple(pad))
+        padding.append((int(pad[0]), int(pad[1])))
     made = Block(aval.shape, tuple(sizes), kinds, tuple(padding))
     if math.prod(made.whole) > max(MOST_ELEMENTS, aval.size):
         raise ValueError(explain(
@@ -332,7 +332,7 @@ def _index_map(call: _Call, spec: Any, aval: ShapedArray, block: Block, path: st
                      "place along the grid")
     tree = tree_util.flatten((tuple(places), {}))[1]
     program = _with_numbers(trace_to_program(index, tree, places, "index_map")[0])
-    if program.consts:
+    if program.consts and given is not None:
         raise ValueError(explain(
             f"Index map function {name_of(given)} for {path} must not capture constants: "
             f"{[aval_of(c).short() for c in program.consts]}",
@@ -369,7 +369,7 @@ def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray
     for kind in scratch:
         check_scratch(f"pallas_call {call.label}", kind)
     refs = [AbstractRef(ShapedArray(b.seen, a.dtype)) for b, a in zip(blocks, arrays)]
-    refs += [AbstractRef(ShapedArray(k.shape, k.dtype)) for k in scratch if isinstance(k, MemoryRef)]
+    refs += [AbstractRef(ShapedArray(k.shape, k.dtype)) for k in scratch]
     places = [INDEX] * len(grid)
 
     def run(*flat: Any) -> Any:
