@@ -74,6 +74,11 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], **params: Any
     return made
 
 
+def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
+    made: list[Any] = jit_p.rule("transpose")(cts, *args, **_called(params))
+    return made
+
+
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
            grid_mapping: GridMapping, index_maps: tuple[Program, ...],
            out_avals: tuple[ShapedArray, ...],
@@ -102,5 +107,5 @@ def _with_axis(p: Program, mapped: bool) -> Program:
 
 
 pallas_call_p.abstract, pallas_call_p.jvp, pallas_call_p.batch = _abstract, _jvp, _batch
-pallas_call_p.linearize = _linearize
+pallas_call_p.linearize, pallas_call_p.transpose = _linearize, _transpose
 pallas_call_p.program = lambda *avals, **params: _program(**params)
