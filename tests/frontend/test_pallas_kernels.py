@@ -14,6 +14,7 @@ from calque import aot, export, lax
 from calque.core.program import Program
 from calque.experimental import pallas as pl
 from calque.lowering.passes.hoist import hoist
+from calque.primitives import known
 
 S, B = calque.ShapeDtypeStruct, pl.BlockSpec
 
@@ -118,6 +119,37 @@ def test_grids_become_axes_and_few_steps() -> None:
     assert found.count("dot_general") == 3  # one for each of three steps
     found = _hoisted(lambda x, y: ks.matmul_relu(x, y, 2), X, Y)
     assert (found.count("dot_general"), found.count("scan"), found.count("cond")) == (3, 1, 0)
+
+
+def test_loops_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short loops of much work, in kernels: positions are known then, rows in order or reversed."""
+    monkeypatch.setattr(known, "MUCH", -1)
+
+    def kernel(x_ref: Any, o_ref: Any, p_ref: Any) -> None:
+        def step(i: Any, row: Any) -> Any:
+            p_ref[pl.ds(i, 1)] = row.sum()[None] + i
+            return i + 1, jnp.where(i == 0, row, row * 2)
+
+        o_ref[...] = lax.scan(step, 0, x_ref[...], reverse=True)[1]
+
+        def no_step(c: Any, row: Any) -> Any:
+            return c + row, c
+
+        p_ref[0] += lax.scan(no_step, jnp.float32(7), jnp.zeros((0,)))[0]
+
+    def f(x: Any) -> Any:
+        return pl.pallas_call(
+            kernel, [S(x.shape, x.dtype), S((8,), x.dtype)], grid=2,
+            in_specs=[B((4, 12), lambda i: (i, 0))],
+            out_specs=[B((4, 12), lambda i: (i, 0)), B((4,), lambda i: i)])(x)
+
+    assert "scan" not in _hoisted(f, X)
+    o, p = calque.jit(f)(X)
+    halves = X.reshape(2, 4, 12).astype(np.float64)
+    _close(o, np.where((np.arange(8) % 4 == 3)[:, None], X, 2 * X))
+    _close(p, (halves.sum(2)[:, ::-1] + np.arange(4) + np.array([7, 0, 0, 0])).ravel())
+    assert not {"scan", "dynamic_slice"} & set(_hoisted(ks.flash, Q, K, V))
+    _close(calque.jit(ks.flash)(Q, K, V), ks.attention(Q, K, V))
 
 
 def test_printed() -> None:

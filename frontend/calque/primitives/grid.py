@@ -135,6 +135,7 @@ class _Cells:
             self.kinds = [self._kind(o, steps) for o in self.outs]
         self.mapped, self.steps = own, steps
         self.count = math.prod(self.grid[g] for g in steps)
+        self.cells = math.prod(self.grid[g] for g in own)  # that are computed at once
 
     def _fresh(self, steps: Sequence[int]) -> bool:
         """Whether the first of these steps reads no scratch."""
@@ -333,7 +334,7 @@ class _Cells:
         scratch = [next(carried) if c else unset(a) for a, c in zip(self.scratch, self.carried)]
         values = [*pids, *ins, *before, *scratch]
         facts = [*facts, *[None] * (len(values) - self.rank)]
-        outs = simplified(self.body, values, facts)
+        outs = simplified(self.body, values, facts, self.cells)
         new, ys = [], []
         for o, kind in enumerate(self.kinds):
             ys.append(outs[o] if kind == "stacked" else None)

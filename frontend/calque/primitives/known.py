@@ -7,14 +7,17 @@ chosen.  Imports core and transforms; start reading at `evaluate`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import literal_value
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
+from calque.primitives import shape as sh
 
 
 def _div(x: Any, y: Any, **_: Any) -> Any:
@@ -126,14 +129,23 @@ def _given(inputs: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
     return {v: x for v, x in zip(inputs, values) if x is not None}
 
 
-def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any]) -> list[Any]:
+def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any], cells: int = 0
+               ) -> list[Any]:
     """Run p's equations under the current trace.  What is the same wherever it is run is computed
     at once, and branches that it chooses are run in place.
 
     Args:
       facts: for each argument the values that it takes, an array that broadcasts with the others'
         (the cells in which p is run); None where they are not known.
+      cells: how many cells are computed at once; short loops whose steps are much work in so many
+        are written out (0: none).
     """
+    return [x for x, _ in _traced(p, args, facts, cells)]
+
+
+def _traced(p: Program, args: Sequence[Any], facts: Sequence[Any], cells: int
+            ) -> list[tuple[Any, Any]]:
+    """(value, fact) of each result."""
     env: dict[Var, tuple[Any, Any]] = dict(zip(p.inputs, zip(args, facts)))
 
     def read(a: Atom) -> tuple[Any, Any]:
@@ -142,13 +154,14 @@ def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any]) -> list[An
     for e in p.equations:
         token = replaying.set(e.source)
         try:
-            env.update(zip(e.outputs, _run(e, [read(a) for a in e.inputs])))
+            env.update(zip(e.outputs, _run(e, [read(a) for a in e.inputs], cells)))
         finally:
             replaying.reset(token)
-    return [read(o)[0] for o in p.outputs]
+    return [read(o) for o in p.outputs]
 
 
-def _run(e: Equation, inputs: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
+def _run(e: Equation, inputs: Sequence[tuple[Any, Any]], cells: int
+         ) -> Sequence[tuple[Any, Any]]:
     """(value, fact) of each result."""
     facts = [f for _, f in inputs]
     outs = _outputs(e, facts)
@@ -163,12 +176,80 @@ def _run(e: Equation, inputs: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, 
         program = e.params["jaxpr"]
     values = [x for x, _ in given]
     made: Any
-    if program is not None:
-        made = simplified(program, values, [f for _, f in given])
+    if name == "scan" and is_written_out(e.params["jaxpr"], e.params["length"], cells):
+        return _written_out(given, cells, **e.params)
+    if name == "dynamic_slice" and all(f is not None and _constant(f) for f in facts[1:]):
+        made = [_slice(e, values[0], [int(f.flat[0]) for f in facts[1:]])]
+    elif program is not None:
+        made = simplified(program, values, [f for _, f in given], cells)
     else:
         made = e.primitive.bind(*values, **e.params)
         made = made if e.primitive.multiple_results else [made]
     return list(zip(made, outs if outs is not None else [None] * len(made)))
+
+
+# ---- loops that are written out
+MOST_STEPS, MOST_EQUATIONS = 32, 500
+MUCH = 1_200_000  # element operations of a step that a loop kernel would not take (passes/cost)
+
+
+def is_written_out(body: Program, length: int, cells: int) -> bool:
+    """Whether a loop's steps, each of which would be dispatches of its own, are written out."""
+    return (length <= MOST_STEPS and length * len(body.equations) <= MOST_EQUATIONS
+            and _work(body) * cells > MUCH)
+
+
+def _work(p: Program) -> int:
+    """Element operations, about."""
+    total = 0
+    for e in p.equations:
+        times = e.params["length"] if e.primitive.name == "scan" else 1
+        for value in e.params.values():
+            for q in value if isinstance(value, tuple) else (value,):
+                total += times * _work(q) if isinstance(q, Program) else 0
+        size = sum(v.aval.size for v in e.outputs)
+        if e.primitive.name == "dot_general":
+            contracted = e.params["dimension_numbers"][0][0]
+            size *= math.prod(e.inputs[0].aval.shape[i] for i in contracted)
+        total += size
+    return total
+
+
+def _written_out(given: Sequence[tuple[Any, Any]], cells: int, *, jaxpr: Program, length: int,
+                 reverse: bool, num_consts: int, num_carry: int, **_: Any
+                 ) -> list[tuple[Any, Any]]:
+    """A scan's steps one after the other; facts of the carry go on as long as they are known."""
+    end = num_consts + num_carry
+    consts, carry, xs = given[:num_consts], list(given[num_consts:end]), given[end:]
+    stacks: list[list[Any]] = [[] for _ in jaxpr.outputs[num_carry:]]
+    for step in reversed(range(length)) if reverse else range(length):
+        rows = [(_row(x, step), None) for x, _ in xs]
+        values, facts = zip(*[*consts, *carry, *rows]) if consts or carry or rows else ((), ())
+        env = _traced(jaxpr, values, facts, cells)
+        carry = env[:num_carry]
+        for stack, (y, _) in zip(stacks, env[num_carry:]):
+            stack.append(y)
+    ys = [(_stacked(stack[::-1] if reverse else stack, v.aval, length), None)
+          for stack, v in zip(stacks, jaxpr.outputs[num_carry:])]
+    return [*carry, *ys]
+
+
+def _row(x: Any, i: int) -> Any:
+    part = sh.slice_in_dim(x, i, i + 1, 0)
+    return sh.reshape(part, aval_of(part).shape[1:])
+
+
+def _stacked(ys: Sequence[Any], aval: ShapedArray, length: int) -> Any:
+    if not ys:
+        return sh.broadcast_in_dim(np.zeros((), aval.dtype)[()], (0, *aval.shape), ())
+    return sh.concatenate([sh.broadcast_in_dim(
+        y, (1, *aval.shape), tuple(range(1, aval.ndim + 1))) for y in ys], 0)
+
+
+def _slice(e: Equation, x: Any, starts: Sequence[int]) -> Any:
+    sizes, shape = e.params["slice_sizes"], aval_of(x).shape
+    first = [min(max(s, 0), n - k) for s, k, n in zip(starts, sizes, shape)]
+    return sh.slice_(x, first, [f + k for f, k in zip(first, sizes)])
 
 
 def _constant(fact: Any) -> bool:
