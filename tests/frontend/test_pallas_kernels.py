@@ -11,7 +11,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot, export, lax
-from calque.core.program import Program
+from calque.core.program import Equation, Program
 from calque.experimental import pallas as pl
 from calque.lowering.passes.hoist import hoist
 from calque.primitives import known
@@ -95,15 +95,17 @@ def test_export() -> None:
 
 
 # ---- what is compiled
-def _names(p: Program) -> list[str]:
-    found = []
+def _equations(p: Program) -> list[Equation]:
+    found = list(p.equations)
     for e in p.equations:
-        found.append(e.primitive.name)
         for value in e.params.values():
             for q in value if isinstance(value, tuple) else (value,):
-                if isinstance(q, Program):
-                    found += _names(q)
+                found += _equations(q) if isinstance(q, Program) else []
     return found
+
+
+def _names(p: Program) -> list[str]:
+    return [e.primitive.name for e in _equations(p)]
 
 
 def _hoisted(f: Any, *args: Any) -> list[str]:
@@ -119,6 +121,13 @@ def test_grids_become_axes_and_few_steps() -> None:
     assert found.count("dot_general") == 3  # one for each of three steps
     found = _hoisted(lambda x, y: ks.matmul_relu(x, y, 2), X, Y)
     assert (found.count("dot_general"), found.count("scan"), found.count("cond")) == (3, 1, 0)
+
+
+def test_what_no_loop_kernel_takes_leaves_the_steps() -> None:
+    """A running sum adds up its blocks side by side; only what is carried is a loop."""
+    p = hoist(calque.make_jaxpr(ks.running_sum)(X.ravel()).jaxpr)
+    (loop,) = [e for e in _equations(p) if e.primitive.name == "scan"]
+    assert "cumsum" in _names(p) and "cumsum" not in _names(loop.params["jaxpr"])
 
 
 def test_loops_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,12 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.control import scan
 from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 from calque.primitives.index import dynamic_update_slice
 from calque.primitives.known import choices, simplified
 from calque.primitives.layout import Block, Layout, layout_of, places
 from calque.primitives.scatter import scatter, scatter_p
+from calque.primitives.steps import scanned
 from calque.transforms.stage import stage
 from calque.transforms.vmap import broadcast_axis, vmap_flat
 
@@ -276,7 +276,7 @@ class _Cells:
         consts = [i for i, s in enumerate(self.stacked) if not s]
         own = [self.place[g] for g in self.mapped]
         fixed = [*own, *[arrays[i] for i in consts]]
-        scanned = [arrays[i] if last - first == self.count else sh.slice_in_dim(
+        taken = [arrays[i] if last - first == self.count else sh.slice_in_dim(
             arrays[i], first, last, 0) for i in rows]
 
         def step(*values: Any) -> list[Any]:
@@ -294,17 +294,9 @@ class _Cells:
                 self.place = held
             return [ew.add(index, np.int32(1)), *new, *[y for y in ys if y is not None]]
 
-        init = [np.int32(first), *state]
-        body = stage(step, [*[aval_of(x) for x in (*fixed, *init)], *[
-            aval_of(x).of_shape(aval_of(x).shape[1:]) for x in scanned]], self.body.name)
-        body = eliminate_dead_code(body)
-        used = {a for e in body.equations for a in e.inputs} | set(body.outputs)
-        keep = [v in used for v in body.inputs]
-        end = len(fixed) + len(init)
-        body = body.replace(inputs=[v for i, (v, k) in enumerate(zip(body.inputs, keep))
-                                    if k or len(fixed) <= i < end])
-        outs = scan(body, [x for x, k in zip(fixed, keep) if k], init,
-                    [x for x, k in zip(scanned, keep[end:]) if k], length=last - first)
+        body = stage(step, [*[aval_of(x) for x in (*fixed, np.int32(first), *state)], *[
+            aval_of(x).of_shape(aval_of(x).shape[1:]) for x in taken]], self.body.name)
+        outs = scanned(body, fixed, first, state, taken, last - first)
         made = iter(outs[1 + len(state):])
         return outs[1:1 + len(state)], [next(made) if k == "stacked" else None for k in self.kinds]
 
