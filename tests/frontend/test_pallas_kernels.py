@@ -1,6 +1,7 @@
 """Pallas: kernels that people write, in transformations, and on every target."""
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -159,6 +160,16 @@ def test_loops_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     _close(p, (halves.sum(2)[:, ::-1] + np.arange(4) + np.array([7, 0, 0, 0])).ravel())
     assert not {"scan", "dynamic_slice"} & set(_hoisted(ks.flash, Q, K, V))
     _close(calque.jit(ks.flash)(Q, K, V), ks.attention(Q, K, V))
+    # ends that follow from the place in the grid: such loops have a derivative, too
+    causal = functools.partial(ks.flash, causal=True)
+    assert "while" not in _hoisted(causal, Q, K, V)
+    _close(calque.jit(causal)(Q, K, V), ks.attention(Q, K, V, True))
+    ct = _random(*Q.shape, seed=5)
+    got = calque.jit(calque.grad(lambda q: (causal(q, K, V) * ct).sum()))(Q)
+    step, way = 1e-3, _random(*Q.shape, seed=6).astype(np.float64)
+    ends = [(ks.attention(Q + s * step * way, K, V, True) * ct).sum() for s in (1, -1)]
+    np.testing.assert_allclose((np.asarray(got) * way).sum(), (ends[0] - ends[1]) / (2 * step),
+                               rtol=1e-5)
 
 
 def test_printed() -> None:

@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import literal_value
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
+from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
 
@@ -178,6 +179,8 @@ def _run(e: Equation, inputs: Sequence[tuple[Any, Any]], cells: int
     made: Any
     if name == "scan" and is_written_out(e.params["jaxpr"], e.params["length"], cells):
         return _written_out(given, cells, **e.params)
+    if name == "while" and (alive := _steps_of(given, cells, **e.params)) is not None:
+        return _while_written_out(given, alive, cells, **e.params)
     if name == "dynamic_slice" and all(f is not None and _constant(f) for f in facts[1:]):
         made = [_slice(e, values[0], [int(f.flat[0]) for f in facts[1:]])]
     elif program is not None:
@@ -191,6 +194,7 @@ def _run(e: Equation, inputs: Sequence[tuple[Any, Any]], cells: int
 # ---- loops that are written out
 MOST_STEPS, MOST_EQUATIONS = 32, 500
 MUCH = 1_200_000  # element operations of a step that a loop kernel would not take (passes/cost)
+MOST_CELLS = 1 << 20  # whose loops are counted
 
 
 def is_written_out(body: Program, length: int, cells: int) -> bool:
@@ -232,6 +236,63 @@ def _written_out(given: Sequence[tuple[Any, Any]], cells: int, *, jaxpr: Program
     ys = [(_stacked(stack[::-1] if reverse else stack, v.aval, length), None)
           for stack, v in zip(stacks, jaxpr.outputs[num_carry:])]
     return [*carry, *ys]
+
+
+def _known(p: Program, facts: Sequence[Any]) -> list[Any]:
+    """What is known of a Program's results where this is known of its inputs."""
+    env: dict[Var, Any] = dict(zip(p.inputs, facts))
+    for e in p.equations:
+        outs = _outputs(e, [_read(env, a) for a in e.inputs])
+        if outs is not None:
+            env.update(zip(e.outputs, outs))
+    return [_read(env, o) for o in p.outputs]
+
+
+def _steps_of(given: Sequence[tuple[Any, Any]], cells: int, *, cond_jaxpr: Program,
+              body_jaxpr: Program, cond_nconsts: int, body_nconsts: int, **_: Any
+              ) -> list[Any] | None:
+    """For each step of a loop the cells that take it; None where they are not known, or where the
+    loop is not written out."""
+    facts = [f for _, f in given]
+    before, inside = facts[:cond_nconsts], facts[cond_nconsts:cond_nconsts + body_nconsts]
+    carry = facts[cond_nconsts + body_nconsts:]
+    alive: Any = np.True_
+    found: list[Any] = []
+    while True:
+        (go,) = _known(cond_jaxpr, [*before, *carry])
+        if go is None or go.size > MOST_CELLS:
+            return None
+        alive = alive & go
+        if not alive.any():
+            return found
+        found.append(alive)
+        if not is_written_out(body_jaxpr, len(found), cells):
+            return None
+        carry = _known(body_jaxpr, [*inside, *carry])
+
+
+def _while_written_out(given: Sequence[tuple[Any, Any]], alive: Sequence[Any], cells: int, *,
+                       cond_jaxpr: Program, body_jaxpr: Program, cond_nconsts: int,
+                       body_nconsts: int, **_: Any) -> list[tuple[Any, Any]]:
+    """A loop's steps; a cell whose loop has ended keeps what it has."""
+    before, inside = given[:cond_nconsts], given[cond_nconsts:cond_nconsts + body_nconsts]
+    carry = list(given[cond_nconsts + body_nconsts:])
+    for cells_of_step in alive:
+        state = [*inside, *carry]
+        new = _traced(body_jaxpr, [x for x, _ in state], [f for _, f in state], cells)
+        if not cells_of_step.all():
+            test = [*before, *carry]
+            (go,) = _traced(cond_jaxpr, [x for x, _ in test], [f for _, f in test], cells)
+            new = [(_chosen(go[0], v.aval, y, x), None)
+                   for (x, _), (y, _), v in zip(carry, new, body_jaxpr.outputs)]
+        carry = new
+    return carry
+
+
+def _chosen(go: Any, aval: ShapedArray, new: Any, old: Any) -> Any:
+    if aval.shape:
+        go = sh.broadcast_in_dim(go, aval.shape, ())
+    return ew.select_n(go, old, new)
 
 
 def _row(x: Any, i: int) -> Any:
