@@ -69,6 +69,11 @@ def interpreted(call: Call, xs: Sequence[np.ndarray], kernel: Callable[..., None
             for a, w in zip(call.outs, wholes[len(call.ins):])]
 
 
+JOINS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "-": lambda xp, o, x: x - o, "+": lambda xp, o, x: o + x,
+    ">": lambda xp, o, x: xp.maximum(x, o), "<": lambda xp, o, x: xp.minimum(o, x)}
+
+
 def kernel_of(call: Call, xp: Any, when: Any, total: Any) -> Callable[..., None]:
     """The kernel for NumPy and for calque: `total` adds up what is no NaN."""
     n_in, n_out = len(call.ins), len(call.outs)
@@ -89,13 +94,13 @@ def kernel_of(call: Call, xp: Any, when: Any, total: Any) -> Callable[..., None]
             elif kind == "add":
                 o[...] = xp.where(xp.isnan(o[...]), 0, o[...]) + full
             else:
-                axis = int(kind)
+                join, axis = JOINS[kind[0]], int(kind[1])
 
                 def start(o: Any = o, full: Any = full) -> None:
                     o[...] = full
 
-                def go_on(o: Any = o, full: Any = full) -> None:
-                    o[...] = o[...] - full
+                def go_on(o: Any = o, full: Any = full, join: Any = join) -> None:
+                    o[...] = join(xp, o[...], full)
 
                 when(place[axis] == 0)(start)
                 when(place[axis] != 0)(go_on)
@@ -137,8 +142,8 @@ def drawn(rng: np.random.Generator) -> Call:
     if aliased:
         outs = (Array(ins[0].shape, outs[0].block, outs[0].index) if len(
             ins[0].shape) == len(outs[0].shape) else ins[0], *outs[1:])
-    kinds = tuple(["set", "add", *map(str, range(len(grid)))][rng.integers(2 + len(grid))]
-                  for _ in outs)
+    joins = [f"{join}{g}" for join in JOINS for g in range(len(grid))]
+    kinds = tuple(["set", "add", *joins][rng.integers(2 + len(joins))] for _ in outs)
     return Call(grid, ins, outs, kinds, bool(rng.random() < 0.3), aliased)
 
 

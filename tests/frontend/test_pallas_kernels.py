@@ -121,7 +121,46 @@ def test_grids_become_axes_and_few_steps() -> None:
     assert not {"while", "cond", "gather", "scatter", "dynamic_slice"} & set(found)
     assert found.count("dot_general") == 3  # one for each of three steps
     found = _hoisted(lambda x, y: ks.matmul_relu(x, y, 2), X, Y)
-    assert (found.count("dot_general"), found.count("scan"), found.count("cond")) == (3, 1, 0)
+    assert (found.count("dot_general"), found.count("scan"), found.count("cond")) == (3, 0, 0)
+
+
+def test_steps_that_only_add_are_no_loop() -> None:
+    """The backward pass of a linear layer in blocks of rows: gradients of the weights are sums over
+    all rows (products, contracted over the steps), extrema are joined, bytes wrap around."""
+    def kernel(x_ref: Any, ct_ref: Any, w_ref: Any, dx_ref: Any, dw_ref: Any, db_ref: Any,
+               top_ref: Any, low_ref: Any, count_ref: Any) -> None:
+        x, ct = x_ref[...], ct_ref[...]
+        dx_ref[...] = ct @ w_ref[...].T
+
+        @pl.when(pl.program_id(0) == 0)
+        def start() -> None:
+            dw_ref[...] = jnp.zeros_like(dw_ref)
+            db_ref[...] = jnp.zeros_like(db_ref)
+            top_ref[...] = jnp.full_like(top_ref, -jnp.inf)
+            low_ref[...] = jnp.full_like(low_ref, jnp.inf)
+            count_ref[...] = jnp.full_like(count_ref, 100)
+
+        dw_ref[...] += x.T @ ct
+        db_ref[...] += ct.sum(0)
+        top_ref[...] = jnp.maximum(top_ref[...], ct.max(0))
+        low_ref[...] = jnp.minimum(ct.min(0), low_ref[...])
+        count_ref[...] += (ct > 0).sum(0).astype(jnp.int8) + jnp.int8(20)
+
+    def f(x: Any, ct: Any, w: Any) -> Any:
+        rows, whole = B((2, 12), lambda i: (i, 0)), B((6,), lambda i: (0,))
+        parts = B((2, 6), lambda i: (i, 0))
+        return pl.pallas_call(
+            kernel, [S(x.shape, x.dtype), S(w.shape, w.dtype), *[S((6,), x.dtype)] * 3,
+                     S((6,), "int8")], grid=8,
+            in_specs=[rows, parts, B()], out_specs=[rows, B(), *[whole] * 4])(x, ct, w)
+
+    x, ct, w = _random(16, 12, seed=3), _random(16, 6, seed=4), _random(12, 6, seed=5)
+    assert not {"scan", "cond"} & set(_hoisted(f, x, ct, w))
+    dx, dw, db, top, low, count = calque.jit(f)(x, ct, w)
+    for got, want in ((dx, ct.astype(np.float64) @ w.T), (dw, x.T.astype(np.float64) @ ct),
+                      (db, ct.sum(0, dtype=np.float64)), (top, ct.max(0)), (low, ct.min(0))):
+        _close(got, want)
+    np.testing.assert_array_equal(count, (100 + 8 * 20 + (ct > 0).sum(0)).astype(np.int8))
 
 
 def test_what_no_loop_kernel_takes_leaves_the_steps() -> None:

@@ -296,7 +296,7 @@ class _Cells:
 
         body = stage(step, [*[aval_of(x) for x in (*fixed, np.int32(first), *state)], *[
             aval_of(x).of_shape(aval_of(x).shape[1:]) for x in taken]], self.body.name)
-        outs = scanned(body, fixed, first, state, taken, last - first)
+        outs = scanned(body, fixed, first, state, taken, last - first, self.cells)
         made = iter(outs[1 + len(state):])
         return outs[1:1 + len(state)], [next(made) if k == "stacked" else None for k in self.kinds]
 
