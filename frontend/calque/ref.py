@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.array import Array
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.refs import AbstractRef as AbstractRef
@@ -21,6 +22,7 @@ from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.lax import dynamic_slice, dynamic_update_slice
 from calque.numpy import asarray, zeros
+from calque.primitives.elementwise import convert
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -228,6 +230,9 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
         window, starts, idx = _window(old, idx)
         part = window if idx is None else window[idx]
         want, have = aval_of(part), aval_of(value)
+        if have.weak_type and have.dtype != want.dtype and _kind(have) == _kind(want):
+            value = convert(value, want.dtype)  # a Python number
+            have = aval_of(value)
         _check_value(name, ref, want, have)
         if not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
@@ -239,6 +244,14 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
             new = dynamic_update_slice(old, new, starts)
         assign(ref, new)
         return part, new
+
+
+def _kind(aval: ShapedArray) -> str:
+    """Floats, integers (signed and not), complex numbers or bools: one letter."""
+    if dtypes.is_key(aval.dtype):
+        return "key"
+    return "f" if dtypes.is_float(aval.dtype) else "i" if dtypes.is_integer(aval.dtype) else str(
+        aval.dtype.kind)
 
 
 def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> None:
@@ -399,6 +412,9 @@ class View:
     def _part(self) -> Any:
         return self.ref[self.index]
 
+    def _put(self, value: Any) -> None:
+        self.ref[self.index] = value
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes."""
@@ -433,10 +449,26 @@ class View:
     def __setitem__(self, idx: Any, value: Any) -> None:
         part = Ref(self._part())
         set(part, idx, value)
-        self.ref[self.index] = read(part)
+        self._put(read(part))
+
+    def reshape(self, *shape: Any) -> View:
+        """The same elements in another shape, as a part that is read and written."""
+        return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
 
     def __repr__(self) -> str:
         return f"View({self.ref}, {self.index})"
+
+
+class _Reshaped(View):
+    """All of a reference in another shape, which is its index."""
+
+    __slots__ = ()
+
+    def _part(self) -> Any:
+        return self.ref[...].reshape(self.index)
+
+    def _put(self, value: Any) -> None:
+        self.ref[...] = value.reshape(self.ref.shape)
 
 
 class _At:
@@ -456,6 +488,16 @@ def _ref_addupdate(self: Ref, x: Any, idx: Any = ()) -> None:
     addupdate(self, idx, x)
 
 
+def _swapped(self: Ref, value: Any, idx: Any = ()) -> Any:
+    """Set self[idx] to value; what it was."""
+    return swap(self, idx, value)
+
+
+def _stored(self: Ref, value: Any, idx: Any = ()) -> None:
+    """Set self[idx] to value."""
+    set(self, idx, value)
+
+
 def _refuse_conversion(self: Ref, *_: Any, **__: Any) -> Any:
     raise TypeError(explain(f"a reference of type {self.abstract} is no array.",
                             fix="read it: ref[...]."))
@@ -469,6 +511,8 @@ def _install() -> None:
     methods = {
         "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
         "__array__": _refuse_conversion,
+        "get": get, "set": _stored, "swap": _swapped,
+        "reshape": lambda self, *shape: _Reshaped(self, shape[0] if len(shape) == 1 else shape),
         "at": property(_At, doc="`ref.at[index]`: a part of it as a reference of its own."),
         "sharding": property(lambda self: read(self).sharding,
                              doc="How the array in it is spread over devices."),

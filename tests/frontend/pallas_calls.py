@@ -299,6 +299,20 @@ def calls(jax: Any, pl: Any) -> Calls:
         return call(kernel, S((8,), "float32"))(x8)
 
     @case
+    def methods() -> Any:
+        def kernel(x: Any, o: Any, p: Any) -> None:
+            o.set(x.get())
+            o[4] = o.swap(jnp.float32(9), 1) + 20
+            pairs = o.reshape(4, 2)
+            o[7] = pairs[3, 0] + pairs[...].sum()
+            p[...] = jnp.zeros_like(p)
+            p[1] = 2.5  # numbers take the reference's precision
+            p[2] += 1
+
+        o, p = call(kernel, (S((8,), "float32"), S((4,), "bfloat16")))(x8)
+        return o, p
+
+    @case
     def masks() -> Any:
         def kernel(x: Any, o: Any) -> None:
             at = pl.program_id(0) * 4 + jnp.arange(4)

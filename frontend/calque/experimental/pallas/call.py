@@ -17,6 +17,7 @@ import numpy as np
 from calque import tree_util
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.program import Program, Var
@@ -119,7 +120,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         leaves, in_tree = tree_util.flatten(args)
         check_arguments(f"pallas_call {label}", leaves, tree_util.flatten((args, {}))[1])
         avals = [aval_of(x) for x in leaves]
-        key = (in_tree, tuple(a.plain for a in avals))
+        key = (in_tree, config.key(), *[a.plain for a in avals])
         if key not in found:
             found[key] = _traced(call, in_tree, [a.plain for a in avals])
         made = found[key]
@@ -248,6 +249,10 @@ def _matched(what: str, of: str, specs: Any, tree: Any) -> list[Any]:
     """A spec for each array."""
     if isinstance(specs, NoBlockSpec):
         return [no_block_spec] * tree.num_leaves
+    if what == "in_specs" and not isinstance(specs, tuple):
+        raise ValueError(explain(
+            f"`in_specs` must be a tuple or a list. Found: {specs}",
+            fix="write [spec] for one argument."))
     leaves, found = tree_util.flatten(specs)
     if found != tree:
         raise ValueError(explain(
