@@ -199,8 +199,19 @@ MOST_CELLS = 1 << 20  # whose loops are counted
 
 def is_written_out(body: Program, length: int, cells: int) -> bool:
     """Whether a loop's steps, each of which would be dispatches of its own, are written out."""
-    return (length <= MOST_STEPS and length * len(body.equations) <= MOST_EQUATIONS
+    return (length <= MOST_STEPS and length * _count(body) <= MOST_EQUATIONS
             and _work(body) * cells > MUCH)
+
+
+def _inner(e: Equation) -> list[Program]:
+    return [q for value in e.params.values() for q in (
+        value if isinstance(value, tuple) else (value,)) if isinstance(q, Program)]
+
+
+def _count(p: Program) -> int:
+    """Equations, with those of loops in it as if they were written out."""
+    return sum(1 + sum(map(_count, _inner(e))) * (
+        e.params["length"] if e.primitive.name == "scan" else 1) for e in p.equations)
 
 
 def _work(p: Program) -> int:
@@ -208,9 +219,7 @@ def _work(p: Program) -> int:
     total = 0
     for e in p.equations:
         times = e.params["length"] if e.primitive.name == "scan" else 1
-        for value in e.params.values():
-            for q in value if isinstance(value, tuple) else (value,):
-                total += times * _work(q) if isinstance(q, Program) else 0
+        total += times * sum(map(_work, _inner(e)))
         size = sum(v.aval.size for v in e.outputs)
         if e.primitive.name == "dot_general":
             contracted = e.params["dimension_numbers"][0][0]
