@@ -59,7 +59,8 @@ def softmax(x: Any, n: int = 4) -> Any:
                           in_specs=[block], out_specs=block)(x)
 
 
-def flash(q: Any, k: Any, v: Any, n: int = 4, causal: bool = False) -> Any:
+def flash(q: Any, k: Any, v: Any, n: int = 4, causal: bool = False, backwards: bool = False
+          ) -> Any:
     """Attention with a running maximum; two heads of q share one of k and v."""
     heads, length, width = q.shape
     share = heads // len(k)
@@ -80,7 +81,11 @@ def flash(q: Any, k: Any, v: Any, n: int = 4, causal: bool = False) -> Any:
 
         first = (jnp.zeros((n, width), jnp.float32), jnp.full((n,), -jnp.inf, jnp.float32),
                  jnp.zeros((n,), jnp.float32))
-        acc, _, total = lax.fori_loop(0, i + 1 if causal else length // n, body, first)
+        if backwards:
+            acc, _, total = lax.scan(lambda c, _: ((c[0] - 1, body(c[0] - 1, c[1])), None),
+                                     (length // n, first), length=length // n, reverse=True)[0][1]
+        else:
+            acc, _, total = lax.fori_loop(0, i + 1 if causal else length // n, body, first)
         o_ref[...] = acc / total[:, None]
 
     mine = B((None, n, width), lambda h, i: (h, i, 0))

@@ -15,7 +15,7 @@ from calque import aot, export, lax
 from calque.core.program import Equation, Program
 from calque.experimental import pallas as pl
 from calque.lowering.passes.hoist import hoist
-from calque.primitives import known
+from calque.primitives import simplify
 
 S, B = calque.ShapeDtypeStruct, pl.BlockSpec
 
@@ -170,9 +170,12 @@ def test_what_no_loop_kernel_takes_leaves_the_steps() -> None:
     assert "cumsum" in _names(p) and "cumsum" not in _names(loop.params["jaxpr"])
 
 
-def test_loops_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short loops of much work, in kernels: positions are known then, rows in order or reversed."""
-    monkeypatch.setattr(known, "MUCH", -1)
+@pytest.mark.parametrize("short", [True, False])
+def test_loops_of_much_work(short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In kernels they are written out where they are short: positions are known then, rows in order
+    or reversed.  Others scan the blocks that they would cut from an array."""
+    monkeypatch.setattr(simplify, "MUCH", -1)
+    monkeypatch.setattr(simplify, "MOST_STEPS", 32 if short else 0)
 
     def kernel(x_ref: Any, o_ref: Any, p_ref: Any) -> None:
         def step(i: Any, row: Any) -> Any:
@@ -192,17 +195,22 @@ def test_loops_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
             in_specs=[B((4, 12), lambda i: (i, 0))],
             out_specs=[B((4, 12), lambda i: (i, 0)), B((4,), lambda i: i)])(x)
 
-    assert "scan" not in _hoisted(f, X)
+    assert ("scan" in _hoisted(f, X)) is not short
     o, p = calque.jit(f)(X)
     halves = X.reshape(2, 4, 12).astype(np.float64)
     _close(o, np.where((np.arange(8) % 4 == 3)[:, None], X, 2 * X))
     _close(p, (halves.sum(2)[:, ::-1] + np.arange(4) + np.array([7, 0, 0, 0])).ravel())
-    assert not {"scan", "dynamic_slice"} & set(_hoisted(ks.flash, Q, K, V))
-    _close(calque.jit(ks.flash)(Q, K, V), ks.attention(Q, K, V))
+    flash = functools.partial(ks.flash, causal=False)  # a function of its own: traced anew
+    assert ("scan" in _hoisted(flash, Q, K, V)) is not short
+    assert "dynamic_slice" not in _hoisted(flash, Q, K, V)
+    _close(calque.jit(flash)(Q, K, V), ks.attention(Q, K, V))
     # ends that follow from the place in the grid: such loops have a derivative, too
     causal = functools.partial(ks.flash, causal=True)
-    assert "while" not in _hoisted(causal, Q, K, V)
+    assert not {"while", "dynamic_slice"} & set(_hoisted(causal, Q, K, V))
     _close(calque.jit(causal)(Q, K, V), ks.attention(Q, K, V, True))
+    backwards = functools.partial(ks.flash, backwards=True)
+    assert "dynamic_slice" not in _hoisted(backwards, Q, K, V)
+    _close(calque.jit(backwards)(Q, K, V), ks.attention(Q, K, V))
     ct = _random(*Q.shape, seed=5)
     got = calque.jit(calque.grad(lambda q: (causal(q, K, V) * ct).sum()))(Q)
     step, way = 1e-3, _random(*Q.shape, seed=6).astype(np.float64)

@@ -23,9 +23,10 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 from calque.primitives.index import dynamic_update_slice
-from calque.primitives.known import choices, simplified
+from calque.primitives.known import choices
 from calque.primitives.layout import Block, Layout, layout_of, places
 from calque.primitives.scatter import scatter, scatter_p
+from calque.primitives.simplify import simplified
 from calque.primitives.steps import scanned
 from calque.transforms.stage import stage
 from calque.transforms.vmap import broadcast_axis, vmap_flat

@@ -19,7 +19,8 @@ from calque.core.program import Program
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.index import dynamic_slice, dynamic_update_slice
-from calque.primitives.known import UnknownError, evaluate, simplified
+from calque.primitives.known import UnknownError, evaluate
+from calque.primitives.simplify import simplified
 
 
 @dataclass(frozen=True)
