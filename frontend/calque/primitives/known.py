@@ -16,7 +16,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 
 def _div(x: Any, y: Any, **_: Any) -> Any:
     """Towards zero; by zero as compiled code does (-1)."""
-    by = np.where(y == 0, 1, y)
+    x, by = x.astype(np.int64), np.where(y == 0, 1, y).astype(np.int64)
     q = np.abs(x) // np.abs(by)
     return np.where(y == 0, -1, np.where((x < 0) != (by < 0), -q, q))
 
@@ -30,13 +30,21 @@ def _select(which: Any, *cases: Any) -> Any:
     return np.select([index == i for i in range(len(cases))], cases)
 
 
+def _shifted(shift: Any, x: Any, y: Any, beyond: Any) -> Any:
+    """By more bits than there are, `beyond`."""
+    bits = 8 * x.dtype.itemsize
+    return np.where((y < 0) | (y >= bits), beyond, shift(x, np.clip(y, 0, bits - 1)))
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "rem": _rem,
     "max": np.maximum, "min": np.minimum, "neg": np.negative, "abs": np.abs, "sign": np.sign,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.invert, "select_n": _select, "clamp": lambda low, x, high: np.clip(x, low, high),
-    "shift_left": np.left_shift, "shift_right_arithmetic": np.right_shift,
+    "shift_left": lambda x, y: _shifted(np.left_shift, x, y, 0),
+    "shift_right_arithmetic": lambda x, y: _shifted(
+        np.right_shift, signed := x.astype(f"i{x.dtype.itemsize}"), y, np.where(signed < 0, -1, 0)),
     "integer_pow": lambda x, y: np.power(x, y), "convert_element_type": lambda x, **_: x,
     "copy": lambda x: x, "stop_gradient": lambda x: x,
 }

@@ -21,9 +21,8 @@ from calque.primitives.call import jit_p
 from calque.primitives.grid import Block, expanded
 from calque.transforms.vmap import to_front
 
-pallas_call_p = Primitive("pallas_call", multiple_results=True, memory="fresh", effects=lambda
-                          params: any(e.primitive.has_effects(e.params)
-                                      for e in params["jaxpr"].equations))
+pallas_call_p = Primitive("pallas_call", multiple_results=True, effects=lambda params: any(
+    e.primitive.has_effects(e.params) for e in params["jaxpr"].equations))
 
 
 @dataclass(frozen=True)
