@@ -18,7 +18,8 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.program import Program, Var, eliminate_dead_code
+from calque.core.evaluate import replay
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
@@ -98,8 +99,7 @@ class _Cells:
 
     def _depends(self, facts: Sequence[Any]) -> list[set[int]]:
         """For each result of the body which of its inputs it is computed of."""
-        rest = [None] * (len(self.body.inputs) - self.rank)
-        p = stage(lambda *xs: simplified(self.body, xs, [*facts, *rest]), self.body.in_avals)
+        p = self._staged(facts)
         number = {v: i for i, v in enumerate(p.inputs)}
         found: dict[Any, set[int]] = {v: {i} for v, i in number.items()}
         for e in p.equations:
@@ -189,8 +189,13 @@ class _Cells:
         self.place = dict(zip(self.mapped, values[n:]))
         state = self._start(arrays)
         stacks: list[list[Any]] = [[] for _ in self.outs]
-        for first, last in self._runs():
-            state, made = self._run(first, last, arrays, state)
+        runs = self._runs()
+        begun = self._begun(runs)
+        if begun is not None:  # the first step is one of the others that starts from these
+            state = [x if y is None else y for x, y in zip(state, begun)]
+            runs = [(0, runs[1][1]), *runs[2:]]
+        for i, (first, last) in enumerate(runs):
+            state, made = self._run(first, last, arrays, state, i == 0 and begun is not None)
             for stack, y in zip(stacks, made):
                 stack.append(y)
         outs, positions = [], []
@@ -264,10 +269,44 @@ class _Cells:
         ends = [0, *sorted(cuts), self.count]
         return list(zip(ends, ends[1:]))
 
-    def _run(self, first: int, last: int, arrays: Sequence[Any], state: Sequence[Any]
-             ) -> tuple[list[Any], list[Any]]:
-        """(what is carried, what is stacked) after the steps first to last - 1."""
-        facts = self._facts(self.steps, (first, last))
+    def _begun(self, runs: Sequence[tuple[int, int]]) -> list[Any] | None:
+        """What steps carry before the first one, where that only sets this (`when(k == 0)`) and
+        then does what the second run does; None for what it does not set.  None: it does more."""
+        if len(runs) < 2 or runs[0] != (0, 1) or "whole" in self.kinds:
+            return None
+        zeroth, later = (self._staged(self._facts(self.steps, run)) for run in runs[:2])
+        start, n = self.rank + self.n_in, self.n_out
+        carried = [i for i, k in enumerate(self.kinds) if k == "kept"] + [
+            n + i for i, c in enumerate(self.carried) if c]
+        made = {v: e for e in zeroth.equations for v in e.outputs}
+        found: dict[Any, Any] = {}
+        closure: set[int] = set()
+        for i in carried:
+            e = made.get(zeroth.outputs[i])  # type: ignore[arg-type]
+            for a in e.inputs if e is not None and len(e.inputs) == 2 else ():
+                needs = _closure(a, made, zeroth.inputs)
+                if needs is not None and a.aval == self.body.inputs[start + i].aval:
+                    found[later.inputs[start + i]] = a
+                    closure |= needs
+        first = [e for e in zeroth.equations if id(e) in closure]
+        begun = Program(later.inputs, [*first, *[e.replace(inputs=tuple(
+            found.get(a, a) for a in e.inputs)) for e in later.equations]],
+            [found.get(o, o) for o in later.outputs])
+        if not found or eliminate_dead_code(begun).key() != zeroth.key():
+            return None
+        values = iter(replay(Program([], first, list(found.values()))))
+        return [next(values) if later.inputs[start + i] in found else None for i in carried]
+
+    def _staged(self, facts: Sequence[Any]) -> Program:
+        rest = [None] * (len(self.body.inputs) - self.rank)
+        return eliminate_dead_code(stage(
+            lambda *xs: simplified(self.body, xs, [*facts, *rest]), self.body.in_avals))
+
+    def _run(self, first: int, last: int, arrays: Sequence[Any], state: Sequence[Any],
+             begun: bool = False) -> tuple[list[Any], list[Any]]:
+        """(what is carried, what is stacked) after the steps first to last - 1; begun: the first
+        one does what the others do."""
+        facts = self._facts(self.steps, (first + begun, last))
         if last - first == 1:
             at = np.unravel_index(first, [self.grid[g] for g in self.steps]) if self.steps else ()
             pids = self._pids([np.int32(i) for i in at])
@@ -376,6 +415,21 @@ class _Cells:
             s, (count, 1), ()) for s, d in zip(found, dims)]
         return scatter(scatter_p, array, sh.concatenate(columns, 1), x, ScatterDimensionNumbers(
             tuple(range(1, ndim + 1)), (), tuple(range(ndim))), mode=GatherScatterMode.CLIP)
+
+
+def _closure(a: Any, made: dict[Any, Equation], inputs: Sequence[Any]) -> set[int] | None:
+    """The equations that lead to a constant; None where an input does."""
+    found: set[int] = set()
+    wanted = [a]
+    while wanted:
+        a = wanted.pop()
+        if a in inputs:
+            return None
+        e = made.get(a)
+        if e is not None and id(e) not in found:
+            found.add(id(e))
+            wanted += e.inputs
+    return found
 
 
 def _mapped(axes: Sequence[int], grid: tuple[int, ...], values: Sequence[Any],
