@@ -252,6 +252,8 @@ def test_loops_of_much_work(short: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     backwards = functools.partial(ks.flash, backwards=True)
     assert "dynamic_slice" not in _hoisted(backwards, Q, K, V)
     _close(calque.jit(backwards)(Q, K, V), ks.attention(Q, K, V))
+    if short:  # (its gradient is long to compile)
+        return
     ct = _random(*Q.shape, seed=5)
     got = calque.jit(calque.grad(lambda q: (causal(q, K, V) * ct).sum()))(Q)
     step, way = 1e-3, _random(*Q.shape, seed=6).astype(np.float64)

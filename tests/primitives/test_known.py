@@ -42,7 +42,9 @@ def _accepted(name: str, args: list[Any], params: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int8", "uint32", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", [
+    "int32", "uint8", "bool", *[pytest.param(d, marks=pytest.mark.slow) for d in (
+        "int8", "uint32")]])
 def test_rules(dtype: str) -> None:
     x, y = (a.ravel().astype(dtype) for a in np.meshgrid(*[np.array(NUMBERS)] * 2))
     calls = [c for c in _calls(x, y) if _accepted(*c)]
