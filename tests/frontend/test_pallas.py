@@ -13,6 +13,8 @@ from pallas_draws import Call, drawn, interpreted, kernel_of, values_of
 import calque
 import calque.numpy as jnp
 from calque.experimental import pallas as pl
+from calque.lowering.passes.hoist import hoist
+from calque.primitives import grid
 
 RECORDED = json.loads(pallas_calls.PATH.read_text())
 
@@ -75,12 +77,36 @@ def _draw(seed: int, count: int) -> list[Call]:
     return [drawn(rng) for _ in range(count)]
 
 
+def _looped(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd seeds: as if a cell's intermediate results were too large to map axes of the grid."""
+    if seed % 2:
+        monkeypatch.setattr(grid, "MOST_BYTES", -1)
+        monkeypatch.setattr(grid, "LARGE", -1)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
-def test_random_grids_and_blocks(seed: int) -> None:
+def test_random_grids_and_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _looped(seed, monkeypatch)
     _compared(_draw(seed, 16), seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 130))
-def test_many_random_grids_and_blocks(seed: int) -> None:
+def test_many_random_grids_and_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _looped(seed, monkeypatch)
     _compared(_draw(seed, 16), seed)
+
+
+def test_large_intermediate_results() -> None:
+    """What would take 2 GiB in all cells at once is computed for an eighth of them at a time."""
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = jnp.sort(x_ref[...][:, None] * jnp.ones((1, 4096)), 0)[:, :8]
+
+    spec = calque.ShapeDtypeStruct((64 * 2048,), "float32")
+    p = hoist(calque.make_jaxpr(lambda x: pl.pallas_call(
+        kernel, calque.ShapeDtypeStruct((64 * 2048, 8), "float32"), grid=2048,
+        in_specs=[pl.BlockSpec((64,), lambda i: i)],
+        out_specs=pl.BlockSpec((64, 8), lambda i: (i, 0)))(x))(spec).jaxpr)
+    (call,) = p.equations
+    assert [e.params["length"] for e in call.params["jaxpr"].equations
+            if e.primitive.name == "scan"] == [8]

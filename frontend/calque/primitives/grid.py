@@ -22,6 +22,7 @@ from calque.core.evaluate import replay
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.control import scan
 from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 from calque.primitives.index import dynamic_update_slice
 from calque.primitives.known import choices
@@ -30,9 +31,11 @@ from calque.primitives.scatter import scatter, scatter_p
 from calque.primitives.simplify import simplified
 from calque.primitives.steps import scanned
 from calque.transforms.stage import stage
-from calque.transforms.vmap import broadcast_axis, vmap_flat
+from calque.transforms.vmap import broadcast_axis, move_axis, to_front, vmap_flat
 
 MOST_RUNS = 4  # parts into which a scan is cut; more stay one with branches
+MOST_BYTES = 1 << 28  # of an intermediate result of all cells that are computed at once
+LARGE = 4  # times the blocks of a cell, from which on intermediate results are looked at
 MOST_FACTS = 1 << 20  # cells up to which values of all axes together are looked at
 Where = dict[int, int]  # axis of the grid -> axis of an array
 
@@ -136,7 +139,23 @@ class _Cells:
             self.kinds = [self._kind(o, steps) for o in self.outs]
         self.mapped, self.steps = own, steps
         self.count = math.prod(self.grid[g] for g in steps)
-        self.cells = math.prod(self.grid[g] for g in own)  # that are computed at once
+        # mapped axes of which so many places are taken at once, the others one after another
+        self.looped: dict[int, int] = {}
+        need, self.cells = self._bytes(), math.prod(self.grid[g] for g in own)
+        for g in own:
+            if need * self.cells <= MOST_BYTES:
+                break
+            rest = self.cells // self.grid[g]
+            self.looped[g] = max([1] + [c for c in range(1, self.grid[g]) if self.grid[g] % c == 0
+                                        and need * rest * c <= MOST_BYTES])
+            self.cells = rest * self.looped[g]
+
+    def _bytes(self) -> int:
+        """Of the largest intermediate result of a cell; 0 where it is no larger than some blocks
+        are, so that arrays of all cells are as large as the operands and results."""
+        blocks = sum(a.nbytes for a in self.blocks)
+        largest = _largest(self._staged(self._facts()))
+        return largest if largest > LARGE * blocks else 0
 
     def _fresh(self, steps: Sequence[int]) -> bool:
         """Whether the first of these steps reads no scratch."""
@@ -168,7 +187,7 @@ class _Cells:
             values.append(0 if padded is None else padded)
         values += [sh.iota(np.int32, (self.grid[g],)) for g in self.mapped]
         where += [{g: 0} for g in self.mapped]
-        outs, found = _mapped(self.mapped, self.grid, values, where, self._sequence)
+        outs, found = _mapped(self.mapped, self.grid, values, where, self._sequence, self.looped)
         return [self._joined(o, p, k, layout, a, b) for o, p, k, layout, a, b in zip(
             outs, found, self.kinds, self.outs, self.out_avals, before)]
 
@@ -432,22 +451,59 @@ def _closure(a: Any, made: dict[Any, Equation], inputs: Sequence[Any]) -> set[in
     return found
 
 
+def _cut(x: Any, size: int) -> Any:
+    """An array with its leading axis in parts of a size."""
+    n, *rest = aval_of(x).shape
+    return sh.reshape(x, (n // size, size, *rest))
+
+
+def _largest(p: Program) -> int:
+    """Bytes of the largest result in a Program that is computed of arrays."""
+    found = [0]
+    for e in p.equations:
+        if any(a.aval.shape for a in e.inputs) and e.primitive.name != "broadcast_in_dim":
+            found += [v.aval.nbytes for v in e.outputs]
+        for value in e.params.values():
+            for q in value if isinstance(value, tuple) else (value,):
+                found += [_largest(q)] if isinstance(q, Program) else []
+    return max(found)
+
+
 def _mapped(axes: Sequence[int], grid: tuple[int, ...], values: Sequence[Any],
-            where: Sequence[Where], f: Callable[..., tuple[list[Any], list[Where]]]
-            ) -> tuple[list[Any], list[Where]]:
-    """f under a vmap for each axis; where: which axis of a value belongs to one of the grid's."""
+            where: Sequence[Where], f: Callable[..., tuple[list[Any], list[Where]]],
+            looped: dict[int, int]) -> tuple[list[Any], list[Where]]:
+    """f under a vmap for each axis, or for so many places of it in a loop; where: which axis of a
+    value belongs to one of the grid's."""
     if not axes:
         return f(values, where)
-    g, inner_at = axes[0], []
+    g = axes[0]
+    inner_at: list[Where] = []
     dims = [at.get(g) for at in where]
     inner = [{a: i - (d is not None and i > d) for a, i in at.items() if a != g}
              for at, d in zip(where, dims)]
 
     def run(*xs: Any) -> list[Any]:
-        outs, at = _mapped(axes[1:], grid, xs, inner, f)
-        inner_at.extend(at)
+        outs, at = _mapped(axes[1:], grid, xs, inner, f, looped)
+        inner_at[:] = at
         return outs
 
+    if g in looped:
+        size = looped[g]
+        rows = [_cut(move_axis(x, d, 0), size) for x, d in zip(values, dims) if d is not None]
+        consts = [x for x, d in zip(values, dims) if d is None]
+
+        def step(*xs: Any) -> list[Any]:
+            fixed, some = iter(xs[:len(consts)]), iter(xs[len(consts):])
+            outs, found = vmap_flat(
+                run, size, [next(fixed) if d is None else next(some) for d in dims],
+                [None if d is None else 0 for d in dims], devices=False, spmd=())
+            return [to_front(o, d, size) for o, d in zip(outs, found)]
+
+        body = eliminate_dead_code(stage(step, [aval_of(x) for x in consts] + [
+            aval_of(x).of_shape(aval_of(x).shape[1:]) for x in rows]))
+        outs = [sh.reshape(o, (grid[g], *aval_of(o).shape[2:]))
+                for o in scan(body, consts, [], rows, length=grid[g] // size)]
+        return outs, [{g: 0, **{a: i + 1 for a, i in at.items()}} for at in inner_at]
     outs, found = vmap_flat(run, grid[g], values, dims, devices=False, spmd=())
     made, positions = [], []
     for o, d, at in zip(outs, found, inner_at):
