@@ -35,7 +35,7 @@ from calque.transforms.vmap import broadcast_axis, move_axis, to_front, vmap_fla
 
 MOST_RUNS = 4  # parts into which a scan is cut; more stay one with branches
 MOST_BYTES = 1 << 28  # of an intermediate result of all cells that are computed at once
-LARGE = 4  # times the blocks of a cell, from which on intermediate results are looked at
+LARGE = 4  # times the operands and results: such intermediate results are looked at
 MOST_FACTS = 1 << 20  # cells up to which values of all axes together are looked at
 Where = dict[int, int]  # axis of the grid -> axis of an array
 
@@ -141,21 +141,18 @@ class _Cells:
         self.count = math.prod(self.grid[g] for g in steps)
         # mapped axes of which so many places are taken at once, the others one after another
         self.looped: dict[int, int] = {}
-        need, self.cells = self._bytes(), math.prod(self.grid[g] for g in own)
+        need, self.cells = _largest(self._staged(self._facts())), math.prod(
+            self.grid[g] for g in own)
+        arrays = sum(math.prod(x.size) * b.dtype.itemsize
+                     for x, b in zip([*self.ins, *self.outs], self.blocks))
+        most = max(MOST_BYTES, LARGE * arrays)
         for g in own:
-            if need * self.cells <= MOST_BYTES:
+            if need * self.cells <= most:
                 break
             rest = self.cells // self.grid[g]
             self.looped[g] = max([1] + [c for c in range(1, self.grid[g]) if self.grid[g] % c == 0
-                                        and need * rest * c <= MOST_BYTES])
+                                        and need * rest * c <= most])
             self.cells = rest * self.looped[g]
-
-    def _bytes(self) -> int:
-        """Of the largest intermediate result of a cell; 0 where it is no larger than some blocks
-        are, so that arrays of all cells are as large as the operands and results."""
-        blocks = sum(a.nbytes for a in self.blocks)
-        largest = _largest(self._staged(self._facts()))
-        return largest if largest > LARGE * blocks else 0
 
     def _fresh(self, steps: Sequence[int]) -> bool:
         """Whether the first of these steps reads no scratch."""
