@@ -239,6 +239,92 @@ def calls(jax: Any, pl: Any) -> Calls:
         return call(kernel, S((2,), "float32"), grid=6, in_specs=[blocks(2)],
                     out_specs=B((2,), lambda i: 0))(x12)
 
+    @case
+    def branches_of_mapped_and_of_stepped_axes() -> Any:
+        def kernel(x: Any, o: Any, s: Any) -> None:
+            i, j = pl.program_id(0), pl.program_id(1)
+
+            @pl.when(j == 0)
+            def start() -> None:
+                s[...] = jnp.zeros_like(s)
+
+            @pl.when(j <= i)
+            def add() -> None:
+                s[...] += x[...] * (j + 1)
+
+            @pl.when(j == pl.num_programs(1) - 1)
+            def end() -> None:
+                o[...] = s[...]
+
+        return call(kernel, S((4, 6), "float32"), grid=(4, 4),
+                    in_specs=[B((1, 6), lambda i, j: (j, 0))],
+                    out_specs=B((1, 6), lambda i, j: (i, 0)),
+                    scratch_shapes=[pl.ANY((1, 6), jnp.float32)])(m)
+
+    @case
+    def the_largest_and_where() -> Any:
+        def kernel(x: Any, o: Any, p: Any) -> None:
+            j = pl.program_id(0)
+
+            @pl.when(j == 0)
+            def start() -> None:
+                o[...] = jnp.full_like(o, -jnp.inf)
+                p[...] = jnp.zeros_like(p)
+            top = x[...].max(0)
+            better = top > o[...]
+            p[...] = jnp.where(better, j * 2 + x[...].argmax(0).astype(jnp.int32), p[...])
+            o[...] = jnp.maximum(o[...], top)
+
+        return call(kernel, (S((6,), "float32"), S((6,), "int32")), grid=2,
+                    in_specs=[B((2, 6), lambda j: (j, 0))],
+                    out_specs=(B((6,), lambda j: (0,)), B((6,), lambda j: (0,))))(jnp.sin(m))
+
+    @case
+    def a_mapped_axis_between_steps() -> Any:
+        def kernel(scale: float, x: Any, o: Any) -> None:
+            @pl.when((pl.program_id(0) == 0) & (pl.program_id(2) == 0))
+            def start() -> None:
+                o[...] = jnp.zeros_like(o)
+            o[...] = o[...] * scale + x[...]
+
+        return [call(functools.partial(kernel, scale), S((2, 3), "float32"), grid=(2, 2, 2),
+                     in_specs=[B((1, 3), lambda a, i, b: (a * 2 + i, b))],
+                     out_specs=B((1, 3), lambda a, i, b: (i, 0)))(m) for scale in (0.5, 1.0)]
+
+    @case
+    def arguments_of_some_steps() -> Any:
+        def kernel(x: Any, w: Any, o: Any) -> None:
+            @pl.when((pl.program_id(1) == 0) & (pl.program_id(2) == 0))
+            def start() -> None:
+                o[...] = jnp.zeros_like(o)
+            o[...] += x[...] * w[0, 0]
+
+        return call(kernel, S((2, 3), "float32"), grid=(2, 2, 2),
+                    in_specs=[B((1, 3), lambda i, a, b: (i * 2 + a, 0)),
+                              B((1, 1), lambda i, a, b: (0, b))],
+                    out_specs=B((1, 3), lambda i, a, b: (i, 0)))(m, m)
+
+    @case
+    def added_where_blocks_overlap() -> Any:
+        def kernel(x: Any, o: Any) -> None:
+            @pl.when(pl.program_id(0) == 0)
+            def start() -> None:
+                o[...] = jnp.zeros_like(o)
+            o[pl.ds(pl.program_id(0), 2)] += x[...]
+
+        return call(kernel, S((5,), "float32"), grid=4, in_specs=[blocks(2)])(x8)
+
+    @case
+    def a_switch() -> Any:
+        def kernel(x: Any, o: Any) -> None:
+            def put(by: float) -> None:
+                o[...] = x[...] * by
+
+            lax.switch(pl.program_id(0) % 3, [functools.partial(put, by) for by in (1., 2., -1.)])
+
+        return call(kernel, S((4, 6), "float32"), grid=4, in_specs=[B((1, 6), lambda i: (i, 0))],
+                    out_specs=B((1, 6), lambda i: (i, 0)))(m)
+
     # ---- memory of arguments
     @case
     def aliased() -> Any:
