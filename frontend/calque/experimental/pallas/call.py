@@ -6,6 +6,7 @@ Program that primitives/pallas.py runs in every cell.  Start reading at `pallas_
 """
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from calque.core.errors import explain
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef
 from calque.core.source import called
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, at_bottom
 from calque.core.tracebacks import boundary
 from calque.eager import fused
 from calque.experimental.pallas.helpers import check_scratch, in_cell
@@ -36,6 +37,7 @@ from calque.experimental.pallas.specs import (
     Squeezed,
     no_block_spec,
 )
+from calque.jit import jit
 from calque.primitives import elementwise as ew
 from calque.primitives.grid import Block
 from calque.primitives.layout import layout_of
@@ -124,11 +126,12 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         if key not in found:
             found[key] = _traced(call, in_tree, [a.plain for a in avals])
         made = found[key]
-        with fused("pallas_call"):
-            values = [ew.convert(x, a.dtype) if a.weak_type or not isinstance(x, Tracer) else x
-                      for x, a in zip(leaves, avals)]
-            results = pallas_call_p.bind(*values, **made.params)
-        return made.out_tree.unflatten(results[:made.out_tree.num_leaves])
+        if at_bottom():  # a call outside of jit is one of jit
+            results = made.jitted(*leaves)
+        else:
+            with fused("pallas_call"):
+                results = made.bound(*leaves)
+        return made.out_tree.unflatten(results)
 
     run.__name__ = run.__qualname__ = f"pallas_call_{label}"
     return run
@@ -152,6 +155,17 @@ class _Call:
 class _Traced:
     params: dict[str, Any]
     out_tree: Any
+
+    def bound(self, *leaves: Any) -> list[Any]:
+        """The results for arrays, or for numbers of such types."""
+        values = [ew.convert(x, aval_of(x).dtype) for x in leaves]
+        made: list[Any] = pallas_call_p.bind(*values, **self.params)
+        return made[:self.out_tree.num_leaves]
+
+    @functools.cached_property
+    def jitted(self) -> Callable[..., Any]:
+        """The same, compiled."""
+        return jit(self.bound)
 
 
 def _listed(tree: Any) -> Any:
