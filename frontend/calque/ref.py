@@ -498,6 +498,11 @@ def _stored(self: Ref, value: Any, idx: Any = ()) -> None:
     set(self, idx, value)
 
 
+def _reshaped(self: Ref, *shape: Any) -> View:
+    """The same elements in another shape, as a part that is read and written."""
+    return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
+
+
 def _refuse_conversion(self: Ref, *_: Any, **__: Any) -> Any:
     raise TypeError(explain(f"a reference of type {self.abstract} is no array.",
                             fix="read it: ref[...]."))
@@ -512,7 +517,7 @@ def _install() -> None:
         "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
         "__array__": _refuse_conversion,
         "get": get, "set": _stored, "swap": _swapped,
-        "reshape": lambda self, *shape: _Reshaped(self, shape[0] if len(shape) == 1 else shape),
+        "reshape": _reshaped,
         "at": property(_At, doc="`ref.at[index]`: a part of it as a reference of its own."),
         "sharding": property(lambda self: read(self).sharding,
                              doc="How the array in it is spread over devices."),
