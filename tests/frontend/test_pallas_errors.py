@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
                          "Grid must be a tuple of integers"),
     "a traced grid": (lambda: calque.jit(lambda n: _call(grid=(n,)))(2), ValueError,
                       "Grid must be a tuple of integers that are known"),
-    "a grid without end": (lambda: _call(grid=(1 << 30,)), ValueError, "at most 67108864"),
+    "a grid without end": (lambda: _call(grid=(1 << 30,)), ValueError, "at most 16777216"),
     "a grid twice": (lambda: _call(grid_spec=pl.GridSpec(grid=(2,))), ValueError,
                      r"If `grid_spec` is specified, then `grid` must be `\(\)`"),
     "specs twice": (lambda: _call(grid=(), grid_spec=pl.GridSpec(grid=(2,))), ValueError,

@@ -51,7 +51,7 @@ from calque.tracing import (
 )
 
 INDEX = ShapedArray((), np.int32)
-MOST_CELLS = 1 << 26
+MOST_CELLS = 1 << 24
 MOST_ELEMENTS = 1 << 31  # of an array with what is added to it for whole blocks
 
 
