@@ -70,7 +70,23 @@ def expanded(jaxpr: Program, grid: tuple[int, ...], blocks: Sequence[Block],
         layouts = [layout_of(b, m, grid) for b, m in zip(blocks, index_maps)]
         return _Cells(jaxpr, grid, layouts, out_avals, n_in).run(xs, before)
 
-    return eliminate_dead_code(stage(run, avals, jaxpr.name))
+    return eliminate_dead_code(_spread_once(stage(run, avals, jaxpr.name)))
+
+
+def _spread_once(p: Program) -> Program:
+    """p without broadcasts of broadcasts, which vmaps in vmaps make."""
+    made: dict[Any, Equation] = {}
+    equations = []
+    for e in p.equations:
+        if e.primitive is sh.broadcast_in_dim_p:
+            inner = made.get(e.inputs[0])
+            if inner is not None:
+                name = "broadcast_dimensions"
+                dims = tuple(e.params[name][i] for i in inner.params[name])
+                e = e.replace(inputs=inner.inputs, params={**e.params, name: dims})
+            made[e.outputs[0]] = e
+        equations.append(e)
+    return p.replace(equations=equations)
 
 
 class _Cells:
