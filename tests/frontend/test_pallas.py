@@ -110,3 +110,15 @@ def test_large_intermediate_results() -> None:
     (call,) = p.equations
     assert [e.params["length"] for e in call.params["jaxpr"].equations
             if e.primitive.name == "scan"] == [8]
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("seed", [200, 201])
+def test_random_grids_and_blocks_on_vulkan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        device = calque.devices("vulkan")[0]
+    except RuntimeError as error:
+        pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
+    _looped(seed, monkeypatch)
+    with calque.default_device(device):
+        _compared(_draw(seed, 8), seed)
