@@ -50,6 +50,7 @@ NAMESPACES = {
     "calque.distributed": "programs of several processes",
     "calque.checkpoints": "trees of arrays in folders",
     "calque.experimental.checkify": "what went wrong, as a value",
+    "calque.experimental.pallas": "kernels over a grid of blocks",
     "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",

@@ -531,6 +531,13 @@ def _custom_vjp(state: _Run, args: list[Any], params: dict[str, Any]) -> list[An
     return _custom(state, args, params, custom_vjp_p, rules)
 
 
+def _pallas(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+    program = registry["pallas_call"].program
+    assert program is not None
+    return _jit(state, args, {"jaxpr": program(**params), "name": params["name"] or "pallas_call"})
+
+
 WITHIN: dict[str, Callable[..., Any]] = {
     "jit": _jit, "checkpoint": _checkpoint, "cond": _cond, "scan": _scan, "while": _while,
+    "pallas_call": _pallas,
     "custom_jvp_call": _custom_jvp, "custom_vjp_call": _custom_vjp}

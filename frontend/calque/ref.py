@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.array import Array
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.refs import AbstractRef as AbstractRef
@@ -21,6 +22,7 @@ from calque.core.trace import Tracer
 from calque.eager import fused
 from calque.lax import dynamic_slice, dynamic_update_slice
 from calque.numpy import asarray, zeros
+from calque.primitives.elementwise import convert
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -218,7 +220,7 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
     old = read(_checked(f"ref_{name}", ref))
     if type(value) is Ref:
         raise ValueError(explain(
-            "a reference cannot hold a reference.",
+            "Cannot store a Ref into another Ref: a reference cannot hold a reference.",
             fix="store its value, other[...]."))
     if not is_arraylike(value):
         raise TypeError(explain(f"{name} of {value!r} of type {type(value)}, which is no array.",
@@ -228,6 +230,9 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
         window, starts, idx = _window(old, idx)
         part = window if idx is None else window[idx]
         want, have = aval_of(part), aval_of(value)
+        if have.weak_type and have.dtype != want.dtype and _kind(have) == _kind(want):
+            value = convert(value, want.dtype)  # a Python number
+            have = aval_of(value)
         _check_value(name, ref, want, have)
         if not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
@@ -241,15 +246,23 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
         return part, new
 
 
+def _kind(aval: ShapedArray) -> str:
+    """Floats, integers (signed and not), complex numbers or bools: one letter."""
+    if dtypes.is_key(aval.dtype):
+        return "key"
+    return "f" if dtypes.is_float(aval.dtype) else "i" if dtypes.is_integer(aval.dtype) else str(
+        aval.dtype.kind)
+
+
 def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> None:
     if want.shape != have.shape:
         raise ValueError(explain(
-            f"{name} of a value of shape {have.shape} where {want.shape} of a reference of shape "
-            f"{ref.shape} is written.",
+            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {want.shape}. "
+            f"Value shape: {have.shape}.",
             fix="values are not broadcast to references: use jnp.broadcast_to or jnp.full."))
     if want.dtype != have.dtype:
         raise ValueError(explain(
-            f"{name} of a {have.dtype} value into a {want.dtype} reference.",
+            f"Invalid dtype for `{name}`. Ref dtype: {want.dtype}. Value dtype: {have.dtype}.",
             fix="values are not cast for references: write 1.0 instead of 1, or use astype."))
 
 
@@ -269,20 +282,31 @@ def _checked(name: str, ref: Any) -> Ref:
 # ---- indices
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """`size` elements from `start` on, which may be computed (see `ds`)."""
+    """`size` elements from `start` on, which may be computed (see `ds`).
+
+    Args:
+      start: integer.
+      size: a Python int.
+      stride: from one to the next.
+
+    Example:
+      >>> import calque
+      >>> calque.ds(1, 4, 2)
+      Slice(start=1, size=4, stride=2)
+    """
 
     start: Any
     size: int
     stride: int = 1
 
 
-def ds(start: Any, size: int, stride: int = 1) -> Slice:
+def ds(start: Any, size: Any = None, stride: int | None = None) -> Any:
     """An index of `size` elements from `start` on, which may be computed.
 
     Args:
-      start: integer.
+      start: integer; with no size, the size from 0 on; None: the whole axis.
       size: a Python int.
-      stride: from one to the next, a Python int.
+      stride: from one to the next, a Python int; None is 1.
 
     Returns:
       An index for references.
@@ -294,8 +318,14 @@ def ds(start: Any, size: int, stride: int = 1) -> Slice:
       >>> import calque, calque.numpy as jnp
       >>> calque.new_ref(jnp.arange(5))[calque.ds(1, 2)]
       Array([1, 2], dtype=int32)
+      >>> calque.ds(3)
+      Slice(start=0, size=3, stride=1)
     """
-    return Slice(start, size, stride)
+    if start is None:
+        return slice(None)
+    if size is None:
+        start, size = 0, start
+    return Slice(start, size, 1 if stride is None else stride)
 
 
 def _index(ref: Ref, idx: Any) -> Any:
@@ -343,13 +373,13 @@ def _of_axis(part: Any, size: int) -> Any:
         extent = (part.size - 1) * part.stride + 1
         if part.size < 0 or part.stride < 1 or extent > size:
             raise ValueError(explain(
-                f"ds(..., {part.size}, {part.stride}) of an axis of {size}.",
+                f"Out of bound slice: ds(..., {part.size}, {part.stride}) of an axis of {size}.",
                 fix="use a size >= 0 and a stride >= 1 whose slice is not longer than the axis."))
         if not isinstance(part.start, (int, np.integer)):
             return part
         start, extent = int(part.start), max(extent, 0)
         if not 0 <= start <= size - extent:
-            raise ValueError(explain(f"{part} is outside an axis of {size}.",
+            raise ValueError(explain(f"Out of bound slice: {part} is outside an axis of {size}.",
                                      fix="use a slice inside the reference."))
         return slice(start, start + extent, part.stride)
     if isinstance(part, (int, np.integer)) and not isinstance(part, bool):
@@ -362,9 +392,115 @@ def _of_axis(part: Any, size: int) -> Any:
     return part
 
 
+class View:
+    """A part of a reference: reading it reads, writing it writes there; made by `ref.at[index]`.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> ref = calque.new_ref(jnp.arange(4))
+      >>> tail = ref.at[2:]
+      >>> tail[0] = 10
+      >>> tail[...], ref
+      (Array([10,  3], dtype=int32), Ref([ 0,  1, 10,  3], dtype=int32))
+    """
+
+    __slots__ = ("ref", "index")
+
+    def __init__(self, ref: Any, index: Any) -> None:
+        self.ref, self.index = ref, index
+
+    def _part(self) -> Any:
+        return self.ref[self.index]
+
+    def _put(self, value: Any) -> None:
+        self.ref[self.index] = value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return aval_of(self._part()).shape
+
+    @property
+    def dtype(self) -> Any:
+        """Of the elements."""
+        return self.ref.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return aval_of(self._part()).size
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def at(self) -> _At:
+        """`view.at[index]`: a part of the part."""
+        return _At(self)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return get(Ref(self._part()), idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        part = Ref(self._part())
+        set(part, idx, value)
+        self._put(read(part))
+
+    def reshape(self, *shape: Any) -> View:
+        """The same elements in another shape, as a part that is read and written."""
+        return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
+
+    def __repr__(self) -> str:
+        return f"View({self.ref}, {self.index})"
+
+
+class _Reshaped(View):
+    """All of a reference in another shape, which is its index."""
+
+    __slots__ = ()
+
+    def _part(self) -> Any:
+        return self.ref[...].reshape(self.index)
+
+    def _put(self, value: Any) -> None:
+        self.ref[...] = value.reshape(self.ref.shape)
+
+
+class _At:
+    """What `ref.at` is: indexed, a View."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+
+    def __getitem__(self, idx: Any) -> View:
+        return View(self.ref, idx)
+
+
 def _ref_addupdate(self: Ref, x: Any, idx: Any = ()) -> None:
     """Add x to self[idx]."""
     addupdate(self, idx, x)
+
+
+def _swapped(self: Ref, value: Any, idx: Any = ()) -> Any:
+    """Set self[idx] to value; what it was."""
+    return swap(self, idx, value)
+
+
+def _stored(self: Ref, value: Any, idx: Any = ()) -> None:
+    """Set self[idx] to value."""
+    set(self, idx, value)
+
+
+def _reshaped(self: Ref, *shape: Any) -> View:
+    """The same elements in another shape, as a part that is read and written."""
+    return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
 
 
 def _refuse_conversion(self: Ref, *_: Any, **__: Any) -> Any:
@@ -380,6 +516,9 @@ def _install() -> None:
     methods = {
         "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
         "__array__": _refuse_conversion,
+        "get": get, "set": _stored, "swap": _swapped,
+        "reshape": _reshaped,
+        "at": property(_At, doc="`ref.at[index]`: a part of it as a reference of its own."),
         "sharding": property(lambda self: read(self).sharding,
                              doc="How the array in it is spread over devices."),
         "committed": property(lambda self: read(self).committed,

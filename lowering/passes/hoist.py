@@ -17,6 +17,7 @@ from calque.lowering.passes.flat import flat
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
+EXPANDED = ("shard_map", "pallas_call")  # what they are on whole arrays is a call
 MARKS = frozenset(("sharding_constraint", "pvary", "inspect_sharding"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
@@ -63,10 +64,10 @@ def _hoist(p: Program) -> Program:
 def _inner_hoisted(e: Equation) -> Equation:
     if e.primitive.client:
         e = expanded(e)
-    if e.primitive.name == "shard_map":
+    if e.primitive.name in EXPANDED:
         assert e.primitive.program is not None
         return e.replace(primitive=registry["jit"], params={
-            "jaxpr": hoist(e.primitive.program(**e.params)), "name": "shard_map"})
+            "jaxpr": hoist(e.primitive.program(**e.params)), "name": e.primitive.name})
     if e.primitive.name in CALLS:
         called = e.params[CALLS[e.primitive.name]]
         return e.replace(primitive=registry["jit"], params={

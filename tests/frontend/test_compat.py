@@ -11,7 +11,7 @@ PROGRAM = '''
 import importlib.metadata, sys
 import jax, jax.numpy as jnp, jax.scipy.stats.norm, jaxlib
 from jax import lax, random, tree_util
-from jax.experimental import io_callback, checkify, hijax
+from jax.experimental import io_callback, checkify, hijax, pallas as pl
 from jax.experimental.shard_map import shard_map
 from jax.extend.core import Primitive, primitives
 from jax.interpreters import ad, batching, mlir
@@ -37,9 +37,14 @@ mlir.register_lowering(p, lambda ctx, x, y, z: [hlo.AddOp(hlo.MulOp(x, y), z).re
                        platform="cpu")
 assert jax.jit(p.bind)(2.0, 3.0, 4.0) == 10
 
+assert pl is calque.experimental.pallas and pl.pallas_call(
+    lambda x, o: o.__setitem__(..., x[...] * 2), jax.ShapeDtypeStruct((2,), jnp.float32),
+    interpret=True)(jnp.ones(2)).sum() == 4
+
 for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.devicse"),
                    ("ImportError", "import jax.nonsense"),
                    ("ImportError", "import jax._src.pallas"),
+                   ("ImportError", "from jax.experimental.pallas import tpu"),
                    ("NotImplementedError", "from jax.experimental import layout; layout.Format()"),
                    ("NotImplementedError", "hijax.HiPrimitive('p').bind()")):
     try:
@@ -62,7 +67,7 @@ def test_a_program_runs(tmp_path: pathlib.Path) -> None:
     first, *rest = done.stdout.splitlines()
     number, _, words = first.partition(" ")
     assert abs(float(number) - 0.947667) < 1e-6  # today's stream, which jax 0.10.2 gives
-    assert words == "['a', '-b']" and len(rest) == 6
+    assert words == "['a', '-b']" and len(rest) == 7
     assert rest[0].startswith("jax.nonsense -> module 'jax' has no attribute 'nonsense'")
     assert "jax.devices is the nearest name" in rest[1]
 

@@ -128,9 +128,9 @@ def test_slices_with_computed_starts_of_what_is_written() -> None:
 
 
 @pytest.mark.parametrize("wrong, kind, text", [
-    (lambda r: r.__setitem__(..., 1.0), ValueError, "where \\(3,\\) of a reference"),
-    (lambda r: r.__setitem__(0, 1), ValueError, "swap of a int32 value into a float32"),
-    (lambda r: r.addupdate(jnp.float16(1), 0), ValueError, "addupdate of a float16 value"),
+    (lambda r: r.__setitem__(..., 1.0), ValueError, "Expected shape: \\(3,\\)"),
+    (lambda r: r.__setitem__(0, 1), ValueError, "`swap`. Ref dtype: float32. Value dtype: int32"),
+    (lambda r: r.addupdate(jnp.float16(1), 0), ValueError, "`addupdate`.* Value dtype: float16"),
     (lambda r: r.__setitem__(0, ref()), ValueError, "cannot hold a reference"),
     (lambda r: r.__setitem__(0, [1.0]), TypeError, "which is no array"),
     (lambda r: r[0, 0], ValueError, "2 indices for a reference"),

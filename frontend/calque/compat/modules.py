@@ -31,7 +31,7 @@ SAME = {
     "jax.ad", "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
     "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes", "jax.errors",
     "jax.example_libraries", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
-    "jax.experimental.checkify", "jax.experimental.mesh_utils",
+    "jax.experimental.checkify", "jax.experimental.mesh_utils", "jax.experimental.pallas",
     "jax.experimental.pjit", "jax.experimental.shard_map", "jax.export", "jax.extend", "jax.ffi",
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.image", "jax.interpreters",

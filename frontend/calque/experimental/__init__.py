@@ -1,13 +1,15 @@
 """Names that JAX keeps under jax.experimental: checkify.py, mesh_utils.py,
-multihost_utils.py, pjit.py, shard_map.py."""
+multihost_utils.py, pallas/ (kernels over a grid of blocks), pjit.py, shard_map.py."""
 from calque.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import mesh_utils as mesh_utils
 from calque.experimental import multihost_utils as multihost_utils
+from calque.experimental import pallas as pallas
 from calque.experimental import pjit as pjit
 from calque.experimental import shard_map as shard_map
 
-__all__ = ["checkify", "io_callback", "mesh_utils", "multihost_utils", "pjit", "shard_map"]
+__all__ = ["checkify", "io_callback", "mesh_utils", "multihost_utils", "pallas", "pjit",
+           "shard_map"]
 
 
 def __dir__() -> list[str]:

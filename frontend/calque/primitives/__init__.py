@@ -23,6 +23,9 @@
   custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
   callback.py     functions called on the host
   ffi.py          kernels of the user's own
+  pallas.py       kernels over a grid of blocks: grid.py (on whole arrays), layout.py (where blocks
+                  lie), steps.py (the scan), known.py (integers that are known before it runs),
+                  simplify.py (what follows from them)
   collectives.py  psum and others, over named axes
   two_level.py    the same between processes: messages.py; local_forms.py: which operations work on
                   pieces; inner.py: operations bound with other Programs inside

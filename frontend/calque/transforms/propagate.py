@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, registry
 from calque.core.program import Literal, Program
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 
@@ -269,8 +269,14 @@ def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]
     g.inspected.append((p["callback"], ins[0]))
 
 
+def _expanded(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+    program = registry["pallas_call"].program
+    assert program is not None
+    g.call(program(**p), ins, outs)
+
+
 _ENTERED: dict[str, Callable[[_Graph, list[_Node], list[_Node], dict[str, Any]], None]] = {
-    "scan": _scan, "while": _while, "cond": _cond, "shard_map": _mapped,
+    "scan": _scan, "while": _while, "cond": _cond, "shard_map": _mapped, "pallas_call": _expanded,
     "sharding_constraint": _constrained, "inspect_sharding": _inspected}
 
 
