@@ -54,8 +54,8 @@ demo: $(VENV)/.demo
 test: system-cpp $(VENV)/.test
 	$(MAKE) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
-	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow"
-	$(BIN)/python -m pytest tests/processes -m "not slow" --durations=5
+	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
+	$(BIN)/python -m pytest tests/processes -m "not slow and not vulkan" --durations=5
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
