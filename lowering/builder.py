@@ -48,7 +48,8 @@ class Builder:
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
-        self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding)
+        self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding),
+        self.counting: set[Any] = set()  # and those with an iota in them
 
     @property
     def soft_f16(self) -> bool:

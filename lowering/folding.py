@@ -79,10 +79,7 @@ def guarded_from_one_number(operands: Sequence[Value]) -> list[Value]:
 
 def _counts(b: Builder, v: Any) -> bool:
     """Whether a value that is no data is made of an iota."""
-    op = v.owner
-    name = mlir.made_by(op)
-    return name == "stablehlo.iota" or name is not None and _origin(b, v) is not _DATA and any(
-        _counts(b, o) for o in op.operands)
+    return _origin(b, v) is not _DATA and v in b.counting
 
 
 def unequal(x: Value, y: Value) -> Value:
@@ -113,10 +110,31 @@ def _hidden_zero(x: Value) -> Value:
 
 
 def _origin(b: Builder, v: Any) -> _Origin:
-    found = b.origins.get(v)
-    if found is None:
-        found = b.origins[v] = _look(b, v)
-    return found
+    waiting = [v]
+    while waiting:  # (chains of thousands: no recursion)
+        u = waiting[-1]
+        if u in b.origins:
+            waiting.pop()
+            continue
+        sources = _sources(u)
+        new = [o for o in sources if o not in b.origins]
+        if new:
+            waiting += new
+            continue
+        b.origins[u] = _look(b, u)
+        if mlir.made_by(u.owner) == "stablehlo.iota" or any([o in b.counting for o in sources]):
+            b.counting.add(u)
+    return b.origins[v]
+
+
+def _sources(v: Any) -> list[Any]:
+    """The values, not sizes, on which one depends; of a loop's carry what it starts from."""
+    if mlir.made_by(v.owner) is not None:
+        return [o for o in v.owner.operands if str(o.type) != "index"]
+    parent = v.owner.owner.operation
+    at = mlir.ir().BlockArgument(v).arg_number
+    return [parent.operands[at]] if parent.name == "stablehlo.while" and at < len(
+        parent.operands) else []
 
 
 def _look(b: Builder, v: Any) -> _Origin:

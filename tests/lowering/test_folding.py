@@ -165,6 +165,20 @@ def test_operations_with_two_results_of_constants() -> None:
         np.testing.assert_allclose(got, np.full(got.shape, expected), rtol=1e-6, atol=1e-6)
 
 
+def test_long_chains_of_constants() -> None:
+    """Each step reads what came before it twice: to look at every path took for ever at 16 steps,
+    and to go down one of 500 was a RecursionError."""
+    def values() -> list[Any]:
+        x = jnp.full((7,), 3, "complex64")
+        for _ in range(600):
+            x = (x + x) - x
+        return [jnp.sqrt(x) * 2, x.real.sum()]
+
+    root, total = calque.jit(values)()
+    np.testing.assert_allclose(root, np.full(7, 2 * np.sqrt(3)), rtol=1e-6)
+    assert total == 21
+
+
 def in_loops_and_branches(a: Any) -> list[Any]:
     """What `EXPECTED` says, whatever a is."""
     def sums(k: Any) -> Any:
