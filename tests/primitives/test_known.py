@@ -9,6 +9,8 @@ import pytest
 import calque
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
+from calque.lowering.passes import cost
+from calque.primitives import simplify
 from calque.primitives.known import RULES, UnknownError, evaluate
 from calque.transforms.stage import stage
 
@@ -65,3 +67,8 @@ def test_what_is_not_known() -> None:
               [ShapedArray((), np.int32)])
     with pytest.raises(UnknownError, match="while"):
         evaluate(p, [np.arange(3)])
+
+
+def test_what_a_loop_kernel_takes_is_said_alike() -> None:
+    """primitives may not import lowering, whose number it is."""
+    assert simplify.MUCH == cost.KERNEL_WORK
