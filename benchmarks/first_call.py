@@ -26,7 +26,7 @@ COLUMNS = ("trace", "lower", "input", "abi", "preprocessing", "global-optimizati
 
 def phases(call: Callable[[], float]) -> dict[str, float]:
     """Seconds of CPU in each part of a call that compiles."""
-    from calque import eager, tracing
+    from calque.dispatch import eager, tracing
     from calque.lowering import compiler_server
     found, running = dict.fromkeys(COLUMNS, 0.0), list[float]()
 

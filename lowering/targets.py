@@ -57,7 +57,7 @@ class Target:
     Attributes:
       backend: 'llvm-cpu', 'cuda' or 'vulkan-spirv'.
       name: canonical name; `parse_target(name)` gives this record again ('cpu' on this machine;
-        'vulkan:host' is a device at hand, which frontend/calque/eager.named_target asks).
+        'vulkan:host' is a device at hand, which calque/dispatch/eager.named_target asks).
       cpu: LLVM's CPU name; features: what the code may use beyond it (without '+'); absent: what
         that CPU has and this machine (a virtual one, say) hides; arch: x86_64 or aarch64, or the
         name of a Vulkan device at hand.
@@ -128,7 +128,7 @@ def vulkan_target(words: Sequence[str], device: str, kind: str) -> Target:
 
 
 def valid_targets() -> tuple[str, ...]:
-    """Every name of a target (vulkan:host is for frontend/calque/eager.named_target)."""
+    """Every name of a target (vulkan:host is for calque/dispatch/eager.named_target)."""
     return ("cpu", "host", "cpu:host", *(f"cpu:{c}" for c in _CPU_LEVELS),
             *(f"cuda:{s}" for s in _CUDA),
             "vulkan:host", *(f"vulkan:{p}" for p in _VULKAN_PROFILES))

@@ -33,9 +33,9 @@ from harness import Case, Failure, outputs
 from oracle import difference, interpret
 
 import calque
-from calque.array import from_numpy
 from calque.core.avals import ShapedArray
 from calque.core.program import Program, eliminate_dead_code
+from calque.dispatch.array import from_numpy
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.hoist import hoist
 from calque.transforms.stage import replay, stage

@@ -28,11 +28,11 @@ from harness import Case, Failure, outputs
 from oracle import interpret
 
 import calque
-from calque import generic
-from calque.array import Array, from_numpy
 from calque.core.avals import ShapedArray
 from calque.core.dtypes import is_key
 from calque.core.program import eliminate_dead_code
+from calque.dispatch import shape_polymorphic
+from calque.dispatch.array import Array, from_numpy
 from calque.lowering import attempts
 from calque.transforms.stage import replay, stage
 
@@ -50,12 +50,12 @@ def no_compiler() -> Iterator[None]:
     """Eager lines that would compile a program of their shapes stop instead."""
     def refuse(*_: Any, **__: Any) -> Any:
         raise Compiles
-    before = attempts.compile_cached, generic.compile_cached
-    attempts.compile_cached = generic.compile_cached = refuse
+    before = attempts.compile_cached, shape_polymorphic.compile_cached
+    attempts.compile_cached = shape_polymorphic.compile_cached = refuse
     try:
         yield
     finally:
-        attempts.compile_cached, generic.compile_cached = before
+        attempts.compile_cached, shape_polymorphic.compile_cached = before
 
 
 class Jax:

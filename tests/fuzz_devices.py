@@ -29,8 +29,9 @@ import fuzz_search
 from harness import Case, Failure, outputs
 
 import calque
-from calque import labels, lax
+from calque import lax
 from calque.core.program import Program
+from calque.dispatch.sharded import labels
 from calque.sharding import AxisType, Mesh, NamedSharding
 from calque.sharding import PartitionSpec as P
 from calque.transforms.explicit import resolved

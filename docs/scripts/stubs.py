@@ -1,5 +1,5 @@
-"""Writes frontend/calque/array.pyi: what type checkers know of Array, whose operators and methods
-are installed at run time (calque.numpy.methods).
+"""Writes frontend/calque/dispatch/array.pyi: what type checkers know of Array, whose operators and
+methods are installed at run time (calque.numpy.methods).
 
     python docs/scripts/stubs.py
 """
@@ -11,9 +11,10 @@ import re
 from typing import Any
 
 import calque
-from calque import array
+from calque.dispatch import array
 
-PATH = pathlib.Path(__file__).parent.parent.parent / "frontend" / "calque" / "array.pyi"
+ROOT = pathlib.Path(__file__).parents[2]
+PATH = ROOT / "frontend" / "calque" / "dispatch" / "array.pyi"
 HEAD = '''"""Made by `python docs/scripts/stubs.py`: array.py with what is installed at run time."""
 from collections.abc import Generator, Iterator, Sequence
 from types import ModuleType

@@ -1,32 +1,26 @@
 """calque: JAX's programming model on StableHLO and IREE.
 
-  core/        the Program and what types it, and the record of a primitive
-  primitives/  every primitive with its rules         transforms/  jvp, linearize, transpose, vmap
-  lax/ numpy/ nn/ random/ scipy/ experimental/        public functions; ops.py
-  array.py     data and futures                       devices.py, dtypes.py, typing.py, errors.py
-  tree_util.py, tree.py, flatten_util.py              trees; tree_nodes.py, tree_spec.py (optree's),
-               mismatch.py (messages about unequal ones); dlpack.py, image.py
-  api.py       grad, jvp, vjp, linearize              batching.py (vmap), jacobians.py
-  control.py   cond, switch, scan                     loops.py (while_loop, fori_loop, map)
-  ad.py (words for pullbacks)                         ref.py       references (core/refs)
-  custom_derivatives.py, custom_batching.py, ad_checkpoint.py, callbacks.py   functions with rules
-  ffi.py       kernels of the user's own
-  jit.py       jit: signatures.py (of calls), tracing.py (trees to Programs), stages.py (lower,
-               compile), staging.py (make_jaxpr, eval_shape), costs.py (cost_analysis)
-  eager.py     running now: the ladder, executables, lazy recording; plans.py (recorded functions),
-               host/ (NumPy rules), generic.py (any shape), pack.py (compiled ahead)
-  sharding.py  meshes and specs of devices: labels.py (an array's), shards.py (its pieces),
-               constraints.py, placed.py (jit with shardings), mapping.py (shard_map), pmap.py,
-               mesh_tools.py, sharding_view.py; over processes: spanning.py, partition.py
-  aot.py       artifacts, from specs.py                export/  portable functions, JAX's format
-  distributed/ programs of several processes          placing.py (where results lie: out_sharding)
-  checkpoints.py  trees of arrays in folders           checks.py (checkify)
-  debug.py (debugger.py: breakpoint), test_util.py     for users' programs and tests
-  profiler/ monitoring.py                              what runs, as traces; listeners
-  extend/ interpreters/ api_util.py                    for libraries: primitives of their own
-  compat/                                              programs written for JAX, unmodified
-  example_libraries/                                   stax and optimizers
-  lowering/, runtime/  links: see there                ../calque_cli  the command
+Rooms, each seeing those above it (tests/test_structure.py has the arrows):
+
+  core/         the Program and what types it, the record of a primitive, traces, errors, config
+  trees/        nested containers of arrays            transforms/  jvp, linearize, transpose, vmap
+  primitives/   every primitive with its rules
+  lowering/     Program to StableHLO and .vmfb; runtime/  running them: links, see there
+  dispatch/     Array; operations run now, or traced, compiled and called
+  api/          grad, vmap, scan, custom_vjp, callbacks, ffi, ...: functions of trees
+  lax/ numpy/ random/ nn/ scipy/                       the public functions; extras/ those in
+                modules of their own (image, ops, ref, ravel_pytree)
+  parallel/     shard_map, pmap, meshes                distributed/ programs of several processes
+  experimental/ checkify, pallas, ...                  example_libraries/  stax and optimizers
+  export/       portable functions, JAX's format       aot/         artifacts
+  extend/ interpreters/                                for libraries: primitives of their own
+  profiler/     what runs, as traces                   compat/      programs written for JAX
+  ../calque_cli the command
+
+Modules beside them show what the rooms have under JAX's names of modules: ad.py, ad_checkpoint.py,
+api_util.py, checkpoints.py, custom_batching.py, custom_derivatives.py, debug.py, dlpack.py,
+dtypes.py, errors.py, ffi.py, flatten_util.py, image.py, monitoring.py, ops.py, ref.py, sharding.py,
+stages.py, test_util.py, tree.py, tree_util.py, typing.py.
 
 Start reading at docs/architecture.md.
 """
@@ -64,7 +58,7 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     while_loop as _while_loop,
     window as _window,
 )
-from calque import eager as _eager
+from calque.dispatch import eager as _eager
 
 _trace.evaluator[0] = _eager.evaluate
 
@@ -101,7 +95,7 @@ from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque import typing as typing  # noqa: E402
-from calque.api import (  # noqa: E402
+from calque.api.autodiff import (  # noqa: E402
     grad as grad,
     jvp as jvp,
     linear_transpose as linear_transpose,
@@ -109,10 +103,10 @@ from calque.api import (  # noqa: E402
     value_and_grad as value_and_grad,
     vjp as vjp,
 )
-from calque.array import Array as Array  # noqa: E402
-from calque.array import live_arrays as live_arrays  # noqa: E402
-from calque.batching import vmap as vmap  # noqa: E402
-from calque.ad_checkpoint import (  # noqa: E402
+from calque.dispatch.array import Array as Array  # noqa: E402
+from calque.dispatch.array import live_arrays as live_arrays  # noqa: E402
+from calque.api.batching import vmap as vmap  # noqa: E402
+from calque.api.checkpoint import (  # noqa: E402
     checkpoint as checkpoint,
     checkpoint_policies as checkpoint_policies,
     remat as remat,
@@ -121,14 +115,14 @@ checkpoint.save, checkpoint.load = checkpoints.save, checkpoints.load  # type: i
 from calque import ad_checkpoint as ad_checkpoint  # noqa: E402
 from calque import custom_batching as custom_batching  # noqa: E402
 from calque import custom_derivatives as custom_derivatives  # noqa: E402
-from calque.callbacks import pure_callback as pure_callback  # noqa: E402
-from calque.custom_derivatives import (  # noqa: E402
+from calque.api.callbacks import pure_callback as pure_callback  # noqa: E402
+from calque.api.custom_derivatives import (  # noqa: E402
     closure_convert as closure_convert,
     custom_gradient as custom_gradient,
     custom_jvp as custom_jvp,
     custom_vjp as custom_vjp,
 )
-from calque.devices import (  # noqa: E402
+from calque.dispatch.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
     default_backend as default_backend,
     device_count as device_count,
@@ -141,7 +135,7 @@ from calque.devices import (  # noqa: E402
     process_index as process_index,
     process_indices as process_indices,
 )
-from calque.shards import (  # noqa: E402
+from calque.dispatch.sharded.shards import (  # noqa: E402
     device_put as device_put,
     device_put_replicated as device_put_replicated,
     device_put_sharded as device_put_sharded,
@@ -149,33 +143,33 @@ from calque.shards import (  # noqa: E402
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,
 )
-from calque.jacobians import (  # noqa: E402
+from calque.api.jacobians import (  # noqa: E402
     hessian as hessian,
     jacfwd as jacfwd,
     jacrev as jacrev,
 )
-from calque.jit import clear_caches as clear_caches  # noqa: E402
-from calque.jit import jit as jit  # noqa: E402
-from calque.mapping import shard_map as shard_map  # noqa: E402
-from calque import placed as _placed  # noqa: E402,F401  (jit with shardings)
-from calque.pmap import pmap as pmap  # noqa: E402
-from calque.mesh_tools import make_mesh as make_mesh  # noqa: E402
-from calque.mesh_tools import reshard as reshard  # noqa: E402
+from calque.dispatch.jit import clear_caches as clear_caches  # noqa: E402
+from calque.dispatch.jit import jit as jit  # noqa: E402
+from calque.parallel.mapping import shard_map as shard_map  # noqa: E402
+from calque.dispatch.sharded import placed as _placed  # noqa: E402,F401  (jit with shardings)
+from calque.parallel.pmap import pmap as pmap  # noqa: E402
+from calque.parallel.mesh_tools import make_mesh as make_mesh  # noqa: E402
+from calque.parallel.mesh_tools import reshard as reshard  # noqa: E402
 from calque.core.mesh import set_mesh as set_mesh  # noqa: E402
 from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
 from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
-from calque.ref import Ref as Ref  # noqa: E402
-from calque.ref import ds as ds  # noqa: E402
-from calque.ref import freeze as freeze  # noqa: E402
-from calque.ref import new_ref as new_ref  # noqa: E402
+from calque.extras.ref import Ref as Ref  # noqa: E402
+from calque.extras.ref import ds as ds  # noqa: E402
+from calque.extras.ref import freeze as freeze  # noqa: E402
+from calque.extras.ref import new_ref as new_ref  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402
-from calque.staging import eval_shape as eval_shape  # noqa: E402
-from calque.staging import make_jaxpr as make_jaxpr  # noqa: E402
-from calque.staging import named_call as named_call  # noqa: E402
-from calque.staging import typeof as typeof  # noqa: E402
-from calque.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
+from calque.dispatch.staging import eval_shape as eval_shape  # noqa: E402
+from calque.dispatch.staging import make_jaxpr as make_jaxpr  # noqa: E402
+from calque.dispatch.staging import named_call as named_call  # noqa: E402
+from calque.dispatch.staging import typeof as typeof  # noqa: E402
+from calque.dispatch.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
-from calque.tree_util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
+from calque.trees.util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev
 named_scope = _trace.scope
@@ -199,11 +193,11 @@ default_prng_impl = _context("jax_default_prng_impl")
 __version__ = "0.1.0"
 
 # public modules; the others are the implementation
-_MODULES = ("ad", "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives",
-            "debug", "dlpack", "dtypes", "errors", "example_libraries", "experimental", "export",
-            "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "nn", "numpy", "ops",
-            "random", "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree",
-            "tree_util", "typing")
+_MODULES = ("ad", "ad_checkpoint", "api_util", "checkpoints", "core", "custom_batching",
+            "custom_derivatives", "debug", "distributed", "dlpack", "dtypes", "errors",
+            "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
+            "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref",
+            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -14,7 +14,7 @@ from calque.core.sharding import (
     Sharding,
     SingleDeviceSharding,
 )
-from calque.mesh_tools import auto_axes, explicit_axes, reshard
+from calque.parallel.mesh_tools import auto_axes, explicit_axes, reshard
 
 __all__ = ["AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
            "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh",

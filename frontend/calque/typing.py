@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from calque.array import Array
+from calque.dispatch.array import Array
 
 
 class SupportsDType(Protocol):

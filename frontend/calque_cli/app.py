@@ -82,7 +82,7 @@ def compile(  # noqa: A001
     - `calque compile model.py:predict --arg 'f32[b,128]' --constraint 'b >= 2' -o predict.vmfb`
     """
     from calque import aot
-    from calque.eager import named_target
+    from calque.dispatch.eager import named_target
     from calque_cli.functions import traced_function
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if not targets:
@@ -233,7 +233,7 @@ def dump(function: Function,
 
     - `calque dump model.py:predict --arg f32[8,128] --stage vm --target cuda:sm_80`
     """
-    from calque.eager import named_target
+    from calque.dispatch.eager import named_target
     from calque_cli.functions import module_at, traced_function
     if stage not in STAGES:
         raise UsageError(f"no stage {stage!r}.", f"choose one of {', '.join(STAGES)}.")

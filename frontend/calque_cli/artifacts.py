@@ -14,14 +14,14 @@ import numpy as np
 import typer
 
 from calque import runtime
-from calque.array import Array, from_numpy
+from calque.aot.specs import parse_array, parse_tree
 from calque.core.dims import Dim
 from calque.core.dtypes import finfo
+from calque.dispatch.array import Array, from_numpy
 from calque.lowering.rules import physical
 from calque.runtime import aot
-from calque.specs import parse_array, parse_tree
 from calque.transforms.stage import replay
-from calque.tree_util import tree_leaves
+from calque.trees.util import tree_leaves
 from calque_cli.functions import traced_function
 from calque_cli.report import RunError, UsageError, progress, size_text
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import typer
 
-from calque import pack, runtime
+from calque import runtime
 from calque.core.config import config
+from calque.dispatch import precompiled
 from calque.lowering import cache
 from calque.lowering.forms import missing_objects
 from calque.lowering.kernels import nvrtc
@@ -144,7 +145,7 @@ def cache_report() -> None:
 
 def warm_up() -> None:
     """Build what is missing of the eager pack."""
-    todo = pack.missing()
+    todo = precompiled.missing()
     with progress("compiling the common eager operations", len(todo) + 1) as advance:
         advance(f"compiling for {todo[0].name}" if todo else "")
         rest = iter([*todo[1:], None])
@@ -153,6 +154,6 @@ def warm_up() -> None:
             following = next(rest)
             advance(f"compiling for {following.name}" if following is not None else "done")
 
-        built = pack.build(done)
+        built = precompiled.build(done)
     typer.echo(f"compiled the eager operations of {built} dtypes" if built else
                "the eager operations are compiled already")

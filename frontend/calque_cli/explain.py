@@ -16,8 +16,8 @@ import numpy as np
 import typer
 
 import calque
-from calque import host
 from calque.core.primitive import FACTS, RULES, Primitive, registry
+from calque.dispatch import numpy_rules
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import rules as portable_rules
 from calque.lowering.forms import FORMS, form_of
@@ -35,7 +35,8 @@ def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:
     """Rule name -> function: those of the record, then those that other folders keep by name."""
     found = {kind: getattr(p, kind) for kind in RULES}
     return {**found, "factors": p.factors, "lowering": lowering_rules.get(p.name),
-            "numpy": host.RULES.get(p.name), "portable": portable_rules.get(p.name, p.program)}
+            "numpy": numpy_rules.RULES.get(p.name),
+            "portable": portable_rules.get(p.name, p.program)}
 
 
 def facts_of(p: Primitive) -> list[str]:

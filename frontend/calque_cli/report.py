@@ -62,11 +62,11 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
 def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
     """What was given wrongly, and what failed: read when something did, since calque loads a
     second, and `calque --help` does without."""
-    from calque.aot import ArgumentError
+    from calque.aot.artifacts import ArgumentError
+    from calque.aot.specs import SpecError
     from calque.lowering.compile import CompileError
     from calque.lowering.targets import TargetError
     from calque.runtime import ArtifactError
-    from calque.specs import SpecError
     return (UsageError, ArgumentError, ArtifactError, SpecError, TargetError), (
         CompileError, RunError)
 

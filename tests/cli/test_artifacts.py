@@ -10,10 +10,10 @@ import pytest
 
 import calque
 from calque import aot, lax
+from calque.aot.specs import parse_spec
 from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime.aot import read_records
-from calque.specs import parse_spec
 
 F32 = np.float32
 

@@ -3,8 +3,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calque.core import dtypes
-from calque.specs import (
+from calque.aot.specs import (
     SpecError,
     as_specs,
     has_64_bits,
@@ -13,7 +12,8 @@ from calque.specs import (
     parse_spec,
     parse_tree,
 )
-from calque.tracing import ShapeDtypeStruct as Spec
+from calque.core import dtypes
+from calque.dispatch.tracing import ShapeDtypeStruct as Spec
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)

@@ -165,7 +165,7 @@ def test_given_shardings() -> None:
 
 
 def test_a_label_costs_no_second_executable() -> None:
-    from calque import eager
+    from calque.dispatch import eager
     f = calque.jit(lambda x: jnp.cos(x) * 3)
     f(jnp.asarray(GRID))
     before = len(eager._memory)

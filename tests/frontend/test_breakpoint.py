@@ -16,7 +16,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.debugger import Debugger
+from calque.api.debugger import Debugger
 
 
 def session(function, commands: str, *args):

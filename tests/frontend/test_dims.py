@@ -13,6 +13,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot
+from calque.aot.specs import SpecError, parse_spec, symbolic_args_specs
 from calque.core.dims import (
     Dim,
     SymbolicScope,
@@ -26,7 +27,6 @@ from calque.core.dims import (
 )
 from calque.errors import InconclusiveDimensionOperation
 from calque.runtime import dims as at_run_time
-from calque.specs import SpecError, parse_spec, symbolic_args_specs
 
 b, c = symbolic_shape("b, c")
 

@@ -1,5 +1,5 @@
-"""Small arrays, eagerly: NumPy's rules (calque.host) against the oracles, and that no program is
-compiled for them."""
+"""Small arrays, eagerly: NumPy's rules (dispatch/numpy_rules) against the oracles, and that no
+program is compiled for them."""
 from __future__ import annotations
 
 import os
@@ -15,13 +15,13 @@ from samples import ROWS
 
 import calque
 import calque.numpy as jnp
-from calque import eager, host
 from calque.core.primitive import registry
-from calque.host import draw
+from calque.dispatch import eager, numpy_rules
+from calque.dispatch.numpy_rules import draw
 from calque.lowering import cache
 
 pytestmark = pytest.mark.usefixtures("x64")
-NAMES = sorted(n for n in host.RULES if n in ROWS)
+NAMES = sorted(n for n in numpy_rules.RULES if n in ROWS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +30,7 @@ def test_equals_the_oracle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row, prim, wrong, taken = ROWS[name], registry[name], [], 0
 
     def only_here(p: Any, args: Any, params: Any) -> Any:
-        made = host.evaluate(p, args, params)
+        made = numpy_rules.evaluate(p, args, params)
         if made is None:
             raise _NotHereError(p.name)
         return made
@@ -97,9 +97,10 @@ def test_values_are_shared_by_nobody() -> None:
 
 
 def test_large_arrays_go_to_programs() -> None:
-    small, large = (jnp.zeros(n, jnp.float32) for n in (host.LIMIT // 4, host.LIMIT // 4 + 1))
-    assert host.known(small) is not None and host.known(large) is None
-    assert host.known(2.0) == 2.0
+    most = numpy_rules.LIMIT // 4
+    small, large = (jnp.zeros(n, jnp.float32) for n in (most, most + 1))
+    assert numpy_rules.known(small) is not None and numpy_rules.known(large) is None
+    assert numpy_rules.known(2.0) == 2.0
 
 
 def test_extremes_of_signed_zeros() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import errors, lax, signatures
+from calque import errors, lax
 from calque.core.dtypes import bfloat16
-from calque.jit import MOST_NUMBERS
+from calque.dispatch import signatures
+from calque.dispatch.jit import MOST_NUMBERS
 
 
 def counted(f):

@@ -9,7 +9,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.array import Array
+from calque.dispatch.array import Array
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7 - 1
 B = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -262,7 +262,7 @@ def test_shape_errors() -> None:
 
 def test_eager_functions_are_one_program() -> None:
     """A function of many operations compiles once, and a second call runs no Python rules."""
-    from calque import eager
+    from calque.dispatch import eager
     x = jnp.arange(6.0).reshape(2, 3)
     jnp.std(x)
     before = len(eager._memory)

@@ -10,8 +10,8 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.array import Array
 from calque.core.trace import Tracer
+from calque.dispatch.array import Array
 
 X = np.array([1.5, -2.0, 3.0], np.float32)
 N = np.array([1, -2, 3], np.int32)

@@ -1,4 +1,4 @@
-"""Public functions called eagerly a second time: replayed from what was recorded (calque.plans)."""
+"""Public functions called eagerly a second time: replayed from what was recorded."""
 import collections
 import concurrent.futures
 import warnings
@@ -8,7 +8,8 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import nn, plans, random
+from calque import nn, random
+from calque.dispatch import replay
 from calque.lowering import cache
 
 RNG = np.random.default_rng(0)
@@ -16,7 +17,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def fresh():
-    plans._plans.clear()
+    replay._plans.clear()
 
 
 def count_compiles(monkeypatch):
@@ -28,8 +29,8 @@ def count_compiles(monkeypatch):
         made.append(kwargs.get("reason"))
         return real(*args, **kwargs)
 
-    for name in ("calque.lowering.attempts.compile_cached", "calque.generic.compile_cached"):
-        monkeypatch.setattr(name, counted)
+    for module in ("lowering.attempts", "dispatch.shape_polymorphic"):
+        monkeypatch.setattr(f"calque.{module}.compile_cached", counted)
     return made
 
 
@@ -71,7 +72,7 @@ def test_numbers_are_passed_to_one_program(monkeypatch):
         bound = np.float32(t)
         np.testing.assert_array_equal(jnp.clip(x, -t, t), np.clip(value, -bound, bound))
     assert len(made) <= 2, made  # recorded with the numbers, and then without
-    assert len([p for p in plans._plans.values() if p is not plans._SEEN]) < 20
+    assert len([p for p in replay._plans.values() if p is not replay._SEEN]) < 20
 
 
 def test_arguments_that_are_equal_but_not_the_same():

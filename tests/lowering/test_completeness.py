@@ -8,9 +8,9 @@ import pytest
 import samples
 
 import calque
-from calque import costs, host, pack
 from calque.core.primitive import Primitive, registry
 from calque.core.weights import MEASURED
+from calque.dispatch import costs, numpy_rules, precompiled
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import CALLS
 from calque.export.write import rules as portable
@@ -98,9 +98,10 @@ def test_a_missing_rule_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("table", [
-    rules, samples.ROWS, oracle.ORACLES, portable, CALLS, MEASURED, host.RULES,
-    host.READS_PARTS, host.PARTS, pack.UNARY, pack.BINARY, pack._RARE, costs._FACTORS,
-    costs._ROUNDS, FORMS, tensors.FOLDS, scalars.FOLDS, scalars.JOINS, scalars._KNOWN,
+    rules, samples.ROWS, oracle.ORACLES, portable, CALLS, MEASURED, numpy_rules.RULES,
+    numpy_rules.READS_PARTS, numpy_rules.PARTS, precompiled.UNARY, precompiled.BINARY,
+    precompiled._RARE, costs._FACTORS, costs._ROUNDS, FORMS, tensors.FOLDS, scalars.FOLDS,
+    scalars.JOINS, scalars._KNOWN,
     rows.VIEWS, rows.FUSED, rows.SLOW, accumulate.LINEAR, _IDENTITIES])
 def test_nothing_is_left_of_primitives_that_are_gone(table: Collection[str]) -> None:
     assert set(table) <= set(registry)

@@ -1,4 +1,5 @@
-"""Elementwise programs for every shape (lowering/flat, calque.generic) and the eager pack."""
+"""Elementwise programs for every shape (lowering/flat, dispatch/shape_polymorphic.py) and those
+compiled ahead."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from samples import ROWS, Row, Sample
 
 import calque
 import calque.numpy as jnp
-from calque import eager, generic, host, pack
 from calque.core.primitive import registry
+from calque.dispatch import eager, numpy_rules, precompiled, shape_polymorphic
 from calque.lowering import cache
 from calque.lowering.flat import entry_name, flatten, is_flat, lower_flat
 from calque.lowering.targets import cpu_target
@@ -31,10 +32,10 @@ FIRST_LONG = len(NAMES) - len([n for n in FLAT if n in LONG])
 @pytest.fixture
 def no_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small arrays take programs, too."""
-    monkeypatch.setattr(host, "RULES", {})
-    generic._memory.clear()
+    monkeypatch.setattr(numpy_rules, "RULES", {})
+    shape_polymorphic._memory.clear()
     yield
-    generic._memory.clear()
+    shape_polymorphic._memory.clear()
 
 
 def _cases(names: list[str]) -> Iterator[tuple[Row, Sample, Any]]:
@@ -59,19 +60,20 @@ def test_any_shape_equals_the_oracle(names: list[str], no_host: None,
     def learn(name: str, dtype: Any, device: Any) -> Any:
         raise _Stop
 
-    original = generic.entry_name
+    original = shape_polymorphic.entry_name
 
     def noted(p: Any) -> str:
         programs[original(p)] = p
         return original(p)
 
-    monkeypatch.setattr(generic, "entry_name", noted)
-    monkeypatch.setattr(pack, "find", learn)
+    monkeypatch.setattr(shape_polymorphic, "entry_name", noted)
+    monkeypatch.setattr(precompiled, "find", learn)
 
     def call(row: Row, sample: Sample, dtype: Any) -> Any:
         arrays = row.arrays(sample, dtype)
         values = [calque.device_put(np.array(x)) for x in arrays]
-        return arrays, generic.evaluate(registry[row.name], values, sample.parameters(dtype))
+        parameters = sample.parameters(dtype)
+        return arrays, shape_polymorphic.evaluate(registry[row.name], values, parameters)
 
     for row, sample, dtype in calls:
         try:
@@ -80,7 +82,7 @@ def test_any_shape_equals_the_oracle(names: list[str], no_host: None,
             pass
     module = Module(cache.compile_cached(lower_flat(list(programs.items()), cpu_target()),
                                          cpu_target()))
-    monkeypatch.setattr(pack, "find", lambda name, dtype, device: module)
+    monkeypatch.setattr(precompiled, "find", lambda name, dtype, device: module)
     wrong, taken = [], set()
     for row, sample, dtype in calls:
         arrays, out = call(row, sample, dtype)
@@ -96,7 +98,7 @@ def test_any_shape_equals_the_oracle(names: list[str], no_host: None,
 
 def test_few_compiles_for_many_shapes() -> None:
     """jnp.sin(x) + 1 of 100 shapes compiles twice, small and large, of any rank."""
-    generic._memory.clear()
+    shape_polymorphic._memory.clear()
     before = cache.cache_info()
     rng = np.random.default_rng(0)
     for i in range(100):
@@ -157,17 +159,17 @@ def test_what_is_not_elementwise_is_left_alone() -> None:
 def test_pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """A built pack serves what it holds without a compile."""
     monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(pack, "DTYPES", (np.dtype("float32"),))
-    monkeypatch.setattr(pack, "UNARY", ("sin", "exp"))
-    monkeypatch.setattr(pack, "BINARY", ("pow",))
-    monkeypatch.setattr(pack, "_CONVERTED", ())
-    monkeypatch.setattr(pack, "_loaded", {})
-    assert pack.missing() == [np.dtype("float32")]
-    assert pack.build() == 1 and pack.build() == 0 and not pack.missing()
-    generic._memory.clear()
+    monkeypatch.setattr(precompiled, "DTYPES", (np.dtype("float32"),))
+    monkeypatch.setattr(precompiled, "UNARY", ("sin", "exp"))
+    monkeypatch.setattr(precompiled, "BINARY", ("pow",))
+    monkeypatch.setattr(precompiled, "_CONVERTED", ())
+    monkeypatch.setattr(precompiled, "_loaded", {})
+    assert precompiled.missing() == [np.dtype("float32")]
+    assert precompiled.build() == 1 and precompiled.build() == 0 and not precompiled.missing()
+    shape_polymorphic._memory.clear()
     before = cache.cache_info()
     x = jnp.asarray([0.5, 1.5, 2.5], jnp.float32)
     for f in (jnp.sin, jnp.exp, lambda v: jnp.power(v, v)):
         assert not difference(np.asarray(f(x)), np.asarray(calque.jit(f)(x)))
     assert cache.cache_info().misses - before.misses == 3  # jit's three
-    generic._memory.clear()
+    shape_polymorphic._memory.clear()

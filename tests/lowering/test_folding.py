@@ -16,8 +16,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.array import current_device
 from calque.core.config import config
+from calque.dispatch.array import current_device
 from calque.lowering.compile import compile_module
 from calque.lowering.passes import cost
 from calque.lowering.targets import TargetError, cpu_target, runnable_target

@@ -21,9 +21,9 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.array import current_device
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
+from calque.dispatch.array import current_device
 from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower, module_text

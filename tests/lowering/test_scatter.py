@@ -16,7 +16,7 @@ from samples import ROWS, Row, Sample
 import calque
 import calque.numpy as jnp
 from calque import clear_caches, lax
-from calque.array import current_device
+from calque.dispatch.array import current_device
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.rules import Context
 from calque.lowering.targets import cpu_target

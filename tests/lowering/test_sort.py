@@ -10,7 +10,7 @@ from samples import ROWS, Row, Sample
 
 import calque
 from calque import clear_caches, lax
-from calque.array import current_device
+from calque.dispatch.array import current_device
 from calque.lowering.compile import compile_module
 from calque.lowering.rules import Context
 from calque.lowering.rules import sort as rules

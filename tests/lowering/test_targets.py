@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import calque
-from calque import aot, eager
+from calque import aot
 from calque.core.config import config
+from calque.dispatch import eager
 from calque.lowering import cache, targets
 from calque.lowering.compile import compile_module, compile_to
 from calque.lowering.targets import Target, TargetError, cpu_target, host_target, parse_target

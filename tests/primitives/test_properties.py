@@ -19,7 +19,7 @@ from samples import ROWS, Row, Sample
 
 import calque
 from calque import aot, lax
-from calque.array import from_numpy
+from calque.dispatch.array import from_numpy
 
 pytestmark = pytest.mark.usefixtures("x64")
 GROUP = 16  # samples that are compiled together, in four ways each

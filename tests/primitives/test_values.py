@@ -11,9 +11,9 @@ from harness import Case, case, compare, drawn, expected, function, run, words
 from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
-from calque import eager
 from calque.core.primitive import registry
-from calque.eager import fused
+from calque.dispatch import eager
+from calque.dispatch.eager import fused
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -49,7 +49,7 @@ def test_bytes_and_the_log(four: list[Any], monkeypatch: pytest.MonkeyPatch, cap
     assert messages(entry.own_program()) == 1
     assert "gather of 1 MiB over d: replicated because cumsum has no sharded form (" in (
         capsys.readouterr().err)
-    from calque import costs
+    from calque.dispatch import costs
     assert costs.analysis(entry.own_program())["bytes sent"] == 8 // 4 * (4 << 15)
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import aot, eager
+from calque import aot
+from calque.dispatch import eager
 from calque.lowering import targets
 from calque.lowering import vulkan as text
 from calque.lowering.compile import run_compiler

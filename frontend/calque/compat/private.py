@@ -163,8 +163,8 @@ def _mesh() -> dict[str, Any]:
 def _checkify() -> dict[str, Any]:
     found = calque.experimental.checkify
     return {**{n: getattr(found, n) for n in found.__all__},
-            **of("calque.checks", "JaxException", "FailedCheckError", "NaNError", "OOBError",
-                 "DivisionByZeroError", "check_p")}
+            **of("calque.experimental.checks", "JaxException", "FailedCheckError", "NaNError",
+                 "OOBError", "DivisionByZeroError", "check_p")}
 
 
 @_made("jax._src.state.types")

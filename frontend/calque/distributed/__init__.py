@@ -5,6 +5,7 @@
   coordinator.py  the process that they find each other by: a child of process 0
   control.py      a process's connection to it
   messages.py     collectives of compiled programs, one MPI call each
+  checkpoints.py  trees of arrays in folders, written by all together (calque.checkpoints)
 
 `initialize` stands first in a program.  Start reading there, then at world.World.
 """

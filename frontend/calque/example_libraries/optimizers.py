@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import calque.numpy as jnp
-from calque import tree_util
 from calque.core.errors import explain
+from calque.trees import util as tree_util
 
 Schedule = Callable[[Any], Any]
 

@@ -14,9 +14,9 @@ from typing import Any
 import calque.numpy as jnp
 from calque import lax, nn, random
 from calque.core.errors import explain
+from calque.dispatch.staging import eval_shape
+from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.nn.initializers import glorot_normal, normal, ones, zeros
-from calque.staging import eval_shape
-from calque.tracing import ShapeDtypeStruct
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 

@@ -1,6 +1,7 @@
-"""Names that JAX keeps under jax.experimental: checkify.py, mesh_utils.py,
-multihost_utils.py, pallas/ (kernels over a grid of blocks), pjit.py, shard_map.py."""
-from calque.callbacks import io_callback as io_callback
+"""Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
+function), mesh_utils.py, multihost_utils.py, pallas/ (kernels over a grid of blocks), pjit.py,
+shard_map.py."""
+from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import mesh_utils as mesh_utils
 from calque.experimental import multihost_utils as multihost_utils

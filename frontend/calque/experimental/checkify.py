@@ -1,6 +1,6 @@
 """checkify: functions that say what went wrong in them, as a value (`jax.experimental.checkify`).
 
-What is done to Programs is in calque/checks.  Start reading at `checkify`.
+What is done to Programs is in experimental/checks.  Start reading at `checkify`.
 """
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from calque import checks, tree_util
-from calque.array import Array
-from calque.checks import (
+from calque.core import dtypes
+from calque.core.avals import aval_of, is_arraylike
+from calque.core.errors import explain
+from calque.core.trace import Tracer
+from calque.core.trace import current as current_trace
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
+from calque.dispatch.tracing import check_callable, name_of, trace_with_refs, wrapped
+from calque.experimental import checks
+from calque.experimental.checks import (
     DivisionByZeroError,
     FailedCheckError,
     JaxException,
@@ -21,16 +28,10 @@ from calque.checks import (
     Site,
     check_p,
 )
-from calque.core import dtypes
-from calque.core.avals import aval_of, is_arraylike
-from calque.core.errors import explain
-from calque.core.trace import Tracer
-from calque.core.trace import current as current_trace
-from calque.eager import fused
 from calque.numpy import asarray
 from calque.numpy.indexing import watched
 from calque.primitives.call import call
-from calque.tracing import check_callable, name_of, trace_with_refs, wrapped
+from calque.trees import util as tree_util
 
 ErrorCategory = type[JaxException]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
-from calque.devices import devices as all_devices
+from calque.dispatch.devices import devices as all_devices
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from calque import distributed, tree_util
-from calque.array import Array, to_array
+from calque import distributed
 from calque.core import errors
 from calque.core.mesh import Mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
-from calque.shards import (
+from calque.dispatch.array import Array, to_array
+from calque.dispatch.sharded.shards import (
     device_put,
     local_part,
     make_array_from_process_local_data,
     prefix_leaves,
 )
+from calque.trees import util as tree_util
 
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
            "host_local_array_to_global_array", "process_allgather",

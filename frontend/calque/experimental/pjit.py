@@ -1,4 +1,4 @@
 """pjit: jit by its older name."""
-from calque.jit import jit as pjit
+from calque.dispatch.jit import jit as pjit
 
 __all__ = ["pjit"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calque.mapping import Infer
-from calque.mapping import shard_map as _shard_map
+from calque.parallel.mapping import Infer
+from calque.parallel.mapping import shard_map as _shard_map
 
 __all__ = ["shard_map"]
 

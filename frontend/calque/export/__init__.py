@@ -18,7 +18,7 @@ from typing import Any
 
 _HOMES = {
     "calque.core.dims": ("SymbolicScope", "is_symbolic_dim", "symbolic_shape"),
-    "calque.specs": ("symbolic_args_specs",),
+    "calque.aot.specs": ("symbolic_args_specs",),
     "calque.export.errors": (
         "DeserializationError", "ExportError", "UnsupportedOperationError"),
     "calque.export.trees": (

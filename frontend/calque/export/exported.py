@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
-from calque.array import current_device
+from calque.api.custom_derivatives import custom_vjp
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.custom_derivatives import custom_vjp
+from calque.dispatch.array import current_device
+from calque.dispatch.jit import jit
+from calque.dispatch.tracing import argument_path
 from calque.export import (  # noqa: F401  (the last three fill read's table)
     bytecode,
     custom_calls,
@@ -36,9 +37,8 @@ from calque.export import (  # noqa: F401  (the last three fill read's table)
 from calque.export import container as box
 from calque.export.errors import ExportError, UnsupportedOperationError
 from calque.export.hlo import Module, walk
-from calque.jit import jit
-from calque.tracing import argument_path
 from calque.transforms.stage import replay
+from calque.trees import util as tree_util
 
 minimum_supported_calling_convention_version = box.OLDEST
 maximum_supported_calling_convention_version = box.NEWEST

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
-from calque.api import vjp as vjp_of
-from calque.array import Array, current_device
+from calque.api.autodiff import vjp as vjp_of
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.core.trace import Tracer, leaked
+from calque.dispatch.array import Array, current_device
+from calque.dispatch.jit import JitFunction
+from calque.dispatch.tracing import trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
     forms,
@@ -28,9 +29,8 @@ from calque.export import (  # noqa: F401  (forms fill write's table)
 )
 from calque.export.container import NEWEST
 from calque.export.exported import DisabledSafetyCheck, Exported
-from calque.jit import JitFunction
-from calque.tracing import trace_to_program
 from calque.transforms.stage import replay
+from calque.trees import util as tree_util
 
 
 def default_export_platform() -> str:

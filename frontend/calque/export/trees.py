@@ -12,11 +12,11 @@ from typing import Any
 
 import optree
 
-from calque import tree_util
 from calque.core.errors import explain
 from calque.export.container import Node
 from calque.export.errors import DeserializationError
-from calque.tree_nodes import NAMESPACE
+from calque.trees import util as tree_util
+from calque.trees.nodes import NAMESPACE
 
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
 

@@ -4,6 +4,7 @@
   linear_util.py       functions with layers of transformations around them
   random.py            streams of random numbers by their records
   source_info_util.py  names and places of what is traced
+  api_util.py          functions of trees as functions of flat values (calque.api_util)
 
 JAX's names, in the form in which libraries use them.  Start reading at core/__init__.py, then
 calque/interpreters.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core.errors import explain
-from calque.tracing import name_of
+from calque.dispatch.tracing import name_of
 
 
 class StoreException(Exception):  # noqa: N818

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.ffi import call_kernels
 from calque.core.avals import aval_of
 from calque.core.client import ClientPrimitive
 from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
-from calque.ffi import call_kernels
 from calque.lowering import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage

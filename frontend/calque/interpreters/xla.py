@@ -7,7 +7,7 @@ from typing import Any
 from calque.core.client import ClientPrimitive
 from calque.core.memo import Memo
 from calque.core.program import param_key
-from calque.jit import jit
+from calque.dispatch.jit import jit
 
 _made = Memo(1024)
 

@@ -24,16 +24,18 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   implicit.py     custom_root, custom_linear_solve
   parallel.py     collectives: psum, all_gather, ..., within groups too (grouped.py)
   varying.py      pbroadcast, pcast, ragged_all_to_all
-  (shardings)     calque.constraints
-  (control flow)  calque.control
+  (shardings)     calque.dispatch.sharded.constraints
+  (control flow)  calque.api.control
 """
 import types as _types
 
-from calque.constraints import with_sharding_constraint as with_sharding_constraint
-from calque.control import cond as cond
-from calque.control import map as map
-from calque.control import scan as scan
-from calque.control import switch as switch
+from calque.api.control import cond as cond
+from calque.api.control import map as map
+from calque.api.control import scan as scan
+from calque.api.control import switch as switch
+from calque.api.loops import fori_loop as fori_loop
+from calque.api.loops import while_loop as while_loop
+from calque.dispatch.sharded.constraints import with_sharding_constraint as with_sharding_constraint
 from calque.lax import linalg as linalg
 from calque.lax.contract import *  # noqa: F403
 from calque.lax.conv import *  # noqa: F403
@@ -56,8 +58,6 @@ from calque.lax.special import *  # noqa: F403
 from calque.lax.staging import *  # noqa: F403
 from calque.lax.varying import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403
-from calque.loops import fori_loop as fori_loop
-from calque.loops import while_loop as while_loop
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))

@@ -9,8 +9,8 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
-from calque.placing import resharded
 from calque.primitives import contract as ct
 
 DotDimensionNumbers = tuple[

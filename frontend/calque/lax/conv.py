@@ -12,10 +12,10 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.window import padtype_to_pads
-from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import conv as cv
 from calque.primitives import shape as sh

@@ -5,14 +5,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from calque import tree_util
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, canonical_axis
 from calque.lax.shape import unchanged
 from calque.primitives import cumulative as cu
+from calque.trees import util as tree_util
 
 _DOC = """{sentence} along an axis: element i of the result is that of elements 0 to i.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
 from calque.primitives import shape as sh

@@ -10,7 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.dims import min_dim
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la

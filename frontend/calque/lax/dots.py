@@ -14,11 +14,11 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import dot_general
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
-from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

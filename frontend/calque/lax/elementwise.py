@@ -15,7 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, document
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

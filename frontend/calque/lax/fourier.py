@@ -8,7 +8,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, as_size
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew

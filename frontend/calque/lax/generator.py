@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from calque import callbacks
+from calque.api import callbacks
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import generator as gen
 from calque.primitives import shape as sh

@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calque import tree_util
-from calque.api import jvp, linearize
+from calque.api.autodiff import jvp, linearize
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Linear
 from calque.core.program import Program
 from calque.core.zeros import instantiate, is_zero
-from calque.custom_derivatives import custom_jvp
 from calque.primitives.elementwise import neg
 from calque.primitives.implicit import linear_solve_p
 from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import backward
+from calque.trees import util as tree_util
 
 
 def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any],

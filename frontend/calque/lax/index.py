@@ -15,7 +15,7 @@ from calque.core.avals import aval_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_fits
 from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew

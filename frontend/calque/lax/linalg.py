@@ -11,7 +11,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.decompositions import (
     EighImplementation,
     EigImplementation,

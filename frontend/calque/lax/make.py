@@ -9,10 +9,10 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import made_on
 from calque.lax.elementwise import convert
 from calque.lax.operands import as_operand, as_sizes
-from calque.placing import made_on
 from calque.primitives import shape as sh
 from calque.primitives.collectives import pvary_p
 

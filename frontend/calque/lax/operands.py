@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.dispatch.array import Array
 
 _PASS = frozenset((Array, bool, int, float, complex))
 _SCALARS = (bool, int, float, complex)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import checked_axes
@@ -18,6 +17,7 @@ from calque.lax.operands import as_operand
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.trees import util as tree_util
 
 MOST_RUNS = 32  # pieces that ppermute joins; beyond, positions pick what is theirs
 

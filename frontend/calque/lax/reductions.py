@@ -9,9 +9,9 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
-from calque.placing import resharded
 from calque.primitives import reduce as rd
 
 _DOC = """{sentence} over axes.

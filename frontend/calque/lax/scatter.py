@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.loops import while_loop
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.gather import parse_mode
 from calque.lax.operands import as_operand, as_sizes
-from calque.loops import while_loop
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import scatter as sc

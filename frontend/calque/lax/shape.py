@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
-from calque.array import Array, to_array
 from calque.core import dtypes
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.array import Array, to_array
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes, canonical_axis
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.trees import util as tree_util
 
 
 def unchanged(x: Any) -> Any:

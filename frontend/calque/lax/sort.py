@@ -8,7 +8,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand, canonical_axis
 from calque.primitives import elementwise as ew
 from calque.primitives import sort as so

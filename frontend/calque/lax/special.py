@@ -5,7 +5,7 @@ from typing import Any
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.elementwise import _binary, _f, _unary, spread_ones
 from calque.lax.operands import as_operand
 from calque.primitives import special as sp

@@ -9,17 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calque import devices, tree_util
 from calque.core.avals import aval_of
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch import devices
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
 from calque.primitives.custom import Rule, custom_vmap_p, without_derivative
 from calque.primitives.generator import optimization_barrier_p
 from calque.transforms.stage import replay
 from calque.transforms.stage import stage as stage_program
+from calque.trees import util as tree_util
 
 
 def optimization_barrier(operand: Any, /) -> Any:

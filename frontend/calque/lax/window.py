@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import as_size, max_dim
@@ -19,16 +18,17 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives import window as wi
 from calque.transforms.stage import replay, stage
 from calque.transforms.vmap import to_front, vmap_flat
+from calque.trees import util as tree_util
 
 # primitive of the function -> (reduction, is v its identity)
 _MONOIDS: dict[str, Primitive] = {

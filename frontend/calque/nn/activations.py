@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
 from calque.lax.make import full_like
 from calque.lax.operands import canonical_axis
 from calque.nn.documents import described

@@ -14,13 +14,13 @@ import numpy as np
 from calque import random
 from calque.core import dtypes
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_sizes
 from calque.numpy import creation, util
 from calque.numpy.arrange import diagonal
 from calque.numpy.decompositions import qr
 from calque.numpy.shapes import moveaxis
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

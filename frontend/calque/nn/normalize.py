@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
 from calque.lax.make import broadcasted_iota
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient

@@ -50,7 +50,7 @@ documents.py   docstrings of the ufuncs
 """
 import types as _types
 
-from calque.array import Array as ndarray  # noqa: F401
+from calque.dispatch.array import Array as ndarray  # noqa: F401
 from calque.numpy import fft as fft
 from calque.numpy import linalg as linalg
 from calque.numpy import methods as _methods  # noqa: F401 (installs them)

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array, from_numpy
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
-from calque.eager import fused
+from calque.dispatch.array import Array, from_numpy
+from calque.dispatch.eager import fused
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.scatter import scatter_apply

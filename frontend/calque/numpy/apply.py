@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque import tree_util
-from calque.batching import vmap
+from calque.api.batching import vmap
 from calque.core.errors import explain
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import creation, ranges, util
 from calque.numpy.shapes import expand_dims
 from calque.primitives import shape as sh
+from calque.trees import util as tree_util
 
 _TERM = r"\((?:\w+(?:,\w+)*)?\)"
 _SIGNATURE = re.compile(rf"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")

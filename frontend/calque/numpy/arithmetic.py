@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
 from calque.lax.operands import check_fits
 from calque.numpy import util

@@ -14,7 +14,8 @@ import numpy as np
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
 from calque.numpy import ufuncs as uf
@@ -33,7 +34,6 @@ from calque.numpy.writing import (
     warn_of_cast,
     write,
 )
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh

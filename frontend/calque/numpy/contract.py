@@ -12,11 +12,11 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
 from calque.lax.operands import canonical_axis
 from calque.numpy import reductions, util
 from calque.numpy.arithmetic import choose, conj
-from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

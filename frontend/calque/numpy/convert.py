@@ -8,9 +8,9 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import made_on
 from calque.numpy import util
 from calque.numpy.creation import array as make_array
-from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

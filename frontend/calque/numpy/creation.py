@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array, from_numpy, from_scalar
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
-from calque.eager import fused
+from calque.dispatch.array import Array, from_numpy, from_scalar
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import made_on
+from calque.dispatch.sharded.shards import device_put
 from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, check_fits, numpy_operand
 from calque.numpy import util
-from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.random import random_wrap_p
-from calque.shards import device_put
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 

@@ -8,7 +8,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
 from calque.numpy import arithmetic as ar

@@ -15,10 +15,10 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.dims import guess
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
 from calque.numpy import reductions as rd
 from calque.numpy import util
-from calque.placing import resharded
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
-from calque.array import Array, current_device, from_numpy
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.placing import made_on
+from calque.dispatch.array import Array, current_device, from_numpy
+from calque.dispatch.sharded.placing import made_on
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:

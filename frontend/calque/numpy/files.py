@@ -10,9 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.array import Array, from_numpy
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.dispatch.array import Array, from_numpy
 from calque.numpy import creation
 
 

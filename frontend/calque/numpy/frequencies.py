@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.dispatch.array import Array
+from calque.dispatch.sharded.placing import made_on
 from calque.numpy import creation, util
 from calque.numpy.arrange import roll
-from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

@@ -9,7 +9,8 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size
 from calque.numpy import reductions as rd
 from calque.numpy import util
@@ -21,7 +22,6 @@ from calque.numpy.shapes import ravel
 from calque.numpy.sorting import places
 from calque.numpy.ufuncs import maximum, true_divide
 from calque.numpy.util import needed
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dims, dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.trace import Tracer, at_bottom
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.lax.index import wrap_negative
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew

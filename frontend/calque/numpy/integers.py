@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
+from calque.api.loops import while_loop
 from calque.core import dtypes
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
 from calque.lax.operands import canonical_axis
-from calque.loops import while_loop
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute

@@ -11,11 +11,11 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.lax.shape import unchanged
 from calque.numpy import util
 from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

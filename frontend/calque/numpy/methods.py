@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from calque.array import Array
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.lax.operands import check_fits
 from calque.numpy import arithmetic as ar
 from calque.numpy import (

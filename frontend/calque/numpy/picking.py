@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits

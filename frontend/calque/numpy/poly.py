@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.control import scan
+from calque.api.control import scan
+from calque.api.loops import fori_loop
 from calque.core import dtypes
 from calque.core.errors import explain
-from calque.loops import fori_loop
 from calque.numpy import arithmetic as ar
 from calque.numpy import arrange, creation, join, picking, util
 from calque.numpy import reductions as rd

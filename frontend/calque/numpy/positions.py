@@ -14,7 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar

@@ -1,7 +1,8 @@
 """Methods of arrays that speak of memory and devices, and the Array API's inspection: tobytes,
 platform, __contains__, __array_namespace__, __array_namespace_info__.
 
-Installed by methods.py; what is spread over devices is in calque.array and calque.shards.
+Installed by methods.py; what is spread over devices is in dispatch/array.py and
+dispatch/sharded/shards.py.
 """
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from calque import devices as dv
-from calque import shards
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, concretization_error
-from calque.eager import fused
+from calque.dispatch import devices as dv
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded import shards
 from calque.numpy import convert, reductions, ufuncs, util
 from calque.numpy.creation import array as make_array
 from calque.primitives import shape as sh

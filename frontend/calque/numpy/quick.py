@@ -1,8 +1,8 @@
 """Operators on concrete arrays, with what promotion and broadcasting said remembered.
 
 `quick` computes x op y by NumPy where both are small Arrays (or Python numbers),
-no operand needs a conversion and the primitive has a rule in calque.host.  Of large Arrays that
-broadcast it keeps the Program: recording one anew costs 200 us a call.  Otherwise None,
+no operand needs a conversion and the primitive has a rule in dispatch/numpy_rules.  Of large
+Arrays that broadcast it keeps the Program: recording one anew costs 200 us a call.  Otherwise None,
 and the general road follows.  A plan is kept for each pair of types.
 """
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from calque import host, labels
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
@@ -20,7 +18,10 @@ from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.trace import bottom, current
-from calque.eager import compiled
+from calque.dispatch import numpy_rules
+from calque.dispatch.array import Array
+from calque.dispatch.eager import compiled
+from calque.dispatch.sharded import labels
 from calque.numpy import util
 from calque.runtime import Buffer
 from calque.transforms.stage import stage
@@ -51,12 +52,12 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     device = None
     try:
         if type(x) is Array:
-            p = host.known(x)
+            p = numpy_rules.known(x)
             device = x._own
         else:
             p = _number(x, dtype)
         if type(y) is Array:
-            q = host.known(y)
+            q = numpy_rules.known(y)
             device = device or y._own
         else:
             q = _number(y, dtype)
@@ -77,7 +78,7 @@ def _number(x: int | float, dtype: Any) -> Any:
 
 def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
     """(rule, dtype of scalars, aval of the result), None where there is more to do."""
-    rule = host.RULES.get(prim.name)
+    rule = numpy_rules.RULES.get(prim.name)
     if (rule is None or config.jax_debug_nans or config.jax_debug_infs
             or config.jax_numpy_rank_promotion != "allow"
             or config.jax_numpy_dtype_promotion != "standard"):
@@ -108,9 +109,10 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
             return None
         out = out.marked(avals[0].sharding)
     ones = np.ones((1,) * len(shape), dtype)
-    if out.nbytes > host.LIMIT and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
+    large = out.nbytes > numpy_rules.LIMIT
+    if large and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
         return _Large(prim, a, b, out)  # (others are executables for any shape)
-    if out.nbytes > host.LIMIT or rule(out, ones, ones) is None:
+    if large or rule(out, ones, ones) is None:
         return None
     return rule, dtype, out
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array, from_numpy
 from calque.core import dtypes
 from calque.core.dims import Dim, max_dim, number
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
-from calque.eager import fused
+from calque.dispatch.array import Array, from_numpy
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.placing import made_on
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
-from calque.placing import made_on
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

@@ -12,7 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.eager import fused
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose

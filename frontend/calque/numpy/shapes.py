@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import resharded
 from calque.lax import shape as lx
 from calque.lax.operands import as_sizes, canonical_axis
 from calque.numpy import util
 from calque.numpy.documents import named
-from calque.placing import resharded
 from calque.primitives import shape as sh
 
 _MOVED = "An array with the same elements."

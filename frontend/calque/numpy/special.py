@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.primitive import registry
-from calque.custom_derivatives import custom_jvp
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
 from calque.numpy.documents import f32, named, truth, weak_truth

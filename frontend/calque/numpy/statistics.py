@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import number
 from calque.core.errors import explain
+from calque.dispatch.sharded.placing import resharded
 from calque.numpy import arithmetic as ar
 from calque.numpy import reductions as rd
 from calque.numpy import util
@@ -23,7 +24,6 @@ from calque.numpy.cumulative import cumsum
 from calque.numpy.picking import take_along_axis
 from calque.numpy.shapes import moveaxis
 from calque.numpy.ufuncs import maximum, true_divide
-from calque.placing import resharded
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.control import scan
+from calque.api.control import scan
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis

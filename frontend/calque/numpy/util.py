@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, concretization_error
-from calque.eager import fused as fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused as fused
+from calque.dispatch.replay import planned as planned
+from calque.dispatch.replay import refuse
 from calque.lax.operands import as_operand, check_fits, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
-from calque.plans import planned as planned
-from calque.plans import refuse
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -35,7 +35,7 @@ _HERE = str(pathlib.Path(__file__).parent.parent)  # the package
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the caller's line, each time (what warns is not remembered by calque.plans)."""
+    """A warning at the caller's line, each time (what warns is not replayed)."""
     refuse()
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):

@@ -7,6 +7,7 @@
   perfetto.py     a recording as Perfetto's TrackEvents
   memory.py       what is in the devices' memory, in pprof's format
   wire.py         protocol buffers, written
+  monitoring.py   listeners to what is traced and compiled (calque.monitoring)
 
 While no trace is on, nothing is recorded: what calque's hot paths pay is the test of an empty list
 (runtime/watch).  docs/profiling.md says what the slices mean.

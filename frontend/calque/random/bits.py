@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from calque import numpy as jnp
-from calque.array import Array
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 from calque.lax.shape import broadcast_sizes
-from calque.placing import resharding
-from calque.plans import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh

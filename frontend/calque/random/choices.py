@@ -12,11 +12,11 @@ import numpy as np
 
 from calque import lax
 from calque import numpy as jnp
-from calque.array import Array
 from calque.core import dtypes
 from calque.core.dims import Dim, as_size, bounds, number
 from calque.core.errors import explain
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.primitives import elementwise as ew
 from calque.random.bits import (
     draw_normal,

@@ -12,9 +12,9 @@ import numpy as np
 
 from calque import lax
 from calque import numpy as jnp
-from calque.array import Array
 from calque.core import dtypes, errors
-from calque.eager import fused
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.documents import document

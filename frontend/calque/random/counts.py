@@ -12,13 +12,13 @@ import numpy as np
 
 from calque import lax
 from calque import numpy as jnp
-from calque.array import Array
-from calque.control import scan
+from calque.api.control import scan
+from calque.api.loops import while_loop
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.eager import fused
-from calque.loops import while_loop
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.random.bits import draw_uniform, given, parameters

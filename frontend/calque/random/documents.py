@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calque.placing import resharding
-from calque.plans import planned
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 
 _TEXT = """{sentence}
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from calque import lax
 from calque import numpy as jnp
-from calque.array import Array
-from calque.batching import vmap
+from calque.api.batching import vmap
+from calque.api.custom_derivatives import custom_jvp
+from calque.api.loops import while_loop
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
-from calque.eager import fused
-from calque.loops import while_loop
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh

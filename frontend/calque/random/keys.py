@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from calque.array import Array
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.trace import Tracer
-from calque.eager import fused
-from calque.plans import planned
+from calque.dispatch.array import Array
+from calque.dispatch.eager import fused
+from calque.dispatch.replay import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh

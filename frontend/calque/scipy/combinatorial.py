@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.dtypes import default_dtype
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.creation import asarray

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.custom_derivatives import custom_jvp
+from calque.api.custom_derivatives import custom_jvp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.custom_derivatives import custom_jvp
+from calque.api.custom_derivatives import custom_jvp
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from calque import lax
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.errors import explain
-from calque.custom_derivatives import custom_jvp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.creation import asarray

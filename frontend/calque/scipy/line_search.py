@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import calque.numpy as jnp
-from calque import loops, tree_util
+from calque.api import loops
+from calque.trees import util as tree_util
 
 DECREASE, CURVATURE = 1e-4, 0.9  # c1 and c2 there, for quasi-Newton directions
 

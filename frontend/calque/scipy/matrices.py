@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.control import cond
+from calque.api.control import cond
+from calque.api.loops import fori_loop
 from calque.core.errors import explain
-from calque.loops import fori_loop
 from calque.numpy import arrange, creation, join, picking, util
 from calque.numpy import linalg as nl
 from calque.numpy import reductions as rd

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import calque.numpy as jnp
-from calque.api import jvp
-from calque.batching import vmap
+from calque.api.autodiff import jvp
+from calque.api.batching import vmap
+from calque.api.loops import fori_loop
 from calque.core.errors import explain
 from calque.lax import linalg as la
-from calque.loops import fori_loop
 from calque.numpy import util
 from calque.scipy.matrices import arrays, check_square, expm
 

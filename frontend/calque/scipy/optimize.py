@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import calque.numpy as jnp
-from calque import loops
-from calque.api import value_and_grad
+from calque.api import loops
+from calque.api.autodiff import value_and_grad
 from calque.core.errors import explain
 from calque.scipy.line_search import line_search
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.custom_derivatives import custom_jvp
 from calque.nn import normalize
 from calque.nn.normalize import logsumexp
 from calque.numpy import reductions as rd

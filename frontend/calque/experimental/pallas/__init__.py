@@ -44,7 +44,7 @@ from calque.experimental.pallas.specs import RevisitMode as RevisitMode
 from calque.experimental.pallas.specs import Squeezed as Squeezed
 from calque.experimental.pallas.specs import no_block_spec as no_block_spec
 from calque.experimental.pallas.specs import squeezed as squeezed
-from calque.ref import Slice as Slice
+from calque.extras.ref import Slice as Slice
 
 __all__ = ["ANY", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HOST",
            "MemoryRef", "MemorySpace", "RevisitMode", "Slice", "Squeezed", "align_to",

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from calque import tree_util
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -26,7 +25,15 @@ from calque.core.refs import AbstractRef
 from calque.core.source import called
 from calque.core.trace import Tracer, at_bottom
 from calque.core.tracebacks import boundary
-from calque.eager import fused
+from calque.dispatch.eager import fused
+from calque.dispatch.jit import jit
+from calque.dispatch.tracing import (
+    check_arguments,
+    check_callable,
+    name_of,
+    trace_to_program,
+    trace_with_refs,
+)
 from calque.experimental.pallas.helpers import check_scratch, in_cell
 from calque.experimental.pallas.specs import (
     Blocked,
@@ -37,18 +44,11 @@ from calque.experimental.pallas.specs import (
     Squeezed,
     no_block_spec,
 )
-from calque.jit import jit
 from calque.primitives import elementwise as ew
 from calque.primitives.grid import Block
 from calque.primitives.layout import layout_of
 from calque.primitives.pallas import GridMapping, pallas_call_p
-from calque.tracing import (
-    check_arguments,
-    check_callable,
-    name_of,
-    trace_to_program,
-    trace_with_refs,
-)
+from calque.trees import util as tree_util
 
 INDEX = ShapedArray((), np.int32)
 MOST_CELLS = 1 << 24

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from calque import callbacks, numpy, tree_util
-from calque.control import cond
+from calque import numpy
+from calque.api import callbacks
+from calque.api.control import cond
+from calque.api.loops import fori_loop
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.refs import Ref
 from calque.experimental.pallas.specs import MemoryRef
-from calque.loops import fori_loop
+from calque.extras.ref import ds as ds
+from calque.extras.ref import freeze, new_ref
 from calque.primitives.grid import unset
-from calque.ref import ds as ds
-from calque.ref import freeze, new_ref
+from calque.trees import util as tree_util
 
 dslice = ds
 

@@ -9,7 +9,7 @@ from calque.core import dtypes
 from calque.core.avals import is_arraylike
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Trace, Tracer, bottom, current, under
-from calque.eager import LazyTrace
+from calque.dispatch.eager import LazyTrace
 
 
 class Token:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 import calque.numpy as jnp
-from calque import loops, tree_util
+from calque.api import loops
 from calque.core.errors import explain
-from calque.flatten_util import ravel_pytree
+from calque.extras.flatten_util import ravel_pytree
 from calque.lax.linalg import qr, triangular_solve
 from calque.scipy.sparse.vectors import Function, norm, solved
+from calque.trees import util as tree_util
 
 METHODS = ("batched", "incremental")
 

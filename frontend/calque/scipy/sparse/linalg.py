@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import calque.numpy as jnp
-from calque import loops, tree_util
+from calque.api import loops
 from calque.scipy.sparse.gmres import gmres
 from calque.scipy.sparse.vectors import Function, dot, minus, plus, solved, squared, times
+from calque.trees import util as tree_util
 
 __all__ = ["bicgstab", "cg", "gmres"]
 

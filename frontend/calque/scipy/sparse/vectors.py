@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import calque.numpy as jnp
-from calque import tree_util
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.lax.implicit import custom_linear_solve
 from calque.numpy import util
+from calque.trees import util as tree_util
 
 Function = Callable[[Any], Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.custom_derivatives import custom_jvp
+from calque.api.custom_derivatives import custom_jvp
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew

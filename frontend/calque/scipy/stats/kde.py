@@ -16,7 +16,7 @@ from calque.numpy.products import cov as covariance_of
 from calque.primitives import elementwise as ew
 from calque.scipy.linalg import solve_triangular
 from calque.scipy.special import ndtr
-from calque.tree_util import register_pytree_node_class
+from calque.trees.util import register_pytree_node_class
 
 __all__ = ["gaussian_kde"]
 

@@ -1,0 +1,25 @@
+"""Ahead of time: functions and the types of their arguments become .vmfb files.
+
+  artifacts.py  trace, lower for each target, compile, link
+  specs.py      types and arrays written as text: f32[8,128]
+
+Start reading at artifacts.compile.
+"""
+from calque.aot.artifacts import (
+    ArgumentError,
+    Artifact,
+    Part,
+    SpecError,
+    Traced,
+    build,
+    compile,
+    link,
+    load,
+    lower_for,
+    options_for,
+    trace,
+    tree_json,
+)
+
+__all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",
+           "load", "lower_for", "options_for", "trace", "tree_json"]

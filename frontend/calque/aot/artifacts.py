@@ -1,0 +1,558 @@
+"""Ahead of time: a Python function and the types of its arguments become .vmfb files that describe
+themselves, for this machine or others, run by calque.runtime without a compiler.
+
+`compile` traces once and lowers once per target; arrays that the function captured are written into
+the file.  The record that each file carries is made in `_record`; runtime/aot.py reads it.
+Start reading at `compile`.
+"""
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calque import runtime
+from calque.aot.specs import SpecError, as_specs
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import Dim, SymbolicScope, is_static, scope_of
+from calque.core.errors import explain
+from calque.core.program import Program
+from calque.core.sharding import PartitionSpec
+from calque.core.trace import Tracer, leaked
+from calque.dispatch import stages
+from calque.dispatch.array import Array
+from calque.dispatch.eager import named_target
+from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.spanning import any_spans
+from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
+from calque.lowering.attempts import compile_lowered
+from calque.lowering.compile import compiler_version
+from calque.lowering.module import Lowered, lower
+from calque.lowering.passes import cost
+from calque.lowering.rules import physical
+from calque.lowering.targets import Target
+from calque.runtime import ArtifactError
+from calque.runtime import parameters as archive
+from calque.runtime.container import join
+from calque.trees import util as tree_util
+
+RECORD_VERSION = 1
+ARCHIVED_BYTES = 1024  # captured arrays from this size on may go to an archive
+
+
+class ArgumentError(TypeError):
+    """The types given do not go with the function's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function traced for export: its Program and how its arguments and results are called."""
+
+    program: Program
+    in_tree: Any
+    out_tree: Any
+    paths: tuple[str, ...]  # of the arguments' leaves: x, params['w']
+    donated: tuple[int, ...]  # leaves whose memory the results may take
+    archived: bool = False  # whether large captured arrays go to an archive
+    placement: labels.Placement | None = None  # over a mesh of devices
+
+    def parameter_name(self, value: np.ndarray[Any, Any]) -> str | None:
+        """The name of a captured array in the archive; None for those written into the file."""
+        if (not self.archived or value.nbytes < ARCHIVED_BYTES
+                or value.dtype.kind not in "iuf" and value.dtype != dtypes.bfloat16):
+            return None
+        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:32]
+        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A function compiled for one target."""
+
+    name: str
+    target: str  # its canonical name
+    vmfb: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What `compile` and `link` made: functions, each for one or several targets, in one file.
+
+    Attributes:
+      parts: the compiled modules.
+      parameters: arrays that they read from an archive, by name.
+    """
+
+    parts: tuple[Part, ...]
+    parameters: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def vmfb(self) -> bytes:
+        """The file's bytes; the same parts give the same bytes."""
+        return join(list(dict.fromkeys(p.vmfb for p in self.parts)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The functions, in order."""
+        return tuple(dict.fromkeys(p.name for p in self.parts))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What they are compiled for, in order."""
+        return tuple(dict.fromkeys(p.target for p in self.parts))
+
+    def save(self, path: str | Path, parameters: str | Path | None = None) -> Path:
+        """Write the file, and the archive of its parameters (by default beside it); its path."""
+        path = Path(path)
+        path.write_bytes(self.vmfb)
+        if self.parameters:
+            archive.save(Path(parameters or path.with_suffix(".irpa")), self.parameters)
+        return path
+
+    def __repr__(self) -> str:
+        return "Artifact(" + ", ".join(
+            f"{p.name} for {p.target}: {len(p.vmfb)} bytes" for p in self.parts) + ")"
+
+
+def link(*sources: Artifact | str | Path | bytes) -> Artifact:
+    """One artifact of several: more entry points, or more targets of one.
+
+    Args:
+      *sources: artifacts, paths of .vmfb files, or their bytes.
+
+    Returns:
+      An Artifact with all their functions.
+
+    Raises:
+      ArtifactError: a file is no artifact; a function comes twice for one target.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import aot
+      >>> both = aot.link(aot.compile(jnp.sin, "f32[3]"), aot.compile(jnp.cos, "f32[3]"))
+      >>> both.names
+      ('sin', 'cos')
+      >>> model = aot.load(both.vmfb)
+      >>> model.cos(np.zeros(3, np.float32))[0].numpy()
+      array([1., 1., 1.], dtype=float32)
+    """
+    parts: list[Part] = []
+    parameters: dict[str, np.ndarray[Any, Any]] = {}
+    for source in sources:
+        if isinstance(source, Artifact):
+            parts += source.parts
+            parameters.update(source.parameters)
+            continue
+        for vmfb, records in runtime.aot.read_parts(source):
+            parts += [Part(r.name, str(r.target.get("name", "?")), vmfb) for r in records]
+    seen: set[tuple[str, str]] = set()
+    for p in parts:
+        if (p.name, p.target) in seen:
+            raise ArtifactError(explain(
+                f"{p.name} comes twice for {p.target}.", where="link",
+                fix="give one of them another name (calque compile --name)."))
+        seen.add((p.name, p.target))
+    return Artifact(tuple(parts), parameters)
+
+
+def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
+            targets: str | Target | Sequence[str | Target] = ("cpu",),
+            static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
+            name: str | None = None, parameters: bool = False, constraints: Sequence[str] = (),
+            **kwspecs: Any) -> Artifact:
+    """Compile a function ahead of time, for arguments of these types.
+
+    Args:
+      fun: a pure function of arrays and trees of them (jitted or not), or what jit(f).lower(...)
+        gave; that one takes no further types.
+      *specs: the type of each positional argument: text such as 'f32[8,128]' or 'f32[b,128]' (b is
+        known at the call only), a ShapeDtypeStruct, an array, or a tree of these.
+      targets: what to compile for: 'cpu' (this machine), 'cpu:x86-64-v3', 'cuda:sm_80', ...
+      static: values of parameters that are not arrays, by name; compiled in.
+      donate_argnums: positions of arguments (static ones counted) whose memory results may take.
+      name: the function's name in the artifact; by default its own.
+      parameters: captured arrays of 1 KiB and more go not into the file but into an archive beside
+        it (`save`), which artifacts may share; they are named by their contents.
+      constraints: of dimensions that are known at the call only, such as 'b >= 8'.
+      **kwspecs: types of arguments passed by keyword.
+
+    Returns:
+      An Artifact; `.save(path)` writes it, `load(path)` reads it again.
+
+    Raises:
+      ArgumentError: the types do not go with the function's parameters.
+      SpecError, TargetError: a type or a target is written wrongly.
+
+    Notes:
+      Arrays that the function captures are written into the file.  64-bit types need
+      jax_enable_x64, as everywhere.
+
+    Example:
+      >>> from calque import aot
+      >>> from calque.primitives.elementwise import sin_p
+      >>> made = aot.compile(lambda x: sin_p.bind(x), "f32[3]", name="sine")
+      >>> run = aot.load(made.vmfb)["sine"]
+      >>> float(run(np.zeros(3, np.float32))[0].numpy()[0])
+      0.0
+    """
+    chosen = [named_target(t) for t in ([targets] if isinstance(targets, str | Target)
+                                        else targets)]
+    if isinstance(fun, stages.Lowered):
+        if specs or kwspecs or static or donate_argnums:
+            raise ArgumentError(explain(
+                "a lowered function has its arguments already.", where="aot.compile",
+                fix="give types, static values and donated arguments to jit and lower()."))
+        traced = _of_lowered(fun, name)
+    else:
+        traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                       constraints=constraints, **kwspecs)
+    return build_all(traced, chosen, parameters)
+
+
+def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
+         parameters: str | Path | None = None) -> runtime.Artifact:
+    """Load an artifact (a path or its bytes) for a device; see calque.runtime.load."""
+    return runtime.load(path, device, parameters=parameters)
+
+
+# ---- tracing
+def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None = None,
+          donate_argnums: int | Sequence[int] = (), name: str | None = None,
+          constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
+    """Trace a function for export; the arguments are those of `compile`."""
+    scope = SymbolicScope(constraints)
+    args, kwargs = as_specs(specs, scope), as_specs(kwspecs, scope)
+    slots, rest = _place(fun, args, dict(static or {}))
+    _check_call(fun, slots, kwargs, rest)
+
+    def dynamic(*given: Any, **named: Any) -> Any:
+        values = iter(given)
+        return fun(*[next(values) if kind == "array" else value for kind, value in slots],
+                   **named, **rest)
+
+    dynamic.__wrapped__ = fun  # type: ignore[attr-defined]  # what messages show
+    pairs, in_tree = tree_util.tree_flatten_with_path((args, kwargs))
+    leaves = [_as_spec(x) for _, x in pairs]
+    check_arguments(name_of(fun), leaves, in_tree)
+    own = name or name_of(fun)
+    avals = [aval_of(x) for x in leaves]
+    if any_spans(avals):
+        raise _of_several(name_of(fun))
+    program, out_tree = trace_to_program(dynamic, in_tree, avals,
+                                         own if own.isidentifier() else "main")
+    return Traced(_with_numpy_consts(program), in_tree, out_tree,
+                  tuple(_path(fun, slots, p) for p, _ in pairs),
+                  _donated(slots, pairs, donate_argnums),
+                  placement=labels.placement(program, avals))
+
+
+def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
+    """What jit(f).lower(...) traced, for export."""
+    entry, fun = lowered.entry, lowered.fun
+    marks = lowered.in_tree.unflatten(list(range(lowered.in_tree.num_leaves)))
+    pairs, _ = tree_util.tree_flatten_with_path(marks)
+    slots = [("array", None)] * len(marks[0])
+    for position in sorted(lowered.static_positions):
+        slots.insert(position, ("static", None))
+    own = name or name_of(fun)
+    p = entry.program
+    renamed = Program(p.inputs, p.equations, p.outputs, p.const_vars, p.consts,
+                      own if own.isidentifier() else "main")
+    return Traced(_with_numpy_consts(renamed), lowered.in_tree, lowered.out_tree,
+                  tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated),
+                  placement=labels.placement(p, entry.in_avals))
+
+
+def _as_spec(x: Any) -> Any:
+    if isinstance(x, ShapeDtypeStruct | Array | Tracer):
+        return x
+    shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+    if shape is not None and dtype is not None and not isinstance(x, np.ndarray | np.generic):
+        return ShapeDtypeStruct(shape, dtype)  # another library's spec or array
+    return x
+
+
+def _positional(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _place(fun: Callable[..., Any], args: Sequence[Any], static: dict[str, Any]
+           ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """The positional arguments in order, ("array", spec) or ("static", value), and what remains of
+    static, to be passed by keyword."""
+    given = list(args)
+    slots: list[tuple[str, Any]] = []
+    for p in _positional(fun):
+        if not given:
+            break
+        slots.append(("static", static.pop(p.name)) if p.name in static
+                     else ("array", given.pop(0)))
+    return [*slots, *[("array", g) for g in given]], static
+
+
+def _check_call(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]],
+                kwargs: Mapping[str, Any], static: Mapping[str, Any]) -> None:
+    """ArgumentError, in a sentence, where Python would refuse the call."""
+    both = sorted(kwargs.keys() & static.keys())
+    if both:
+        raise ArgumentError(explain(
+            f"{name_of(fun)}: {both[0]} is given a type and a static value.", where="",
+            fix="give one of them."))
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[v for _, v in slots], **kwargs, **static)
+    except TypeError as error:
+        raise ArgumentError(explain(
+            f"{name_of(fun)}{signature}: {error}.", where="",
+            fix="give one type for each parameter, and the value of a parameter that is not an "
+                "array as static.")) from None
+
+
+def _path(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]], path: Sequence[Any]) -> str:
+    """How the user calls a leaf: x, params['w'], args[2] where the parameter has no name."""
+    root, first, *rest = path
+    if root.idx == 1:  # keyword
+        return f"{first.key}{tree_util.keystr(rest)}"
+    position = [i for i, (kind, _) in enumerate(slots) if kind == "array"][first.idx]
+    names = [p.name for p in _positional(fun)]
+    head = names[position] if position < len(names) else f"args[{position}]"
+    return head + tree_util.keystr(rest)
+
+
+def _donated(slots: Sequence[tuple[str, Any]], pairs: Sequence[tuple[Any, Any]],
+             donate_argnums: int | Sequence[int]) -> tuple[int, ...]:
+    wanted = {donate_argnums} if isinstance(donate_argnums, int) else set(donate_argnums)
+    arrays = [i for i, (kind, _) in enumerate(slots) if kind == "array"]
+    for n in sorted(wanted):
+        if n not in arrays:
+            raise ArgumentError(explain(
+                f"argument {n} cannot be donated: the positional arrays are "
+                f"{', '.join(map(str, arrays)) or 'none'}.", where="",
+                fix="give the position of an array argument, counted from 0."))
+    return tuple(i for i, (p, _) in enumerate(pairs)
+                 if p[0].idx == 0 and arrays[p[1].idx] in wanted)
+
+
+def _with_numpy_consts(p: Program) -> Program:
+    """Captured arrays by their values (keys by their words)."""
+    return Program(p.inputs, p.equations, p.outputs, p.const_vars, [_value(c) for c in p.consts],
+                   p.name)
+
+
+def _value(x: Any) -> np.ndarray[Any, Any]:
+    if isinstance(x, Tracer):
+        raise leaked(x, "aot.compile")
+    return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
+
+
+# ---- lowering
+def lower_for(traced: Traced, target: Target, locations: bool = False, views: bool = False
+              ) -> Lowered:
+    """The module that goes into the artifact, its record included."""
+    p = traced.program
+    kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
+    donated = [i for i in traced.donated if p.inputs[i] not in kept]
+    _check_callbacks(p)
+    _check_sizes(p)
+    return lower(p, target, donated, locations=locations, views=views, bake_consts=True,
+                 archived=traced.parameter_name, storage=target.backend == "llvm-cpu",
+                 signature=lambda plan: _record(traced, target, plan))
+
+
+def _check_callbacks(p: Program) -> None:
+    """Python functions cannot leave Python, nor messages the processes that send them."""
+    for e in p.equations:
+        where = e.params.get("mesh", getattr(e.params.get("sharding"), "mesh", None))
+        if getattr(where, "grid", None) is not None or e.primitive.name.startswith("message_"):
+            raise _of_several(str(e.source))
+        if e.primitive.name.endswith("_callback"):
+            raise TypeError(explain(
+                f"{e.primitive.name} of {e.params['callback']!r}: an artifact cannot call Python.",
+                str(e.source), "take the callback out, or compute it before or after."))
+        for v in e.params.values():
+            for q in v if isinstance(v, tuple) else (v,):
+                if isinstance(q, Program):
+                    _check_callbacks(q)
+
+
+def _of_several(where: str) -> TypeError:
+    return TypeError(explain(
+        "an artifact is a program of one process, and this one is over the devices of several.",
+        where, "use a mesh of calque.local_devices(), or call the jitted function."))
+
+
+def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
+    """The compiler's options.  Without debug symbols, because IREE 3.13 writes an uninitialised
+    word as the source line of code without a location: one input would give several files, now
+    and then (twelve compiles in a row: one file at AVX-512, two at x86-64-v2)."""
+    if target.backend == "llvm-cpu":
+        return (*lowered.options, "--iree-llvmcpu-debug-symbols=false")
+    return lowered.options
+
+
+def build_all(traced: Traced, targets: Sequence[Target], parameters: bool,
+              begin: Callable[[Target], None] = lambda target: None) -> Artifact:
+    """The artifact of a traced function for some targets; `begin` hears of each."""
+    traced = replace(traced, archived=parameters)
+    parts = []
+    for t in targets:
+        begin(t)
+        parts.append(Part(traced.program.name, t.name, build(traced, t)))
+    return Artifact(tuple(parts), {name: c for c in traced.program.consts
+                                   if (name := traced.parameter_name(c)) is not None})
+
+
+def build(traced: Traced, target: Target) -> bytes:
+    """The .vmfb of a traced function for one target."""
+    _, vmfb = compile_lowered(lambda **how: lower_for(traced, target, **how), target,
+                              lambda lowered: options_for(lowered, target),
+                              f"aot {traced.program.name}", traced.program.name)
+    assert vmfb is not None
+    return vmfb
+
+
+# ---- the record
+def _record(traced: Traced, target: Target, plan: Lowered) -> str:
+    """The artifact's description of itself.
+
+    `passed` are the arguments that the module takes, in its order (an unused or empty argument is
+    not passed); `from` says where a result comes from: the module's k-th result, an argument, or
+    nowhere (it is empty).
+    """
+    p = traced.program
+    args = [{"path": path, **_type(a)}
+            for path, a in zip(traced.paths, p.in_avals, strict=True)]
+    results = [{"path": path, **_type(a), "from": _origin(r.kind, r.position)}
+               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals, plan.results,
+                                     strict=True)]
+    record = {
+        "version": RECORD_VERSION, "name": p.name, "args": args, "results": results,
+        "passed": list(plan.arguments), "donated": list(traced.donated), "small": plan.small,
+        "inline": plan.inline,
+        "target": _of_target(target, plan),
+        "versions": {"calque": version("calque"), "iree": compiler_version()},
+        "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
+    if traced.placement is not None:
+        record["mesh"] = [[str(n), size] for n, size in traced.placement.mesh]
+        for entry, a, spec in zip(
+                [*args, *results], [*p.in_avals, *p.out_avals],
+                [*traced.placement.args, *traced.placement.results], strict=True):
+            entry["spec"] = _spec(a, spec)
+    if plan.storage:
+        record["storage"] = list(plan.storage)
+    if is_static([d for a in p.in_avals for d in a.shape]):
+        record["room"] = plan.room
+    named = {name: c for c in p.consts if (name := traced.parameter_name(c)) is not None}
+    if named:
+        record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}
+                                for name, c in sorted(named.items())]
+    scope = scope_of([a.shape for a in p.in_avals])
+    if scope is not None:
+        record |= _of_sizes(p, scope)
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _of_target(target: Target, plan: Lowered) -> dict[str, object]:
+    """What the code may use; kernels of the user's may ask for more."""
+    found = target.record()
+    if plan.needs:
+        found["features"] = [*target.uses(), *plan.needs]
+    return found
+
+
+def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
+    """What the record says of dimensions that are known at the call only."""
+    constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
+    used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}  # type: ignore[attr-defined]
+    constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
+    work = cost.total(p)
+    found: dict[str, Any] = {"constraints": constraints} if constraints else {}
+    if isinstance(work, Dim) and cost.may_be_small(p):
+        found["work"] = str(work)
+    return found
+
+
+def _check_sizes(p: Program) -> None:
+    """Every variable is the size, or a multiple of it and a number, of an axis."""
+    scopes = {id(d.scope): d for a in p.in_avals for d in a.shape if isinstance(d, Dim)}  # type: ignore[attr-defined]
+    if len(scopes) > 1:
+        one, other = list(scopes.values())[:2]
+        raise ValueError(explain(
+            f"Invalid mixing of symbolic scopes: '{one}' and '{other}' of the arguments were made "
+            "apart.", where=p.name,
+            fix="make both with one call of symbolic_shape, or pass it scope=other.scope."))
+    known = {found[0] for a in p.in_avals for d in a.shape if isinstance(d, Dim)
+             and (found := d.linear()) is not None}
+    scope = scope_of([a.shape for a in (*p.in_avals, *p.out_avals)])
+    asked = {n for a in (*p.in_avals, *p.out_avals) for d in a.shape if isinstance(d, Dim)
+             for n in d.variables()}  # type: ignore[attr-defined]
+    for _, left, right in () if scope is None else scope.constraints:
+        asked |= {n for d in (left, right) if isinstance(d, Dim) for n in d.variables()}
+    if asked - known:
+        shapes = ", ".join(a.str_short() for a in p.in_avals)
+        raise ValueError(explain(
+            f"Cannot solve for values of dimension variables {sorted(asked - known)}: no argument "
+            f"of {shapes} has an axis of such a size.", where=p.name,
+            fix="give one argument an axis of exactly that size (b), a multiple of it (2*b) or a "
+                "sum with a number (b + 1)."))
+
+
+def _origin(kind: str, position: int) -> list[Any]:
+    return [kind] if kind == "empty" else [kind, position]
+
+
+def _type(a: ShapedArray) -> dict[str, Any]:
+    memory = physical(a)
+    entry: dict[str, Any] = {"shape": [str(d) if isinstance(d, Dim) else d for d in memory.shape],
+                             "dtype": memory.dtype.name}
+    if dtypes.is_key(a.dtype):
+        entry["key"] = a.dtype.name  # its words are the last axis
+    return entry
+
+
+def _spec(a: ShapedArray, spec: PartitionSpec) -> list[list[str]]:
+    """For each dimension in memory the mesh axes that split it."""
+    return [[str(n) for n in axes] for axes in spec.of_rank(physical(a).ndim).axes()]
+
+
+def _result_paths(tree: Any) -> list[str]:
+    marks = tree.unflatten(list(range(tree.num_leaves)))
+    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
+
+
+def tree_json(tree: Any, counter: list[int] | None = None) -> Any:
+    """A structure as JSON: a leaf is its number, a node {"tuple": [...]}, {"list": [...]},
+    {"dict": [[key, child], ...]} or {"node": type, "children": [...]}, None is null."""
+    counter = [0] if counter is None else counter
+    if tree_util.treedef_is_leaf(tree):
+        counter[0] += 1
+        return counter[0] - 1
+    children = [tree_json(c, counter) for c in tree_util.treedef_children(tree)]
+    kind = tree.type
+    if kind is type(None):
+        return None
+    if kind is tuple or kind is list:
+        return {kind.__name__: children}
+    if kind is dict:
+        return {"dict": [[k if isinstance(k, str | int) else repr(k), c]
+                         for k, c in zip(tree.entries(), children, strict=True)]}
+    return {"node": f"{kind.__module__}.{kind.__qualname__}", "children": children}
+
+
+__all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",
+           "load", "lower_for", "options_for", "trace", "tree_json"]

@@ -1,0 +1,586 @@
+"""Differentiation for users: grad, value_and_grad, jvp, vjp, linearize, on functions of trees.
+Outside jit each call records the Python body once and runs one program.  Jacobians: jacobians.py.
+
+Start reading at `_vjp` (reverse mode).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
+from calque.core import dtypes, errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.primitive import Linear
+from calque.core.program import Program
+from calque.core.refs import Ref, assign, read
+from calque.core.trace import Tracer
+from calque.core.zeros import Zero, is_zero, zeros
+from calque.dispatch.array import Array, as_values, to_array
+from calque.dispatch.eager import fused
+from calque.dispatch.tracing import (
+    check_arguments,
+    check_callable,
+    check_outputs,
+    name_of,
+    trace_to_program,
+    wrapped,
+)
+from calque.primitives import elementwise as ew
+from calque.transforms import jvp as jvp_module
+from calque.transforms import linearize as linearize_module
+from calque.transforms.stage import replay
+from calque.transforms.transpose import backward
+from calque.trees import util as tree_util
+
+
+class _Flat:
+    """A function of trees as one of flat values; remembers the output's structure."""
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
+        self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
+        self.out_tree: Any = None
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        out = self.fun(*self.in_tree.unflatten(leaves))
+        if self.has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TypeError(errors.explain(
+                    f"{name_of(self.fun)}: expected output of function to be a two-element tuple "
+                    f"(output, aux) because has_aux=True, got {type(out).__name__}."))
+            out, self.aux = out
+        flat, self.out_tree = tree_util.flatten(out)
+        check_outputs(name_of(self.fun), flat, self.out_tree)
+        if self.has_aux:
+            aux, self.aux_tree = tree_util.flatten(self.aux)
+            return [*flat, *aux]
+        return flat
+
+
+def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
+                     allow_int: bool) -> None:
+    """TypeError where an argument cannot be differentiated by; reverse mode takes complex ones."""
+    for x in leaves:
+        dtype = aval_of(x).dtype
+        if holomorphic:
+            if not dtypes.is_complex(dtype):
+                raise TypeError(errors.explain(
+                    f"{name} with holomorphic=True requires inputs with complex dtype, but got "
+                    f"{dtype.name}.", fix="cast the input to complex64 or complex128."))
+        elif dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
+            if not allow_int:
+                raise TypeError(errors.explain(
+                    f"{name} requires real- or complex-valued inputs (input dtype that is a "
+                    f"sub-dtype of np.inexact), but got {dtype.name}. If you want to use "
+                    "Boolean- or integer-valued inputs, use vjp or set allow_int to True.",
+                    fix="pass floats, for example 3.0 instead of 3."))
+        elif dtypes.is_complex(dtype) and name == "jacfwd":
+            raise TypeError(errors.explain(
+                f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
+                f"np.floating), but got {dtype.name}. For holomorphic differentiation, pass "
+                "holomorphic=True. For differentiation of non-holomorphic functions involving "
+                "complex inputs, use jvp directly.",
+                fix="pass holomorphic=True, use jacrev, or differentiate by the real and "
+                    "imaginary parts."))
+
+
+def check_real_output(name: str, avals: Sequence[ShapedArray], holomorphic: bool) -> None:
+    """TypeError where an output has no derivative of its own by real numbers."""
+    for aval in avals:
+        if holomorphic:
+            if not dtypes.is_complex(aval.dtype):
+                raise TypeError(errors.explain(
+                    f"{name} with holomorphic=True requires outputs with complex dtype, but got "
+                    f"{aval.dtype.name}.", fix="leave holomorphic out for real outputs."))
+        elif not dtypes.is_float(aval.dtype):
+            raise TypeError(errors.explain(
+                f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
+                f"np.floating), but got {aval.dtype.name}.",
+                fix="take .real or jnp.abs of a complex output, or cast integers to float."))
+
+
+def check_argnums(argnums: Any) -> None:
+    """TypeError when a derivative is made by what are no positions."""
+    if not isinstance(argnums, (int, np.integer)) and not (
+            isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
+        raise TypeError(errors.explain(
+            f"argnums must be an int or a sequence of ints, got {argnums!r}: it cannot be "
+            "interpreted as an integer.", fix="pass positions, for example argnums=(0, 1)."))
+
+
+def argument_places(args: Sequence[Any], argnums: int | Sequence[int],
+                    missing: type[Exception] = ValueError) -> list[int]:
+    """The positions that argnums names, from 0; `missing` is raised beyond the last argument, a
+    ValueError before the first."""
+    numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    if not numbers:
+        raise ValueError(errors.explain("argnums is empty: nothing to differentiate by.",
+                                        fix="name the position of an argument."))
+    if len({i % max(1, len(args)) for i in numbers}) != len(numbers) <= len(args):
+        raise TypeError(errors.explain(f"argnums={argnums} names an argument twice.",
+                                       fix="name each position once."))
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise (missing if i >= 0 else ValueError)(errors.explain(
+                f"differentiating with respect to argnums={argnums} requires at least "
+                f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
+                f"arguments to be passed by the caller, but got only {len(args)} positional "
+                "arguments.", fix="pass it by position, or name another argument in argnums."))
+    return [int(i) % len(args) for i in numbers]
+
+
+# ---- reverse mode
+class _Pullback:
+    """The transposed linear map that vjp returns: cotangents of outputs to those of inputs."""
+
+    def __init__(self, program: Program, mask: list[bool], nonzero: list[bool],
+                 in_avals: list[ShapedArray], out_avals: list[ShapedArray], in_tree: Any,
+                 out_tree: Any) -> None:
+        self.program, self.mask, self.nonzero = program, mask, nonzero
+        self.in_avals, self.out_avals = in_avals, out_avals
+        self.in_tree, self.out_tree = in_tree, out_tree
+
+    def flat(self, cts: Sequence[Any]) -> list[Any]:
+        """Cotangents (Zero where zero) of all inputs, in order."""
+        given = [c for c, m in zip(cts, self.mask) if m]
+        linear = [Linear(v.aval) for v in self.program.inputs]
+        found = iter(backward(self.program, linear, given))
+        return [next(found) if n else Zero(a.tangent())
+                for n, a in zip(self.nonzero, self.in_avals)]
+
+    def __call__(self, ct: Any) -> Any:
+        leaves, tree = tree_util.flatten(ct)
+        if tree != self.out_tree:
+            raise ValueError(errors.explain(
+                f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
+                f"to match {self.out_tree}.",
+                fix="pass cotangents with the structure of the function's output."))
+        with fused("vjp"):
+            cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
+            outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
+            return self.in_tree.unflatten(outs)
+
+
+    def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
+        """The pullback that adds cotangents to references.
+
+        Args:
+          *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
+            ad.GradValue() or ad.DontWant().
+
+        Returns:
+          A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
+          reference, the cotangent where it was wanted, else ad.DidntWant().
+
+        Raises:
+          TypeError: something else is given for an array.
+          ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
+
+        Example:
+          >>> import calque
+          >>> total = calque.new_ref(10.0)
+          >>> _, back = calque.vjp(lambda x: x * x, 3.0)
+          >>> back.with_refs(total)(1.0), total[...]
+          ((GradRef(),), Array(16., dtype=float32, weak_type=True))
+        """
+        leaves = self.in_tree.flatten_up_to(wanted)
+        for x in leaves:
+            if type(x) not in (Ref, GradValue, DontWant):
+                raise TypeError(errors.explain(
+                    f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
+                    fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
+
+        def pull(ct: Any) -> Any:
+            found = self.in_tree.flatten_up_to(self(ct))
+            return self.in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
+
+        return pull
+
+
+def _given(wanted: Any, ct: Any) -> Any:
+    """What with_refs returns for a cotangent."""
+    if type(wanted) is not Ref:
+        return ct if type(wanted) is GradValue else DidntWant()
+    have, want = aval_of(ct), wanted.abstract.inner_aval
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        raise ValueError(errors.explain(
+            f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
+            f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
+    assign(wanted, ew.add(read(wanted), ct))
+    return GradRef()
+
+
+def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
+    """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
+    have, want = aval_of(ct), aval if linear else aval.tangent()
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    if have.shape != want.shape or have.dtype != want.dtype:
+        if linear:
+            raise TypeError(errors.explain(
+                f"cotangent type does not match function output, expected {want.short()} but got "
+                f"{have.short()}.", fix="pass a cotangent of the output's shape and dtype."))
+        raise ValueError(errors.explain(
+            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+            f"{have.short()}, but expected {want.short()} because the corresponding output of the "
+            f"differentiated function had type {aval.short()}.",
+            fix="pass a cotangent of the output's shape and dtype."))
+    return ct if isinstance(ct, (Array, Tracer)) else to_array(ct)
+
+
+def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
+         ) -> tuple[list[Any], _Pullback]:
+    """Outputs (aux included) and the pullback, under the current trace."""
+    outs, mask, program = linearize_module.linearize_flat(flat, leaves, nonzero)
+    count = flat.out_tree.num_leaves
+    avals = [aval_of(o) for o in outs[:count]]
+    if len(outs) > count:  # tangents of aux are dropped
+        keep = [i < count for i, m in enumerate(mask) if m]
+        program = Program(program.inputs, program.equations,
+                          [o for o, k in zip(program.outputs, keep) if k], program.const_vars,
+                          program.consts, program.name)
+        mask = mask[:count]
+    return outs, _Pullback(program, list(mask), list(nonzero), [aval_of(x) for x in leaves],
+                           avals, flat.in_tree, flat.out_tree)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
+        reduce_axes: Any = ()) -> Any:
+    """(fun(*primals), pullback): the pullback maps output cotangents to input cotangents.
+
+    Args:
+      fun: function of arrays and trees of them.
+      *primals: where to linearize; integers and bools have cotangents of dtype float0.
+      has_aux: fun returns (output, aux); aux is returned as third value.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      The output, and a function of one cotangent of the output's structure, shapes and dtypes; it
+      returns a tuple of cotangents, one per primal.
+
+    Raises:
+      TypeError: an argument is not an array, a number or a tree of them.
+      ValueError: (by the pullback) a cotangent has not the structure, shape or dtype of the output.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> y, back = calque.vjp(jnp.sin, 0.0)
+      >>> back(1.0)
+      (Array(1., dtype=float32, weak_type=True),)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
+    with fused("vjp"):
+        flat = _Flat(fun, in_tree, has_aux)
+        leaves = as_values(leaves)
+        outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves])
+        count = flat.out_tree.num_leaves
+        out = flat.out_tree.unflatten(as_values(outs[:count]))
+        if has_aux:
+            return out, pullback, flat.aux_tree.unflatten(outs[count:])
+        return out, pullback
+
+
+def _differentiable(x: Any) -> bool:
+    dtype = aval_of(x).dtype
+    return not dtypes.is_key(dtype) and dtypes.is_inexact(dtype)
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
+                   has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
+                   reduce_axes: Any = ()) -> Callable[..., Any]:
+    """A function that returns the value of scalar-valued fun and its gradient (see `grad`).
+
+    Args:
+      fun: function whose output is a scalar (and aux, with has_aux).
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux); the value is then (output, aux).
+      holomorphic: fun is complex-differentiable.
+      allow_int: allow integer inputs; their gradients have dtype float0.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      A function of fun's arguments that returns (value, gradient).
+
+    Raises:
+      TypeError: fun is not callable; (by the function) the output is not a real scalar, an input is
+        not real, or there are fewer arguments than argnums names.
+
+    Example:
+      >>> import calque
+      >>> calque.value_and_grad(lambda x: x ** 2)(3.0)
+      (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+    check_argnums(argnums)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        name = name_of(fun)
+        places = argument_places(args, argnums, TypeError)
+        chosen = tuple(args[i] for i in places)
+        leaves, in_tree = tree_util.flatten(chosen)
+        check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
+        check_real_input("grad", leaves, holomorphic, allow_int)
+
+        def partial(*values: Any) -> Any:
+            full = list(args)
+            for i, v in zip(places, values):
+                full[i] = v
+            return fun(*full, **kwargs)
+
+        with fused(f"grad_{name}"):
+            return _value_and_grad(partial, name, leaves, in_tree, has_aux, holomorphic,
+                                   isinstance(argnums, (int, np.integer)))
+
+    return wrapped(fun, run, "Value and gradient")
+
+
+def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
+                    holomorphic: bool, single: bool) -> Any:
+    flat = _Flat(fun, in_tree, has_aux)
+    values = as_values(leaves)
+    outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values])
+    _check_scalar(flat, outs, holomorphic)
+    one = ew.const(outs[0], 1)
+    seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
+    cts = pullback.flat([seed])
+    grads = in_tree.unflatten([_shown(c, aval_of(x)) for c, x in zip(cts, values)])
+    value = as_values(outs[:1])[0]
+    grad = grads[0] if single else grads
+    if has_aux:
+        return (value, flat.aux_tree.unflatten(outs[1:])), grad
+    return value, grad
+
+
+def _like_primal(t: Any, primal: ShapedArray) -> Any:
+    """A tangent or cotangent for the user: zeros made real, weak where the primal is weak."""
+    if is_zero(t):
+        if t.dtype == dtypes.float0:
+            return np.zeros(t.shape, dtypes.float0)
+        t = zeros(t.aval)
+    if aval_of(t).weak_type == primal.weak_type:
+        return t
+    return ew.convert_element_type_p.bind(t, new_dtype=aval_of(t).dtype,
+                                          weak_type=primal.weak_type, sharding=None)
+
+
+def _shown(t: Any, primal: ShapedArray) -> Any:
+    """A result of a linear map for the user: weak as the map's arguments leave it."""
+    return _like_primal(t, primal if is_zero(t) else aval_of(t))
+
+
+def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
+    if not tree_util.treedef_is_leaf(flat.out_tree):
+        shown = flat.out_tree.unflatten(list(outs[:flat.out_tree.num_leaves]))
+        raise TypeError(errors.explain(
+            f"Gradient only defined for scalar-output functions. Output was {shown}.",
+            fix="return one scalar; return other values with has_aux=True."))
+    aval = aval_of(outs[0])
+    if aval.shape:
+        raise TypeError(errors.explain(
+            f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.",
+            fix="reduce the output (for example with .sum()), or use vmap(grad(f)) or jacrev."))
+    check_real_output("grad", [aval], holomorphic)
+
+
+def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+         holomorphic: bool = False, allow_int: bool = False,
+         reduce_axes: Any = ()) -> Callable[..., Any]:
+    """A function that returns the gradient of scalar-valued fun.
+
+    Args:
+      fun: function whose output is a scalar (and aux, with has_aux).
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux); the result is (gradient, aux).
+      holomorphic: fun is complex-differentiable.
+      allow_int: allow integer inputs; their gradients have dtype float0.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      A function of fun's arguments; gradients have the structure of those arguments.
+
+    Raises:
+      TypeError: fun is not callable; (by the function) the output is not a real scalar, an input is
+        not real, or there are fewer arguments than argnums names.
+
+    Example:
+      >>> import calque
+      >>> calque.grad(lambda x: x ** 3)(2.0)
+      Array(12., dtype=float32, weak_type=True)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapped(fun, run, "Gradient")
+
+
+# ---- forward mode
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
+        has_aux: bool = False) -> Any:
+    """(fun(*primals), directional derivative along tangents).
+
+    Args:
+      fun: function of arrays and trees of them.
+      primals: tuple or list of its arguments.
+      tangents: the direction, of the primals' structure, shapes and dtypes (float0 for integers).
+      has_aux: fun returns (output, aux); aux is returned as third value.
+
+    Returns:
+      The output, and its tangent, of the same structure, shapes and dtypes.
+
+    Raises:
+      TypeError: primals or tangents are no tuple or list, or differ in structure or dtype.
+      ValueError: they differ in shape.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.jvp(jnp.sin, (0.0,), (2.0,))[1]
+      Array(2., dtype=float32, weak_type=True)
+    """
+    for what, given in (("primal", primals), ("tangent", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(errors.explain(
+                f"{what} arguments to jvp must be tuples or lists; found {type(given).__name__}.",
+                fix="pass (x,) and (t,) for one argument."))
+    leaves, in_tree = tree_util.flatten(tuple(primals))
+    t_leaves, t_tree = tree_util.flatten(tuple(tangents))
+    if in_tree != t_tree or isinstance(primals, list) != isinstance(tangents, list):
+        raise TypeError(errors.explain(
+            f"primal and tangent arguments to jvp must have the same tree structure; primals have "
+            f"tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
+            f"structure {tree_util.tree_structure(tangents)}.",
+            fix="pass one tangent per primal, in the same containers."))
+    check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
+    with fused("jvp"):
+        values = as_values(leaves)
+        ts = [_check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
+        flat = _Flat(fun, in_tree, has_aux)
+        outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
+        count = flat.out_tree.num_leaves
+        primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
+        tangent_out = flat.out_tree.unflatten([
+            _like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
+        if has_aux:
+            return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
+        return primal_out, tangent_out
+
+
+def _check_tangent(t: Any, aval: ShapedArray) -> Any:
+    want, have = aval.tangent(), aval_of(t)
+    if have.shape != want.shape:
+        raise ValueError(errors.explain(
+            f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
+            f"and tangent shape as {have.shape}.", fix="give the tangent its primal's shape."))
+    if have.dtype != want.dtype:
+        expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
+        raise TypeError(errors.explain(
+            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
+            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
+            f"dtype {have.dtype.name} instead.",
+            fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    return t if isinstance(t, (Array, Tracer)) else to_array(t)
+
+
+def _check_linearized(t: Any, aval: ShapedArray) -> Any:
+    want, have = aval.tangent(), aval_of(t)
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        raise ValueError(errors.explain(
+            "linearized function called on tangent values inconsistent with the original primal "
+            f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
+            f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
+    return _check_tangent(t, aval)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(fun(*primals), the linear map of tangents at primals).
+
+    Args:
+      fun: function of arrays and trees of them.
+      *primals: where to linearize.
+      has_aux: fun returns (output, aux); aux is returned as third value.
+
+    Returns:
+      The output, and a function of as many tangents as there are primals; fun is not run again.
+
+    Raises:
+      TypeError: an argument is not an array, a number or a tree of them; (by the linear map) a
+        tangent's structure or dtype is not that of its primal.
+      ValueError: (by the linear map) a tangent's shape is not that of its primal.
+
+    Example:
+      >>> import calque
+      >>> y, f_lin = calque.linearize(lambda x: x * x, 3.0)
+      >>> f_lin(1.0)
+      Array(6., dtype=float32, weak_type=True)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
+    with fused("linearize"):
+        values = as_values(leaves)
+        nonzero = [_differentiable(x) for x in values]
+        flat = _Flat(fun, in_tree, has_aux)
+        outs, mask, program = linearize_module.linearize_flat(flat, values, nonzero)
+        count = flat.out_tree.num_leaves
+        out_avals = [aval_of(o) for o in outs]
+
+        def apply(*tangents: Any) -> Any:
+            given, tree = tree_util.flatten(tangents)
+            if tree != in_tree:
+                raise TypeError(errors.explain(
+                    f"linearized function called with tangents of structure {tree}, but the "
+                    f"primals had {in_tree}."))
+            with fused("linearized"):
+                ts = [_check_linearized(t, aval_of(x)) for t, x in zip(given, values)]
+                found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
+                full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
+                return flat.out_tree.unflatten([
+                    _shown(t, a) for t, a in zip(full[:count], out_avals)])
+
+        out = flat.out_tree.unflatten(as_values(outs[:count]))
+        return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Any:
+    """The transpose of a linear function; primals give shapes and dtypes only.
+
+    Args:
+      fun: linear function of arrays and trees of them.
+      *primals: arrays or ShapeDtypeStructs like its arguments.
+      reduce_axes: accepted for compatibility.
+
+    Returns:
+      A function of one cotangent of fun's output; it returns a tuple of cotangents, one per primal.
+
+    Raises:
+      TypeError: (by the transpose) the cotangent's structure is not that of fun's output.
+      ValueError: (by the transpose) its shape or dtype is not.
+
+    Example:
+      >>> import calque
+      >>> calque.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
+      (Array(6., dtype=float32, weak_type=True),)
+    """
+    leaves, in_tree = tree_util.flatten(primals)
+    avals = [aval_of(x) for x in leaves]
+    program, out_tree = trace_to_program(fun, tree_util.flatten((primals, {}))[1], avals)
+
+    def transposed(ct: Any) -> Any:
+        given, tree = tree_util.flatten(ct)
+        if tree != out_tree:
+            raise TypeError(errors.explain(f"cotangent tree does not match function output, "
+                                           f"expected {out_tree} but got {tree}."))
+        with fused("linear_transpose"):
+            cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
+            found = backward(program, [Linear(a) for a in avals], cts)
+            return in_tree.unflatten([_shown(c, a) for c, a in zip(found, avals)])
+
+    return transposed

@@ -1,0 +1,212 @@
+"""vmap for users: functions of trees mapped over axes of their arguments.
+
+Start reading at `vmap`; the batching rules are in primitives/, the trace in transforms/vmap.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import errors
+from calque.core.avals import aval_of
+from calque.core.dims import as_size
+from calque.core.refs import Ref, assign, check_distinct
+from calque.core.refs import read as ref_value
+from calque.dispatch.array import as_values
+from calque.dispatch.eager import fused
+from calque.dispatch.mismatch import argument_names, sizes_error
+from calque.dispatch.tracing import (
+    check_arguments,
+    check_callable,
+    check_outputs,
+    name_of,
+    type_of,
+    wrapped,
+)
+from calque.transforms import vmap as vmap_module
+from calque.transforms.explicit import is_explicit
+from calque.trees import util as tree_util
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+         axis_size: int | None = None, spmd_axis_name: Any = None,
+         sum_match: bool = False) -> Callable[..., Any]:
+    """A function that maps fun over an axis of its arguments.
+
+    Args:
+      fun: function of one element.
+      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped.
+        Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in the outputs (tree prefix).
+      axis_name: a name for the mapped axis.
+      axis_size: its size, needed when nothing is mapped.
+      spmd_axis_name: mesh axes (a name or a tuple) that split the mapped axis: shard_map and
+        with_sharding_constraint inside fun spread it over them.
+      sum_match: accepted for compatibility.
+
+    Returns:
+      A function of fun's arguments with the mapped axis added; it runs fun once, on all elements.
+
+    Raises:
+      TypeError: in_axes is not an int, None or a tuple of such entries.
+      ValueError: sizes of mapped axes differ, an axis does not exist, or in_axes does not match.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vmap(jnp.dot)(jnp.ones((3, 2)), jnp.ones((3, 2)))
+      Array([2., 2., 2.], dtype=float32)
+    """
+    check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if isinstance(in_axes, bool) or not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError(errors.explain(
+            f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments passed to the function, but got {in_axes}.",
+            fix="pass 0, None, or a tuple such as (0, None)."))
+
+    spmd = () if spmd_axis_name is None else (
+        spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(errors.explain(
+                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                f"positional arguments passed to the function, but got len(in_axes)="
+                f"{len(in_axes)}, len(args)={len(args)}",
+                fix="give one entry per positional argument; keywords are mapped over axis 0."))
+        leaves, tree = tree_util.flatten((args, kwargs))
+        check_arguments(name_of(fun), leaves, tree, refs=True)
+        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
+        axes = [_normalized(d, len(type_of(x).shape), "in_axes") for d, x in zip(axes, leaves)]
+        size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
+        if spmd:
+            _check_types(spmd, leaves, axes)
+        kept: list[Any] = []
+
+        refs = {i: x for i, x in enumerate(leaves) if type(x) is Ref}
+        mapped = {i: x for i, x in refs.items() if axes[i] is not None}
+        check_distinct(name_of(fun), list(mapped.values()))
+
+        def flat(*values: Any) -> list[Any]:
+            if refs:  # of a mapped one each element has its part, others are as they are
+                values = tuple(Ref(v, argument=True) if i in mapped else refs.get(i, v)
+                               for i, v in enumerate(values))
+            a, k = tree.unflatten(values)
+            outs, out_tree = tree_util.flatten(fun(*a, **k))
+            check_outputs(name_of(fun), outs, out_tree, "vmap")
+            kept.append(out_tree)
+            return [*outs, *[values[i].value for i in mapped]] if mapped else outs
+
+        with fused(f"vmap_{name_of(fun)}"):
+            values = [ref_value(x) if type(x) is Ref else x for x in leaves] if refs else leaves
+            given = [None if i in refs and i not in mapped else d for i, d in enumerate(axes)]
+            # what is not mapped is passed on as it is: a Python number may be a static argument
+            values = [x if d is None else v for x, v, d in zip(values, as_values(values), given)]
+            outs, out_dims = vmap_module.vmap_flat(flat, size, values, given, axis_name,
+                                                   devices=False, spmd=spmd)
+            out_tree = kept[0]
+            count = out_tree.num_leaves
+            for i, o, d in zip(mapped, outs[count:], out_dims[count:]):
+                assign(mapped[i], _placed(o, d, axes[i], size, name_of(fun)))
+            outs, out_dims = outs[:count], out_dims[:count]
+            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
+            return out_tree.unflatten([
+                _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
+
+    return wrapped(fun, run, "Vectorized version")
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
+               allow_int_root: bool = False) -> list[Any]:
+    """One axis per leaf from a prefix tree of axes."""
+    def expand(prefix: Any, part: Any) -> list[Any]:
+        if prefix is None or isinstance(prefix, (int, np.integer)):
+            return [prefix] * len(tree_util.tree_leaves(part))
+        nodes, prefix_def = tree_util.flatten(
+            prefix, is_leaf=lambda v: v is None or isinstance(v, (int, np.integer)))
+        try:
+            parts = prefix_def.flatten_up_to(part)
+        except (ValueError, TypeError) as error:
+            raise ValueError(errors.explain(
+                f"{what} specification must be a tree prefix of the corresponding value, got "
+                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
+                fix="give one axis for the whole value, or one per part in its structure.")
+            ) from error
+        found: list[Any] = []
+        for n, p in zip(nodes, parts):
+            if not (n is None or isinstance(n, (int, np.integer))):
+                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
+            found += expand(n, p)
+        return found
+
+    if allow_int_root:
+        (positional, keyword), (args, kwargs) = axes, tree
+        flat: list[Any] = []
+        if isinstance(positional, tuple):
+            for a, x in zip(positional, args):
+                flat += expand(a, x)
+        else:
+            flat += expand(positional, args)
+        return flat + expand(keyword, kwargs)
+    return expand(axes, tree)
+
+
+def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int | None]) -> None:
+    """ValueError where a mapped axis is split over other Explicit axes."""
+    for x, d in zip(leaves, axes):
+        if d is not None and type(x) is not Ref and is_explicit(a := aval_of(x)):
+            split = a.sharding.spec.of_rank(a.ndim).axes()[d]
+            if split and split != spmd:
+                raise ValueError(errors.explain(
+                    "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
+                    f"allowed. Got spmd_axis_name={spmd} and arrays sharded on "
+                    f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
+
+
+def _normalized(axis: Any, ndim: int, what: str) -> int | None:
+    if axis is None:
+        return None
+    axis = int(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(errors.explain(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its "
+            f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
+            f"(its {what}).", fix="use an axis that it has, or None to pass it whole."))
+    return axis % ndim if ndim else axis
+
+
+def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
+                 given: int | None, args: Any, kwargs: Any) -> int:
+    sizes = [type_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
+    if given is not None:
+        sizes.append(given)
+    if not sizes:
+        raise ValueError(errors.explain(
+            "vmap must have at least one non-None value in in_axes or axis_size must be specified",
+            fix="map some argument, or pass axis_size."))
+    if len(set(sizes)) > 1:
+        raise sizes_error(argument_names(fun, args, kwargs), [type_of(x) for x in leaves], axes,
+                          given)
+    return as_size(sizes[0])
+
+
+def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
+    if want is None:
+        if have is not None:
+            raise ValueError(errors.explain(
+                f"at vmap out_axes, got axis spec None but output was batched on axis {have}: an "
+                f"output of {name} depends on a mapped argument.",
+                fix="use an integer in out_axes for outputs that depend on mapped inputs."))
+        return out
+    ndim = aval_of(out).ndim + (have is None)
+    if not -ndim <= want < ndim:
+        raise ValueError(errors.explain(
+            f"vmap out_axes: axis {want} is out of bounds for array of dimension {ndim}, an output "
+            f"of {name} with the mapped axis.", fix=f"use an axis from {-ndim} to {ndim - 1}."))
+    want = int(want) % ndim
+    if have is None:
+        return vmap_module.broadcast_axis(out, size, want)
+    return vmap_module.move_axis(out, have, want)

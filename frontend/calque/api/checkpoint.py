@@ -1,0 +1,194 @@
+"""checkpoint (remat): trade memory for computing again; policies say what is kept.
+
+Start reading at `checkpoint`; the rules lie in primitives/checkpoint.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.avals import aval_of
+from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
+from calque.primitives.checkpoint import bind, name_p
+from calque.transforms.stage import closed, stage
+from calque.trees import util as tree_util
+
+
+def checkpoint(fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True,
+               policy: Callable[..., Any] | None = None,
+               static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+    """fun with its residuals computed again in the backward pass instead of being kept.
+
+    Args:
+      fun: a function of trees of arrays; without it a decorator is returned.
+      prevent_cse: keep the compiler from merging the second computation with the first.
+      policy: which intermediate values are kept: one of `checkpoint_policies`.
+      static_argnums: positions of arguments that are not arrays.
+
+    Returns:
+      A function with fun's arguments and result.
+
+    Raises:
+      TypeError: an argument is no array and not static.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> g = calque.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
+      >>> print(calque.grad(g)(0.0))
+      1.0
+    """
+    if fun is None:
+        return lambda f: checkpoint(f, prevent_cse=prevent_cse, policy=policy,
+                                    static_argnums=static_argnums)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        static = {i % len(args) for i in numbers if -len(args) <= i < len(args)}
+        dynamic = tuple(a for i, a in enumerate(args) if i not in static)
+        leaves, tree = tree_util.flatten((dynamic, kwargs))
+        check_arguments(name_of(fun), leaves, tree, refs=True)
+
+        def partial(*given: Any, **named: Any) -> Any:
+            rest = iter(given)
+            return fun(*[a if i in static else next(rest) for i, a in enumerate(args)], **named)
+
+        program, out_tree, uses = trace_with_refs(
+            partial, tree, [type_of(x) for x in leaves], name_of(fun), "checkpoint")
+        outs = bind(program, uses.operands(name_of(fun), leaves), policy=policy,
+                    prevent_cse=prevent_cse)
+        return out_tree.unflatten(uses.settle(leaves, outs))
+
+    return wrapped(fun, run, "Checkpointed version")
+
+
+remat = checkpoint
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """x under a name that policies know.
+
+    Args:
+      x: a tree of arrays.
+      name: of the values.
+
+    Returns:
+      x.
+
+    Raises:
+      TypeError: a leaf is no array.
+
+    Example:
+      >>> from calque.ad_checkpoint import checkpoint_name
+      >>> print(checkpoint_name(2.0, "hidden"))
+      2.0
+    """
+    return tree_util.tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+class checkpoint_policies:  # noqa: N801
+    """Policies of `checkpoint`: functions of a primitive, its operands' avals and parameters.
+
+    Example:
+      >>> import calque
+      >>> calque.checkpoint_policies.everything_saveable.__name__
+      'everything_saveable'
+    """
+
+    @staticmethod
+    def everything_saveable(*_: Any, **__: Any) -> bool:
+        """Every value is kept, as without checkpoint."""
+        return True
+
+    @staticmethod
+    def nothing_saveable(*_: Any, **__: Any) -> bool:
+        """No value is kept."""
+        return False
+
+    @staticmethod
+    def dots_saveable(prim: Any, *_: Any, **__: Any) -> bool:
+        """Products of matrices and convolutions are kept."""
+        return str(prim) in ("dot_general", "conv_general_dilated")
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(prim: Any, *_: Any, **params: Any) -> bool:
+        """Products of matrices without batch axes are kept."""
+        if str(prim) != "dot_general":
+            return False
+        (_, _), (left, right) = params["dimension_numbers"]
+        return not left and not right
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_any_names_but_these(*names_not_to_save: str) -> Callable[..., bool]:
+        """Named values are kept, but not these."""
+        refused = frozenset(names_not_to_save)
+        return lambda prim, *_, **params: (
+            str(prim) == "name" and params["name"] not in refused)
+
+    @staticmethod
+    def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
+        """Every value is kept but those under these names."""
+        refused = frozenset(names_not_to_save)
+        return lambda prim, *_, **params: not (
+            str(prim) == "name" and params["name"] in refused)
+
+    @staticmethod
+    def save_only_these_names(*names_which_can_be_saved: str) -> Callable[..., bool]:
+        """Values under these names are kept, and no other."""
+        taken = frozenset(names_which_can_be_saved)
+        return lambda prim, *_, **params: str(prim) == "name" and params["name"] in taken
+
+    @staticmethod
+    def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]
+                                ) -> Callable[..., bool]:
+        """What one of two policies keeps."""
+        return lambda prim, *args, **params: bool(
+            policy_1(prim, *args, **params) or policy_2(prim, *args, **params))
+
+
+def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print shape and dtype of each array that the backward pass of fun would keep.
+
+    Args:
+      fun: a function of trees of arrays.
+      *args, **kwargs: its arguments.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      TypeError: an argument is no array.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.ad_checkpoint import print_saved_residuals
+      >>> print_saved_residuals(lambda x: jnp.sin(x) * 2.0, 1.0)
+      f32[] from cos
+    """
+    from calque.transforms.linearize import linearize_program
+    leaves, tree = tree_util.flatten((args, kwargs))
+    check_arguments(name_of(fun), leaves, tree)
+
+    def flat(*xs: Any) -> list[Any]:
+        given, named = tree.unflatten(xs)
+        return tree_util.flatten(fun(*given, **named))[0]
+
+    program, consts = closed(stage(flat, [aval_of(x) for x in leaves], name_of(fun)))
+    nonzero = [aval_of(x).tangent().dtype == aval_of(x).dtype for x in [*consts, *leaves]]
+    forward, _, _, sources = linearize_program(program, nonzero)
+    made = {v: str(e.primitive) for e in forward.equations for v in e.outputs}
+    for out, source in zip(forward.outputs[len(program.outputs):], sources):
+        origin = f"the argument {source - len(consts)}" if source >= len(consts) else made.get(
+            out, "a constant")  # type: ignore[arg-type]
+        print(f"{out.aval.short()} from {origin}")
+
+
+__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",
+           "remat"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,458 @@
+"""Running Programs now: the evaluator of the bottom trace, and lazy recording.
+
+Outside a transformation a primitive runs as a program of its own; a block under `fused()` (eager
+grad, jvp, vmap, and public functions of many operations) is recorded and run as one program when
+it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables, keyed
+by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
+"""
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import pathlib
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes, errors
+from calque.core.avals import aval_of
+from calque.core.config import config
+from calque.core.memo import Memo
+from calque.core.primitive import Primitive
+from calque.core.program import (
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    Var,
+    eliminate_dead_code,
+)
+from calque.core.source import here
+from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
+from calque.dispatch import numpy_rules, shape_polymorphic
+from calque.dispatch.array import (
+    Array,
+    current_device,
+    from_numpy,
+    from_scalar,
+    on_device,
+    on_one,
+    to_array,
+)
+from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
+from calque.dispatch.sharded.spanning import any_spans, made
+from calque.lowering.attempts import compile_lowered
+from calque.lowering.module import Lowered, lower, module_text
+from calque.lowering.targets import (
+    Target,
+    TargetError,
+    parse_target,
+    runnable_target,
+    vulkan_target,
+)
+from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime.aot import check_target
+from calque.runtime.device import check_not_forked
+
+# ---- compiled Programs
+
+
+class Compiled:
+    """A Program ready to run on a device, on Buffers (consts are leading arguments)."""
+
+    __slots__ = ("lowered", "executable", "device", "direct", "vmfb")
+
+    def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
+        self.lowered, self.device, self.vmfb = lowered, device, vmfb
+        self.executable = None if vmfb is None else Executable(
+            vmfb, device, small=lowered.small, inline=lowered.inline,
+            callbacks=lowered.callbacks, donated=lowered.donated,
+            forwards=lowered.forwards, storage=lowered.storage, room=lowered.room,
+            result_specs=[(a.shape, a.dtype) for a in lowered.computed],
+            name=lowered.program.name)
+        count = len(lowered.program.const_vars) + len(lowered.program.inputs)
+        # the common case: every argument is passed, every result computed, in order
+        self.direct = (
+            self.executable is not None and lowered.arguments == tuple(range(count))
+            and all(r.kind == "computed" and r.position == i
+                    for i, r in enumerate(lowered.results)))
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Run; results come back at once, ready or behind a fence."""
+        if self.direct:
+            return self.executable(buffers)  # type: ignore[misc]
+        low = self.lowered
+        for b in buffers:
+            b.check_alive()
+        computed = [] if self.executable is None else self.executable(
+            [buffers[i] for i in low.arguments])
+        taken: set[int] = set()
+        results = []
+        for r in low.results:
+            if r.kind == "argument":
+                results.append(buffers[r.position].with_shape(r.aval.shape))
+            elif r.kind == "empty":
+                results.append(Buffer.from_numpy(np.zeros(r.aval.shape, r.aval.dtype),
+                                                 self.device))
+            else:
+                one = computed[r.position]
+                results.append(one.with_shape(r.aval.shape) if r.position in taken else one)
+                taken.add(r.position)
+        return results
+
+
+_memory = Memo(4096)  # executables
+_memory_lock = threading.Lock()
+_in_flight: dict[Any, threading.Event] = {}
+
+
+def target_of(device: Device) -> Target:
+    """The compile target of a device."""
+    if device.platform == "cpu":
+        return runnable_target()
+    if device.platform == "cuda":
+        return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
+    from calque.runtime import vulkan  # (5 ms)
+    there = vulkan.features_of(device)
+    if not isinstance(there, str):
+        return vulkan_target(vulkan.words(there), there.name, there.kind)
+    lavapipe = "llvmpipe" in device.device_kind  # or else the most portable one
+    return parse_target("vulkan:lavapipe" if lavapipe else "vulkan:vp_android_baseline_2022")
+
+
+def named_target(name: str | Target) -> Target:
+    """The target of a name; vulkan:host is the first Vulkan device here."""
+    if isinstance(name, str) and name.strip() == "vulkan:host":
+        try:
+            return target_of(devices("vulkan")[0])
+        except RuntimeError as error:
+            raise TargetError(f"target {name!r}: {error}") from error
+    return parse_target(name)
+
+
+def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
+             reason: str = "") -> Compiled:
+    """The executable of a Program, compiled at most once per structure."""
+    key = (program.key(), device, config.calque_cpu, donated)
+    found = _memory.get(key)
+    return found if found is not None else _compile_once(key, program, device, donated, reason)
+
+
+def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int, ...],
+                  reason: str) -> Compiled:
+    """Compile, while other threads that want the same program wait for this one."""
+    while True:
+        with _memory_lock:
+            found = _memory.get(key)
+            if found is not None:
+                return found
+            waiting = _in_flight.get(key)
+            if waiting is None:
+                mine = _in_flight[key] = threading.Event()
+                break
+        waiting.wait()
+    try:
+        made = compile_program(program, device, donated, reason)
+        return _memory.keep(key, made)
+    finally:
+        with _memory_lock:
+            del _in_flight[key]
+        mine.set()
+
+
+def compile_program(program: Program, device: Device, donated: tuple[int, ...] = (),
+                    reason: str = "") -> Compiled:
+    """Lower and compile, past the memory cache."""
+    check_not_forked()
+    target = target_of(device)
+    lowered, vmfb = compile_lowered(
+        lambda **how: lower(program, target, donated, storage=device.platform == "cpu",
+                            in_process=True, **how),
+        target, lambda lowered: lowered.options, reason or program.name, program.name)
+    if vmfb is not None:
+        _dump(lowered, vmfb)
+    if lowered.needs:
+        check_target({**target.record(), "features": [*target.uses(), *lowered.needs]}, device,
+                     lowered.program.name)
+    return Compiled(lowered, device, vmfb)
+
+
+def _dump(lowered: Lowered, vmfb: bytes) -> None:
+    """CALQUE_DUMP=dir: keep each program as traced text, StableHLO and vmfb."""
+    folder = os.environ.get("CALQUE_DUMP")
+    if not folder or lowered.module is None:
+        return
+    name = re.sub(r"\W+", "_", lowered.program.name) or "program"
+    base = pathlib.Path(folder) / f"{next(_dumps):04d}-{name}"
+    base.parent.mkdir(parents=True, exist_ok=True)
+    base.with_suffix(".traced.txt").write_text(f"{lowered.program}\n")
+    base.with_suffix(".stablehlo.mlir").write_text(module_text(lowered.module))
+    base.with_suffix(".vmfb").write_bytes(vmfb)
+
+
+_dumps = itertools.count()
+
+
+def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
+    """Run a Program on Arrays (consts included in the Program)."""
+    if spans_processes(program, [a.aval for a in args]):
+        return _run_spanning(program, args, reason)
+    device = _device_of(args)
+    if any([a._buffer.device is not device for a in args]):
+        device, moved = on_one(args, [a._buffer for a in args])
+        args = [Array(b, a.aval) for b, a in zip(moved, args)]
+    arrays = shape_polymorphic.run(program, args, device, reason)
+    if arrays is not None:
+        check_floats(arrays)
+        return arrays
+    buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
+    outs = compiled(program, device, reason=reason)(buffers)
+    arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
+    check_floats(arrays)
+    return arrays
+
+
+def _device_of(args: Sequence[Array]) -> Device:
+    return next((a._buffer.device for a in args), None) or current_device()
+
+
+_localized = Memo(4096)  # of programs over arrays that span processes
+
+
+def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[Array]:
+    """The same over arrays that span processes."""
+    avals = (*[aval_of(c) for c in program.consts], *[a.aval for a in args])
+    device = _device_of(args)
+    key = (program.key(), avals, tuple(o.aval for o in program.outputs), device)
+    found = _localized.get(key)
+    if found is None:
+        local = of_process(program, avals, program.out_avals)
+        run = compiled(local, device, reason=reason)
+        agree_on(run.lowered, program)
+        found = _localized.keep(key, (run, [on_device(c, device) for c in local.consts]))
+    run, places = found
+    outs = run([*places, *[on_device(c, device) for c in program.consts],
+                *[a._buffer for a in args]])
+    return [made(b, o.aval) for b, o in zip(outs, program.outputs)]
+
+
+def check_floats(arrays: Sequence[Array], where: str = "") -> None:
+    """jax_debug_nans and jax_debug_infs."""
+    if not (config.jax_debug_nans or config.jax_debug_infs):
+        return
+    for x in arrays:
+        if dtypes.is_key(x.dtype) or not dtypes.is_inexact(x.dtype):
+            continue
+        value = x._numpy()
+        if value.dtype.kind == "V":
+            value = value.astype(np.float32)
+        if config.jax_debug_nans and np.isnan(value).any():
+            raise FloatingPointError(errors.explain(
+                f"invalid value (nan) encountered in {where or 'a computation'}."))
+        if config.jax_debug_infs and np.isinf(value).any():
+            raise FloatingPointError(errors.explain(
+                f"invalid value (inf) encountered in {where or 'a computation'}."))
+
+
+# ---- the bottom trace
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run one primitive on concrete values."""
+    done = _at_once(prim, args, params)
+    if done is not None:
+        return done
+    arrays = [to_array(a) for a in args]
+    variables = [Var(a.aval) for a in arrays]
+    inputs: list[Atom] = list(variables)
+    fixed = shape_polymorphic.known_operand(prim, args)
+    if fixed is not None:
+        inputs[fixed] = Literal(args[fixed], arrays[fixed].aval)
+    out = numpy_rules.abstract(prim, [a.aval for a in arrays], params)
+    outputs = [Var(a) for a in (out if prim.multiple_results else (out,))]
+    program = Program(variables, [Equation(prim, tuple(inputs), tuple(outputs), params, here())],
+                      outputs, name=prim.name)
+    results = run_program(program, arrays, reason=f"eager {prim.name}")
+    return results if prim.multiple_results else results[0]
+
+
+def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The results without a program of these shapes, by the first that has them."""
+    for way in LADDER:
+        done: Any = way(prim, args, params)
+        if done is not None:
+            break
+    if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
+        check_floats(done if prim.multiple_results else [done])
+    return done
+
+
+def _by_view(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """What moves nothing (reshape, squeeze, a change of the weak type only), and callbacks."""
+    shortcut = _called if prim.calls_python else _SHORTCUTS.get(prim.name)
+    return None if shortcut is None else shortcut(prim, args, params)
+
+
+def _reshaped(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """reshape and squeeze share the memory."""
+    (x,) = args
+    if type(x) is not Array or x._pending is not None:
+        return None
+    out = numpy_rules.abstract(prim, [x.aval], params)
+    shape = (*out.shape, out.dtype.words) if dtypes.is_key(out.dtype) else out.shape
+    return Array(x._buffer.with_shape(shape), out)
+
+
+def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A conversion that changes only the weak type."""
+    (x,) = args
+    if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
+        return None
+    out = x.aval.update(weak_type=bool(params["weak_type"]))
+    return Array(x._buffer.with_shape(x._buffer.shape), out)
+
+
+def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A constraint of where a value is: another label."""
+    x = to_array(args[0])
+    if type(x) is not Array or x._pending is not None or params["sharding"].spans:
+        return None
+    out = numpy_rules.abstract(prim, [x.aval], params)
+    return Array(x._buffer.with_shape(x._buffer.shape), out)
+
+
+def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any] | None:
+    """A callback on concrete values needs no program."""
+    if any_spans([aval_of(a) for a in args]):
+        return None
+    outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
+    return [from_numpy(o, False) for o in outs]
+
+
+_SHORTCUTS: dict[str, Callable[..., Any]] = {
+    "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
+    "sharding_constraint": _placed}
+
+# The ladder of docs/eager.md: ways to run an operation now, the cheapest first.  One gives None for
+# what it leaves to the next; what all leave is a program of its shapes (`evaluate`).
+LADDER = (numpy_rules.evaluate, _by_view, shape_polymorphic.evaluate)
+
+
+# ---- lazy recording
+LITERALS = frozenset((0, 1, -1, 2, 0.5))  # scalars written into programs; others are arguments
+LONGEST = 1000  # equations recorded before they are run
+
+
+class LazyTrace(Trace):
+    """Records eager operations; their results are Arrays whose values come at `flush`."""
+
+    __slots__ = ("equations", "inputs", "arrays", "lock", "name")
+    kind = "lazy"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(bottom)
+        self.name = name
+        self.lock = threading.RLock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.equations: list[Equation] = []
+        self.inputs: dict[int, tuple[Var, Array]] = {}
+        self.arrays: list[weakref.ref[Array]] = []
+
+    def atom(self, x: Any, prim: Primitive) -> Atom:
+        if isinstance(x, Tracer):
+            raise leaked(x, prim)
+        if isinstance(x, (bool, int, float, np.generic)) and is_literal(x, prim):
+            return Literal(x, aval_of(x))
+        array = to_array(x)
+        pending = array._pending
+        if pending is not None and pending[0] is self:
+            return pending[1]
+        found = self.inputs.get(id(array))
+        if found is None:
+            _ = array._buffer  # runs what another thread's recording still holds
+            found = self.inputs[id(array)] = (Var(array.aval), array)
+        return found[0]
+
+    def _now(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The results of an operation on small, known values; None for what is recorded."""
+        limit = math.inf if prim.name in numpy_rules.READS_PARTS else numpy_rules.LIMIT
+        if any(type(a) is Array and numpy_rules.known(a, limit) is None for a in args):
+            return None
+        with under(bottom):
+            return _at_once(prim, args, params)
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if prim.inline is not None:
+            with under(self):
+                return prim.inline(*args, **params)
+        if not any(isinstance(a, Tracer) for a in args):
+            done = self._now(prim, args, params)
+            if done is not None:
+                return done
+        with self.lock:
+            atoms = tuple(self.atom(a, prim) for a in args)
+            avals = [a.aval for a in atoms]
+            out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
+            variables = tuple(Var(a) for a in (out if prim.multiple_results else (out,)))
+            self.equations.append(Equation(prim, atoms, variables, params, here(), scopes.get()))
+            arrays = [made(None, v.aval, (self, v)) for v in variables]
+            self.arrays.extend(weakref.ref(a) for a in arrays)
+            if len(self.equations) >= LONGEST or prim.has_effects(params):  # effects come now
+                self.flush()
+            return arrays if prim.multiple_results else arrays[0]
+
+    def flush(self) -> None:
+        """Run what was recorded; Arrays that are still alive get their values."""
+        with self.lock:
+            alive = [a for r in self.arrays if (a := r()) is not None]
+            pairs, equations = list(self.inputs.values()), self.equations
+            self._reset()
+            if not alive and not any(e.primitive.has_effects(e.params) for e in equations):
+                return
+            program = eliminate_dead_code(Program(
+                [v for v, _ in pairs], equations, [a._pending[1] for a in alive],
+                name=self.name))
+            try:
+                results = run_program(program, [a for _, a in pairs], f"eager {self.name}")
+            except BaseException:
+                for a in alive:  # they can never get a value: say so when they are used
+                    a._pending = None
+                raise
+            for a, r in zip(alive, results):
+                a._own, a._pending = r._own, None
+
+
+def is_literal(x: Any, prim: Primitive) -> bool:
+    if isinstance(x, (complex, np.complexfloating)):
+        return False
+    return prim.static_operand is not None or float(x) in LITERALS
+
+
+@contextlib.contextmanager
+def fused(name: str = "eager") -> Iterator[None]:
+    """Record the eager operations of the block and run them as one program at its end.
+
+    Inside a transformation it does nothing: operations are recorded there anyway.
+    """
+    if not at_bottom() or config.jax_disable_jit:
+        yield
+        return
+    trace = LazyTrace(name)
+    token = current.set(trace)
+    try:
+        yield
+    finally:
+        current.reset(token)
+        trace.flush()
+
+
+__all__ = ["Compiled", "LazyTrace", "check_floats", "compile_program",
+           "compiled", "evaluate", "from_scalar", "fused", "is_literal", "named_target",
+           "run_program", "target_of", "under"]

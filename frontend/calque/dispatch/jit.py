@@ -1,0 +1,538 @@
+"""jit: trace once per signature, compile once per program, dispatch fast ever after.
+
+`JitFunction.__call__` is the hot path: flatten, look up (treedef, avals, config), run, wrap.
+Everything else (static arguments, donation, tracing inside other transformations, lower/compile)
+is off it.  Start reading at `JitFunction.__call__`.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import errors, trace
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
+from calque.core.memo import Memo, forget
+from calque.core.program import Program
+from calque.core.refs import AbstractRef, Uses
+from calque.core.trace import Tracer, bottom, current
+from calque.core.tracebacks import shorten
+from calque.dispatch import signatures, stages
+from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
+from calque.dispatch.eager import Compiled, check_floats, compiled
+from calque.dispatch.mismatch import argument_names
+from calque.dispatch.sharded import labels, spanning
+from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
+from calque.dispatch.tracing import (
+    ShapeDtypeStruct,
+    check_arguments,
+    name_of,
+    signature_of,
+    trace_with_refs,
+    type_of,
+)
+from calque.primitives.call import call
+from calque.runtime import Device
+from calque.runtime.watch import span, watchers
+from calque.transforms.stage import replay
+from calque.trees import util as tree_util
+
+MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
+_READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
+_current = current.get
+_local_key = config.local_key.get
+
+
+class _Entry:
+    """What a signature leads to: the traced Program and, once run, its executable."""
+
+    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
+                 "donated", "portable", "careful", "run", "device", "spans", "uses", "_always",
+                 "_checked", "quick")
+
+    def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
+                 uses: Uses) -> None:
+        self.program, self.out_tree = program, out_tree
+        self.uses = uses if uses.places or uses.closed or uses.rules else None  # of references
+        self.portable = not uses.local and not any(isinstance(c, Tracer) for c in program.consts)
+        self.consts: list[Any] = []
+        self.compiled: Compiled | None = None
+        self.in_avals: Sequence[ShapedArray] = program.in_avals
+        self.out_avals = program.out_avals[:uses.count]
+        self.single = tree_util.treedef_is_leaf(out_tree)
+        self.donated = tuple(i for i in donated if i not in uses.places)
+        # such calls always take the general road: donation, references, checks of results
+        self._always = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
+        self.careful = True  # until it is compiled
+        self.run: Any = None
+        self.device: Device | None = None
+        self.spans = False  # whether its arrays are over the devices of several processes
+        self._checked = self._always
+        self.quick = False  # whether they are, and nothing else takes the general road
+
+    def place_in(self, spans: bool) -> None:
+        """Note where its arrays are; calls over several processes take the general road."""
+        self.spans, self._checked, self._always = spans, self._always, self._always or spans
+
+    def own_program(self) -> Program:
+        """The Program that this process runs; its own consts come before the program's."""
+        if not self.spans:
+            return self.program
+        avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
+        return of_process(self.program, avals, self.out_avals)
+
+    def ready(self, device: Device, reason: str) -> Compiled:
+        """The executable, compiled at first use."""
+        made = self.compiled
+        if made is None or made.device is not device:
+            if self.spans:
+                program = self.own_program()
+                consts = [*program.consts, *self.program.consts]
+            else:
+                program = _with_numbers(self.program)
+                consts = list(program.consts)
+            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason)
+            if made.lowered.callbacks:
+                agree_on(made.lowered, self.program)
+            self.consts = [on_device(c, device) for c in consts]
+            self.compiled, self.device = made, device
+            self.run = made.executable if made.direct else made
+            self.careful = self._always
+            self.quick = self.spans and not self._checked
+        return made
+
+
+def _with_numbers(p: Program) -> Program:
+    """A program that captured many numbers, with their values in it: as arguments each would cost
+    time at every call, and kernels read few."""
+    numbers = {v: c for v, c in zip(p.const_vars, p.consts)
+               if not v.aval.shape and v.aval.dtype.kind in "biufcV"}
+    if len(numbers) <= MOST_NUMBERS:
+        return p
+    return p.with_numbers({v: np.asarray(c) for v, c in numbers.items()})
+
+
+class JitFunction:
+    """A function compiled per signature; see `jit`."""
+
+    def __init__(self, fun: Callable[..., Any], static_argnums: tuple[int, ...],
+                 static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
+                 donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool) -> None:
+        self._fun = fun
+        self._name = name_of(fun)
+        self._static_argnums, self._static_argnames = static_argnums, static_argnames
+        self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
+        self._inline, self._keep_unused = inline, keep_unused
+        self.moves = False  # whether arguments go where the function says, wherever they are
+        self._plain = not (static_argnums or static_argnames)
+        self._reader: signatures.Reader | None = None
+        self._unread = 0  # calls that the reader did not know
+        self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
+                                          donate_argnames))
+        functools.update_wrapper(self, fun, updated=())
+
+    def __repr__(self) -> str:
+        return f"<calque.jit of {self._name}>"
+
+    @property
+    def __signature__(self) -> Any:
+        """The function's: inspect would take what has __get__ for a builtin."""
+        found = signature_of(self._fun)
+        if found is None:
+            raise AttributeError("__signature__")
+        return found
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # ---- the hot path
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # written flat on purpose: each helper call costs 0.1 us of 5
+        if not self._plain or _current() is not bottom or watchers:
+            return self._general(args, kwargs)
+        now = config.process_key if _local_key() is None else config.key()
+        read = None if kwargs or self._reader is None else self._reader(args, now)
+        if read is None:
+            read = signatures.read(self._name, args, kwargs, now)
+            self._unread += 1
+            if self._unread in _READER_AT and not kwargs:
+                self._reader = signatures.reader(args, read[0][0])
+        key, buffers, leaves = read
+        entry = self._cache.get(key)
+        if entry is None:
+            if config.jax_disable_jit:
+                return self._fun(*args, **kwargs)
+            try:
+                entry = self._trace(key, self._fun, signatures.whole_tree(key[0]), key[2:],
+                                    self._donate_argnums)
+            except Exception as error:
+                raise shorten(error) from error.__cause__
+        if entry.careful or (buffers and buffers[0].device is not entry.device):
+            return self._run_carefully(entry, leaves, buffers)
+        outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+        if entry.single:
+            return Array(outs[0], entry.out_avals[0])
+        return entry.out_tree.unflatten([Array(b, a) for b, a in zip(outs, entry.out_avals)])
+
+    def _run_carefully(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
+        """The first run of an entry, donation, other devices, checks of results."""
+        if entry.quick and (not buffers or buffers[0].device is entry.device):
+            outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+            return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+        if not entry.portable:
+            raise trace.leaked(next(c for c in entry.program.consts if isinstance(c, Tracer)),
+                               self._name)
+        given = leaves
+        if entry.uses is not None:
+            leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
+            buffers = [x._buffer for x in leaves]
+        for b, x in zip(buffers, leaves):
+            if b is None or b.is_deleted():
+                raise RuntimeError(errors.explain(
+                    f"Array has been deleted with shape={aval_of(x)}.",
+                    fix="do not use an array after donating or deleting it."))
+        device = buffers[0].device if buffers else current_device()
+        if any(b.device is not device for b in buffers):
+            device, buffers = on_one(leaves, buffers)
+        reason = f"{self._name}: first call with this signature"
+        outs = entry.ready(device, reason)([*entry.consts, *buffers])
+        for i in entry.donated:
+            if not buffers[i].is_deleted():
+                buffers[i].delete()
+        make = spanning.made if entry.spans else Array
+        arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
+        if entry.uses is not None:
+            rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
+            arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])
+        check_floats(arrays, self._name)
+        return entry.out_tree.unflatten(arrays)
+
+    # ---- tracing
+    def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
+               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
+        """donated: positions of the arguments of fun whose memory is given away."""
+        self._explain_miss(key)
+        labelled = labels.any_of([a for a in avals if type(a) is not AbstractRef])
+        if labelled and self.moves:
+            avals, labelled = labels.stripped(avals), False
+        program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
+        entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
+        if entry.uses is not None:  # what is in references keeps no label
+            pass
+        elif (labelled or labels.program_places(program) or labels.any_of(
+                [v.aval for v in program.const_vars])):
+            entry.in_avals = avals
+            entry.out_avals = tuple(labels.of_program(
+                program, avals, lambda i: self._argument(tree, i)))
+            entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
+        if entry.portable:
+            self._cache[key] = entry
+        return entry
+
+    def _argument(self, tree: Any, i: int) -> str:
+        args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
+        return argument_names(self._fun, args, kwargs)[i]
+
+    def _explain_miss(self, key: tuple[Any, ...]) -> None:
+        if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
+            return
+        if not self._cache:
+            why = "first call"
+        else:
+            seen = min(self._cache, key=lambda k: signatures.distance(k, key))
+            why = "; ".join(signatures.differences(seen, key)) or "static values are new"
+        print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+
+    def _donated_leaves(self, tree: Any, donated: tuple[int, ...]) -> tuple[int, ...]:
+        if not (donated or self._donate_argnames):
+            return ()
+        count = tree.num_leaves
+        args, kwargs = tree.unflatten(list(range(count)))
+        found: set[int] = set()
+        for i in donated:
+            if -len(args) <= i < len(args):
+                found.update(tree_util.tree_leaves(args[i]))
+        for n in self._donate_argnames:
+            if n in kwargs:
+                found.update(tree_util.tree_leaves(kwargs[n]))
+        return tuple(sorted(found))
+
+    # ---- static arguments, calls inside transformations
+    def _split_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]
+                      ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]:
+        """(function of the dynamic arguments, those arguments, the static key)."""
+        if self._plain:
+            return self._fun, args, kwargs, None
+        nums = sorted({i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)})
+        names = [n for n in self._static_argnames if n in kwargs]
+        fixed = {i: args[i] for i in nums}
+        fixed_kw = {n: kwargs[n] for n in names}
+        for where, v in (*fixed.items(), *fixed_kw.items()):
+            _check_hashable(self._name, where, v)
+        dynamic = tuple(a for i, a in enumerate(args) if i not in fixed)
+        rest = {k: v for k, v in kwargs.items() if k not in fixed_kw}
+        fun, total = self._fun, len(args)
+
+        def partial(*dyn: Any, **kw: Any) -> Any:
+            values = iter(dyn)
+            full = [fixed[i] if i in fixed else next(values) for i in range(total)]
+            return fun(*full, **kw, **fixed_kw)
+
+        static = (tuple((i, type(v), v) for i, v in fixed.items()),
+                  tuple((n, type(v), v) for n, v in sorted(fixed_kw.items())))
+        return partial, dynamic, rest, static
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Static arguments, calls inside transformations, calls that a profiler looks at."""
+        if not watchers:
+            return self._called(args, kwargs)
+        try:
+            with span(self._name, "call"):
+                return self._called(args, kwargs)
+        except Exception as error:
+            raise shorten(error) from error.__cause__
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if config.jax_disable_jit:
+            return self._fun(*args, **kwargs)
+        entry, leaves = self._entry(args, kwargs)
+        if current.get() is bottom:
+            buffers = [] if entry.uses else [to_array(x)._buffer for x in leaves]
+            return self._run_carefully(entry, leaves, buffers)
+        if entry.uses is not None and entry.uses.rules:
+            return self._fun(*args, **kwargs)
+        values = leaves if entry.uses is None else entry.uses.operands(self._name, leaves)
+        if self._inline:
+            outs = replay(entry.program, *values)
+        else:
+            outs = call(entry.program.derived("hoisted", entry.program.hoisted),
+                        [*entry.program.consts, *values], self._name)
+        if entry.uses is not None:
+            outs = entry.uses.settle(leaves, outs)
+        return entry.out_tree.unflatten(outs)
+
+    def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+               specs: bool = False) -> tuple[_Entry, list[Any]]:
+        fun, dynamic, rest, static = self._split_static(args, kwargs)
+        leaves, tree = tree_util.flatten((dynamic, rest))
+        if specs:
+            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
+            leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
+                                       sharding=x.sharding)
+                      if isinstance(x, ShapedArray) else x for x in leaves]
+        check_arguments(self._name, leaves, tree, refs=True)
+        avals = [type_of(x) for x in leaves]
+        short = signatures.short_tree(tree, bool(rest))
+        now = config.key()
+        if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
+            now = (now, env, trace.checked_axes.get())
+        key = (short, now, *avals) if static is None else (short, now, static, *avals)
+        entry = self._cache.get(key)
+        if entry is None:
+            donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
+            entry = self._trace(key, fun, tree, avals, donated)
+        return entry, leaves
+
+    def _dynamic_donated(self, count: int) -> tuple[int, ...]:
+        """donate_argnums of a call with `count` arguments, counted without the static ones."""
+        static, donated = ({i % count for i in nums if -count <= i < count}
+                           for nums in (self._static_argnums, self._donate_argnums))
+        order = [i for i in range(count) if i not in static]
+        return tuple(order.index(i) for i in sorted(donated) if i in order)
+
+    # ---- looking inside
+    def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
+        """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
+        entry, leaves = self._entry(args, kwargs, specs=True)
+        if entry.uses is not None:
+            raise NotImplementedError(errors.explain(
+                f"{self._name} uses references: it can be called and shown by make_jaxpr, but not "
+                "lowered and compiled by hand.", fix="pass and return arrays."))
+        return stages.Traced(self, entry, tree_util.flatten(
+            self._split_static(args, kwargs)[1:3])[1])
+
+    def lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
+        """The StableHLO module for these arguments (arrays or ShapeDtypeStructs)."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result, without running."""
+        entry, _ = self._entry(args, kwargs, specs=True)
+        return stages.out_info(entry)
+
+    def clear_cache(self) -> None:
+        """Forget traces and executables of this function."""
+        self._cache.clear()
+
+    def _cache_size(self) -> int:
+        return len(self._cache)
+
+
+_caches: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictionary()
+
+
+def _shared_cache(fun: Any, options: Any) -> Memo:
+    """jit(f) made twice of one f shares its traces."""
+    try:
+        per_function = _caches.setdefault(fun, {})
+    except TypeError:
+        return Memo()
+    return per_function.setdefault(options, Memo())
+
+
+def clear_caches() -> None:
+    """Forget all traces and executables of this process (the disk cache stays).
+
+    Returns:
+      None.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> calque.clear_caches()
+    """
+    forget()
+
+
+def _check_hashable(name: str, where: Any, value: Any) -> None:
+    if isinstance(value, Tracer):
+        raise trace.concretization_error(
+            value, f"{name}: static argument {where!r} is a traced value {value.aval}.",
+            "pass a Python value, or do not mark it as static.")
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(errors.explain(
+            f"Non-hashable static arguments are used in a jit function: {name} got static "
+            f"argument {where!r} of type {type(value)}.",
+            fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
+        ) from None
+
+
+def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
+        static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
+        keep_unused: bool = False, device: Any = None, backend: Any = None,
+        inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,
+        compiler_options: dict[str, Any] | None = None) -> Any:
+    """Compile a function of arrays: it is traced once for each signature of its arguments.
+
+    Args:
+      fun: a pure function of arrays, numbers and trees of them; None: a decorator is returned.
+      static_argnums: positions of arguments whose Python value is compiled in (hashable).
+      static_argnames: names of such arguments.
+      donate_argnums: positions of arguments whose memory the results may take; they are dead
+        afterwards.
+      donate_argnames: names of such arguments.
+      keep_unused: accepted for compatibility; unused arguments cost nothing here.
+      device: the device that the results are on, in name.
+      backend: accepted for compatibility; a call runs where its arguments are.
+      inline: when called in another traced function, write the operations out there.
+      in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
+        PartitionSpecs over the context's mesh; None: as they are.
+      out_shardings: tree prefix of the results, likewise; None: what propagation says.
+      compiler_options: None or no options.
+
+    Returns:
+      A function with the same arguments and results, with methods lower, trace, eval_shape and
+      clear_cache.
+
+    Raises:
+      TypeError: fun is not callable; (by the function) an argument is not an array, a number or a
+        tree of them, and not static.
+      ValueError: fun has no argument of such a number or name; (by the function) a static argument
+        is not hashable, arguments are committed to different devices, an argument's sharding is not
+        that of in_shardings, or a sharding does not fit.
+      RuntimeError: (by the function) a PartitionSpec is given and no mesh is set.
+      NotImplementedError: an option of the compiler is given.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> @calque.jit
+      ... def f(x):
+      ...     return x * 2 + 1
+      >>> f(jnp.arange(3))
+      Array([1, 3, 5], dtype=int32)
+    """
+    if fun is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames,
+            donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            in_shardings=in_shardings, out_shardings=out_shardings,
+            compiler_options=compiler_options)
+    if not callable(fun):
+        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
+                                       f"{type(fun).__name__}."))
+    stages.check_options("jit", compiler_options)
+    nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
+    d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
+    for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
+        if both:
+            raise ValueError(errors.explain(
+                f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
+                f"static_{kind} and donate_{kind}.",
+                fix="donate arrays only; a static argument is a Python value."))
+    if tree_util.tree_leaves((in_shardings, out_shardings, device)):
+        return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
+                         out_shardings, device)
+    return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
+
+
+placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here
+
+
+def as_ints(value: Any) -> tuple[int, ...] | None:
+    """One integer or several as a tuple."""
+    if value is None:
+        return None
+    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(
+        int(v) for v in value)
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _resolve(fun: Any, nums: tuple[int, ...] | None, names: tuple[str, ...] | None
+             ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions from names and names from positions, by the function's signature."""
+    if nums is None and names is None:
+        return (), ()
+    signature = signature_of(fun)
+    if signature is None:
+        return nums or (), names or ()
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters
+                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    count = len(positional)
+    for i in nums or ():
+        if not variadic and not -count <= i < count:
+            raise ValueError(errors.explain(
+                f"jitted function has static_argnums={nums}, donate_argnums={nums} but only "
+                f"accepts {count} positional arguments."))
+    known = {p.name for p in parameters}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for n in names or ():
+            if n not in known:
+                raise ValueError(errors.explain(
+                    f"jitted function has invalid argnames {{{n!r}}} in static_argnames or "
+                    f"donate_argnames. Function does not take these args.",
+                    fix=f"use names among {sorted(known)}."))
+    if names is None:
+        names = tuple(positional[i].name for i in nums or ()
+                      if -count <= i < count and positional[i].kind is not
+                      positional[i].POSITIONAL_ONLY)
+    elif nums is None:
+        nums = tuple(i for i, p in enumerate(positional) if p.name in names)
+    return nums or (), names

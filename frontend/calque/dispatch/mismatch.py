@@ -1,0 +1,145 @@
+"""Messages about trees of arrays that should have equal types: which leaves differ, and the casts
+that would mend them.  Built only when something is wrong.
+"""
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.dispatch.tracing import name_of, signature_of
+from calque.transforms.explicit import is_explicit
+from calque.trees import util as tree_util
+
+Difference = tuple[str, ShapedArray, ShapedArray]
+
+
+def leaf_paths(tree: Any) -> list[str]:
+    """The path of every leaf of a structure as text: "[0]['w']", "" for a single leaf."""
+    marks = tree.unflatten(range(tree.num_leaves))
+    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
+
+
+def argument_names(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
+    """A name for every leaf of (args, kwargs), by fun's signature: params['w'], or args[0]['w']."""
+    names = [f"args[{i}]" for i in range(len(args))]
+    signature = signature_of(fun)
+    if signature is not None:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        named = [n for n, p in signature.parameters.items() if p.kind in kinds]
+        rest = [n for n, p in signature.parameters.items()
+                if p.kind is inspect.Parameter.VAR_POSITIONAL]
+        names = [*named[:len(args)],
+                 *[f"{rest[0] if rest else 'args'}[{i}]" for i in range(len(args) - len(named))]]
+    found = []
+    for root, part in [*zip(names, args), *[(k, kwargs[k]) for k in sorted(kwargs)]]:
+        found += [root + p for p in leaf_paths(tree_util.tree_structure(part))]
+    return found
+
+
+def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence[ShapedArray]
+                ) -> list[Difference]:
+    """The leaves whose shapes or dtypes differ, or that vary over more axes of a shard_map."""
+    return [(n, a, b) for n, a, b in zip(names, have, got)
+            if (a.shape, a.dtype) != (b.shape, b.dtype) or b.vma - a.vma]
+
+
+def _moved(a: ShapedArray, b: ShapedArray) -> bool:
+    """Whether two types over Explicit axes are spread in different ways."""
+    return is_explicit(a) and is_explicit(b) and a.ndim == b.ndim and (
+        a.sharding.spec.of_rank(a.ndim) != b.sharding.spec.of_rank(b.ndim))
+
+
+def _reason(a: ShapedArray, b: ShapedArray) -> str:
+    parts = [word for word, same in (("shapes", a.shape == b.shape), ("dtypes", a.dtype == b.dtype),
+                                     ("manual axis types", a.vma == b.vma),
+                                     ("shardings", not _moved(a, b)))
+             if not same]
+    return f"so the {' and '.join(parts)} do not match"
+
+
+def _first_parameter(fun: Callable[..., Any], fallback: str) -> str:
+    signature = signature_of(fun)
+    names = list(signature.parameters) if signature is not None else []
+    return names[0] if names else fallback
+
+
+def carry_error(loop: str, fun: Callable[..., Any], tree: Any, have: Sequence[ShapedArray],
+                got: Sequence[ShapedArray]) -> TypeError | None:
+    """The error of a loop whose body changes the types of its carry; None if it does not."""
+    root = _first_parameter(fun, "carry")
+    wrong = differences([root + p for p in leaf_paths(tree)], have, got)
+    if not wrong:
+        return None
+    rows = [f"  * the input carry component {n} has type {a} but the corresponding output carry "
+            f"component has type {b}, {_reason(a, b)}" for n, a, b in wrong]
+    fixes = [_carry_fix(n, a, b) for n, a, b in wrong]
+    return TypeError(explain(
+        f"{loop} body function carry input and carry output must have equal types, but they differ "
+        f"in {name_of(fun)}:\n\n" + ";\n".join(rows) + ".\n", fix=";\n    ".join(fixes) + "."))
+
+
+def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
+    if (a.shape, a.dtype) == (b.shape, b.dtype):
+        axes = tuple(sorted(b.vma - a.vma, key=str))
+        return f"start {name} with jax.lax.pcast({name}, {axes}, to='varying')"
+    if a.shape == b.shape:
+        return (f"start {name} as {b.dtype.name} (jnp.asarray(..., jnp.{b.dtype.name})), or return "
+                f"it with .astype(jnp.{a.dtype.name})")
+    if a.size == b.size:
+        return f"return {name} with .reshape({a.shape})"
+    return f"start {name} with shape {b.shape}, or return it with shape {a.shape}"
+
+
+def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
+                 types: Sequence[Sequence[ShapedArray]]) -> TypeError | None:
+    """The error of branches whose results differ in structure or types; None if they agree."""
+    for label, tree, avals in zip(labels[1:], trees[1:], types[1:]):
+        if tree != trees[0]:
+            return TypeError(explain(
+                f"{name} branch outputs must have the same pytree structure, but they differ: the "
+                f"output of {labels[0]} has {trees[0]}, that of {label} has {tree}.",
+                fix="return the same structure from all branches."))
+        wrong = [(n, a, b) for n, a, b in zip(leaf_paths(tree), types[0], avals)
+                 if (a.shape, a.dtype, a.vma) != (b.shape, b.dtype, b.vma) or _moved(a, b)]
+        if wrong:
+            rows = [f"  * the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
+                    f"the corresponding output of {label} has type {b}, {_reason(a, b)}"
+                    for n, a, b in wrong]
+            casts = [_branch_fix(n and " " + n, labels[0], label, a, b) for n, a, b in wrong]
+            return TypeError(explain(
+                f"{name} branches must have equal output types but they differ.\n\n"
+                + ";\n".join(rows) + ".\n", fix=";\n    ".join(casts) + "."))
+    return None
+
+
+def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArray) -> str:
+    if a.shape != b.shape:
+        return f"return{name} from {label} with shape {a.shape}"
+    if a.dtype != b.dtype:
+        return f"return{name} from {label} with .astype(jnp.{a.dtype.name})"
+    if _moved(a, b):
+        return f"return{name} from {label} with calque.sharding.reshard(..., {a.sharding.spec})"
+    casts = [f"return jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')"
+             f"{name and ' as' + name} from {which}"
+             for which, more in ((first, b.vma - a.vma), (label, a.vma - b.vma)) if more]
+    return ", and ".join(casts)
+
+
+def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int | None],
+                given: int | None) -> ValueError:
+    """vmap's error of sizes that differ: every mapped argument with its size, the odd ones last."""
+    mapped = [(a.shape[d], d, n, a) for n, a, d in zip(names, avals, axes) if d is not None]
+    counts = Counter(size for size, *_ in mapped)
+    rows = [f"  * axis {d} of argument {n} of type {a} has size {size}"
+            for size, d, n, a in sorted(mapped, key=lambda m: -counts[m[0]])]
+    if given is not None:
+        rows.append(f"  * axis_size is {given}")
+    usual = given if given is not None else counts.most_common(1)[0][0]
+    odd = [n for size, _, n, _ in mapped if size != usual]
+    return ValueError(explain(
+        "vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(rows),
+        fix=f"give {', '.join(odd)} size {usual} along the mapped axis, or None in in_axes."))

@@ -1,0 +1,128 @@
+"""Small arrays, eagerly: primitives that NumPy computes at once, so that nothing is compiled.
+
+Outside a transformation an operation on small arrays that are ready in host memory costs more to
+hand to a compiled program than to do.  A primitive has a rule here where NumPy gives the bits that
+our compiled form gives (moving elements, IEEE arithmetic, integers, comparisons, random bits);
+sums and products of floats are the exception, they agree within rounding.  A rule is
+f(out, *values, **params) -> array, or None for dtypes and sizes that it leaves to the compiler.
+PRNG keys come as uint64, their two words in one.  The rules: elementwise.py, shape.py (moving),
+reduce.py (with running sums and products), index.py (gather, scatter), draw.py (random bits).
+Start reading at `evaluate`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import is_off
+from calque.core.memo import Memo
+from calque.core.primitive import Primitive
+from calque.dispatch.array import HOST_BYTES, Array, current_device
+from calque.dispatch.numpy_rules import draw, elementwise, index, reduce, shape
+from calque.dispatch.sharded import labels
+from calque.runtime import Buffer
+from calque.transforms.explicit import resolved
+
+RULES: dict[str, Callable[..., Any]] = {} if is_off("numpy") else {
+    **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
+
+_outs = Memo(16384)
+LIMIT = HOST_BYTES
+
+# These read no more of their first operand than they return: it may be large.
+READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
+# One core copies as much in half a millisecond, strides and all; each slice is another program.
+PARTS = {"slice": 1 << 22, "dynamic_slice": 1 << 22}  # bytes of a result at most
+
+
+def known(x: Any, limit: float = LIMIT) -> np.ndarray[Any, Any] | None:
+    """The value of an operand, when it is small and at hand without waiting."""
+    if type(x) is not Array:
+        aval = aval_of(x)
+        if aval.sharding is not None:  # it spans processes
+            return None
+        number = np.asarray(x, aval.dtype)
+        return number if number.nbytes <= limit else None
+    buffer = x._own
+    if buffer is None or x._pending is not None:
+        return None
+    value = buffer._host
+    if value is None:
+        if (x.aval.nbytes > limit or buffer.is_deleted() or not buffer.device.is_host
+                or not buffer.is_ready()):
+            return None
+        value = buffer.numpy()
+    if dtypes.is_key(x.aval.dtype):
+        return value.view(np.uint64)[..., 0] if x.aval.dtype == dtypes.key_dtype else None
+    return value
+
+
+def result(aval: ShapedArray, value: Any, device: Any) -> Array:
+    """An Array of what a rule computed."""
+    value = np.asarray(value)
+    if not value.flags.c_contiguous:
+        value = value.copy()
+    if dtypes.is_key(aval.dtype):
+        value = value.reshape(*aval.shape, 1).view(np.uint32)
+    return Array(Buffer.of_host(value, device), aval)
+
+
+def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any]) -> Any:
+    """The abstract rule, remembered."""
+    try:
+        key = (prim, *avals, *params.items())
+        found = _outs.get(key)
+    except TypeError:  # a parameter that has no hash
+        return labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
+    if found is not None:
+        return found
+    out = labels.typed(prim, avals, params, prim.rule("abstract")(*avals, **params))
+    return out if resolved.get() else _outs.keep(key, out)
+
+
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result(s) of a primitive on small concrete values, None where a program must run."""
+    rule = RULES.get(prim.name)
+    if rule is None:
+        return None
+    values: list[Any] = []
+    avals: list[ShapedArray] = []
+    device = None
+    limit: float = math.inf if prim.name in READS_PARTS else LIMIT
+    for x in args:
+        if type(x) is Array:
+            value = known(x, limit)
+            avals.append(x.aval)
+        else:
+            aval = aval_of(x)
+            if aval.sharding is not None:
+                return None
+            value = np.asarray(x, aval.dtype)
+            avals.append(aval)
+            if value.nbytes > limit:
+                return None
+        if value is None:
+            return None
+        if device is None and type(x) is Array:
+            device = x._own.device  # type: ignore[union-attr]
+        limit = LIMIT
+        values.append(value)
+    out = abstract(prim, avals, params)
+    if prim.multiple_results:
+        if any(o.nbytes > LIMIT for o in out):
+            return None
+    elif out.nbytes > PARTS.get(prim.name, LIMIT):
+        return None
+    with np.errstate(all="ignore"):
+        made = rule(out, *values, **params)
+    if made is None:
+        return None
+    device = device or current_device()
+    if prim.multiple_results:
+        return [result(a, v, device) for a, v in zip(out, made)]
+    return result(out, made, device)

@@ -1,0 +1,106 @@
+"""gather and the scatter family by NumPy, with the modes and orders of our compiled forms."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.dispatch.numpy_rules.elementwise import BF16, COMPLEX, FLOATS, INTEGERS
+from calque.primitives.gather import GatherScatterMode, default_fill
+
+Value = np.ndarray[Any, Any]
+
+
+def _places(shape: Sequence[int], indices: Value, sizes: Sequence[int], targets: Sequence[int],
+            batching: Sequence[int], along: Sequence[int]) -> tuple[list[Value], Value]:
+    """The index of every element on each axis of the operand, shapes that broadcast to (*batch,
+    *sizes), moved inside; and which windows were inside as they came."""
+    batch, rank = indices.shape[:-1], len(shape)
+    starts: list[Value] = [np.zeros((1,) * len(batch), np.int64)] * rank
+    inside = np.ones(batch, bool)
+    for k, axis in enumerate(targets):
+        index = indices[..., k]
+        limit = min(shape[axis] - sizes[axis], np.iinfo(index.dtype).max)
+        safe = np.clip(index, 0, limit)
+        inside &= index == safe
+        starts[axis] = safe.astype(np.int64)
+    for axis, place in zip(batching, along):
+        starts[axis] = np.arange(shape[axis]).reshape(
+            [-1 if i == place else 1 for i in range(len(batch))])
+    ones = (1,) * rank
+    return [s.reshape(*s.shape, *ones) + np.arange(sizes[a]).reshape(
+        *ones[:a], sizes[a], *ones[a + 1:]) for a, s in enumerate(starts)], inside
+
+
+def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice_sizes: Any,
+            mode: Any, fill_value: Any, **params: Any) -> Any:
+    d = dimension_numbers
+    if not x.size or not out.size:
+        return None
+    places, inside = _places(x.shape, indices, slice_sizes, d.start_index_map,
+                             d.operand_batching_dims, d.start_indices_batching_dims)
+    made = x[tuple(places)]
+    batch = indices.ndim - 1
+    made = np.broadcast_to(made, (*indices.shape[:-1], *slice_sizes))
+    if mode is GatherScatterMode.FILL_OR_DROP and not inside.all():
+        fill = default_fill(out.dtype) if fill_value is None else fill_value
+        there = inside.reshape(*inside.shape, *(1,) * x.ndim)
+        made = np.where(there, made, np.asarray(fill).astype(x.dtype))
+    gone = {*d.collapsed_slice_dims, *d.operand_batching_dims}
+    made = made.squeeze(tuple(batch + a for a in gone))
+    order, window = [], iter(range(batch, made.ndim))
+    rest = iter(range(batch))
+    for i in range(made.ndim):
+        order.append(next(window) if i in d.offset_dims else next(rest))
+    return made.transpose(order)
+
+
+_JOIN = {"scatter-add": np.add, "scatter-sub": np.subtract, "scatter-mul": np.multiply,
+         "scatter-min": np.minimum, "scatter-max": np.maximum}
+
+
+def _scatter(name: str) -> Any:
+    def rule(out: Any, x: Value, indices: Value, updates: Value, *, dimension_numbers: Any,
+             mode: Any, **params: Any) -> Any:
+        d = dimension_numbers
+        if not x.size or not updates.size or not _takes(name, x.dtype):
+            return None
+        inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
+        windows = iter(updates.shape[i] for i in d.update_window_dims)
+        sizes = [1 if a in inserted else next(windows) for a in range(x.ndim)]
+        first = [i for i in range(updates.ndim) if i not in d.update_window_dims]
+        new = updates.transpose(*first, *d.update_window_dims)
+        places, inside = _places(x.shape, indices, sizes, d.scatter_dims_to_operand_dims,
+                                 d.operand_batching_dims, d.scatter_indices_batching_dims)
+        batch = indices.shape[:-1]
+        at = np.zeros((1,) * (len(batch) + x.ndim), np.int64)
+        for place, n in zip(places, x.shape):
+            at = at * n + place
+        at = np.broadcast_to(at, (*batch, *sizes)).reshape(-1)
+        new = new.reshape(-1)
+        if mode is not GatherScatterMode.CLIP:
+            kept = np.broadcast_to(inside.reshape(*batch, *(1,) * x.ndim), (*batch, *sizes))
+            at, new = at[kept.reshape(-1)], new[kept.reshape(-1)]
+        narrow = x.dtype in (np.float16, BF16) and name != "scatter"  # joined in f32, rounded once
+        made = (x.astype(np.float32) if narrow else x.copy()).reshape(-1)
+        if name == "scatter":
+            made[at] = new
+        else:
+            _JOIN[name].at(made, at, new.astype(made.dtype))
+        return made.astype(x.dtype, copy=False).reshape(x.shape)
+
+    return rule
+
+
+def _takes(name: str, dtype: Any) -> bool:
+    """Whether NumPy joins values of a dtype as our loops do (signed zeros, complex products)."""
+    if name == "scatter":
+        return True
+    if name in ("scatter-min", "scatter-max"):
+        return dtype in INTEGERS
+    return dtype in INTEGERS | FLOATS or (dtype in COMPLEX and name != "scatter-mul")
+
+
+RULES: dict[str, Any] = {"gather": _gather, "scatter": _scatter("scatter"),
+                         **{name: _scatter(name) for name in _JOIN}}

@@ -1,0 +1,337 @@
+"""Public functions on concrete arrays: what they do for a signature is recorded, then replayed.
+
+`planned(f)` is f; outside a transformation it stages f for the avals of its arrays (and the values
+of everything else) and keeps what came out.  A plan of small arrays is a list of NumPy rules
+(numpy_rules) and elementwise executables for any shape, run without a wrapper around each value;
+any other plan is one Program.  Where f cannot be staged, because it looks at values or warns, it
+runs as it is.  Start reading at `planned`.
+"""
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import ShapedArray
+from calque.core.config import config, is_off
+from calque.core.memo import Memo
+from calque.core.primitive import Primitive
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.trace import Tracer, bottom, current, under
+from calque.dispatch import numpy_rules, shape_polymorphic
+from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
+from calque.dispatch.eager import fused, is_literal, run_program
+from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.spanning import made
+from calque.lowering.flat import is_flat
+from calque.runtime import Buffer
+from calque.transforms.explicit import of_types, resolved
+from calque.transforms.stage import StageTrace, literal_value
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
+_plans = Memo(16384)
+_STREAK = 16  # new signatures of a function in a row; then one is recorded when it comes again
+
+
+_NEW, _SEEN = object(), object()
+_OFF = is_off("plans")
+
+
+class Unplanned(Exception):
+    """What was called depends on more than its signature."""
+
+
+def planned(f: F) -> F:
+    """Decorator: eagerly, what f does for a signature is recorded once and run as a whole."""
+    name = f.__name__
+    streak = 0
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        nonlocal streak
+        if current.get() is not bottom:
+            return f(*args, **kwargs)
+        arrays: list[Array] = []
+        try:
+            key: Any = (f, config.key(), *[_part(a, arrays) for a in args])
+            if kwargs:
+                key += tuple((k, _part(v, arrays)) for k, v in kwargs.items())
+            plan = _plans.get(key, _NEW)
+        except TypeError:  # no key: a value without a hash, a function, a NumPy array
+            plan = None
+        if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
+            _plans.keep(key, _SEEN)
+            plan = None
+        elif plan is _NEW or plan is _SEEN:
+            streak += 1
+            plan = _plans.keep(key, _learn(f, args, kwargs, arrays))
+        else:
+            streak = 0
+        if plan is not None:
+            done = plan.run(arrays)
+            if done is not None:
+                return plan.pack(done)
+        with fused(name):
+            return f(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def refuse() -> None:
+    """Called by what must not be remembered, such as a warning: f runs as it is."""
+    trace: Any = current.get()
+    while trace is not None:
+        if trace.kind == "plan":
+            raise Unplanned
+        trace = trace.parent
+
+
+def _part(x: Any, arrays: list[Array]) -> Any:
+    """What of an argument the plan depends on; the Arrays in it are collected."""
+    kind = type(x)
+    if kind is Array:
+        arrays.append(x)
+        return x.aval
+    if kind in _PLAIN:
+        return kind, x
+    if kind is float:
+        return x.hex()  # 0.0 == -0.0, and 1.0 == 1 == True
+    if kind is tuple or kind is list:
+        return kind, *[_part(v, arrays) for v in x]
+    if isinstance(x, (type, np.dtype, enum.Enum)):
+        return kind, x
+    if isinstance(x, np.generic):
+        return kind, x.tobytes()
+    raise TypeError
+
+
+# ---- recording
+class _PlanTrace(StageTrace):
+    """Stages what would run eagerly: nested jits are opened."""
+
+    __slots__ = ()
+    kind = "plan"
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if prim.inline is not None:
+            with under(self):
+                return prim.inline(*args, **params)
+        return super().process(prim, args, params)
+
+
+def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
+    """The plan of a signature, None where f has to run as it is."""
+    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF or (
+            resolved.get()):
+        return None
+    try:
+        return _record(f, args, kwargs, arrays)
+    except Exception:  # whatever it was, f says it again when it runs
+        return None
+
+
+def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
+            ) -> _OnHost | _Whole:
+    trace = _PlanTrace(f.__name__, bottom)
+    avals = [a.aval for a in arrays]
+    inputs = [trace.new(a) for a in of_types(avals)]
+    rest = iter(inputs)
+
+    def traced(x: Any) -> Any:
+        if type(x) is Array:
+            return next(rest)
+        return type(x)(map(traced, x)) if type(x) in (tuple, list) else x
+
+    try:
+        with under(trace):
+            out = f(*[traced(a) for a in args], **{k: traced(v) for k, v in kwargs.items()})
+        kind = type(out)
+        outs = list(out) if isinstance(out, (tuple, list)) else [out]
+        if not outs or not all(type(o) is Array or isinstance(o, Tracer) for o in outs):
+            raise Unplanned
+        program = _lifted(eliminate_dead_code(trace.program(inputs, outs)))
+    finally:
+        trace.close()
+    if not isinstance(out, (tuple, list)):
+        pack: Callable[[list[Array]], Any] = _only
+    else:
+        pack = kind if kind in (tuple, list) else kind._make
+    if labels.any_of(avals) or labels.program_places(program):
+        pack = _labelling(pack, labels.of_program(program, avals, lambda i: f"args[{i}]"))
+    steps = _steps(program)
+    return _Whole(program, pack) if steps is None else _OnHost(program, steps, pack)
+
+
+def _only(outs: list[Array]) -> Array:
+    return outs[0]
+
+
+def _labelling(pack: Callable[[list[Array]], Any], avals: Sequence[ShapedArray]
+               ) -> Callable[[list[Array]], Any]:
+    return lambda outs: pack([made(o._own, a, o._pending) for o, a in zip(outs, avals)])
+
+
+def _lifted(p: Program) -> Program:
+    """Numbers as constants that are passed: one executable for all of them."""
+    variables, values = list(p.const_vars), list(p.consts)
+    equations = []
+
+    def constant(a: Literal) -> Var:
+        variables.append(Var(a.aval))
+        values.append(Array(from_numpy(np.asarray(a.value))._own, a.aval))
+        return variables[-1]
+
+    for e in p.equations:
+        shaped = e.inputs[1:] if e.primitive.name == "select_n" else e.inputs
+        known = all(isinstance(a, Literal) for a in shaped)  # programs for any shape take none
+        equations.append(e.replace(inputs=tuple(
+            constant(a) if isinstance(a, Literal)
+            and (known or not is_literal(a.value, e.primitive)) else a for a in e.inputs)))
+    outputs = [constant(o) if isinstance(o, Literal) else o for o in p.outputs]
+    return Program(p.inputs, equations, outputs, variables, values, p.name)
+
+
+# ---- plans
+class _Whole:
+    """One Program."""
+
+    __slots__ = ("pack", "program", "reason")
+
+    def __init__(self, program: Program, pack: Callable[[list[Array]], Any]) -> None:
+        self.program, self.pack = program, pack
+        self.reason = f"eager {program.name}"
+
+    def run(self, arrays: list[Array]) -> list[Array] | None:
+        device = arrays[0]._buffer.device if arrays else None
+        for a in arrays:
+            if a._buffer.device is not device:
+                return None
+        return run_program(self.program, arrays, self.reason)
+
+
+Step = tuple[Any, ShapedArray | list[ShapedArray], dict[str, Any], tuple[int, ...], Any]
+Steps = tuple[list[Any], list[Step], list[int], list[float]]
+
+
+class _OnHost:
+    """Steps by NumPy over numbered values; the Program where a rule turns out to leave a dtype."""
+
+    __slots__ = ("avals", "constants", "limits", "outs", "pack", "program", "steps", "whole")
+
+    def __init__(self, program: Program, steps: Steps, pack: Callable[[list[Array]], Any]) -> None:
+        self.program, self.pack = program, pack
+        self.constants, self.steps, self.outs, self.limits = steps
+        self.avals = [o.aval for o in program.outputs]
+        self.whole: _Whole | None = None
+
+    def run(self, arrays: list[Array]) -> list[Array] | None:
+        if self.whole is not None:
+            return self.whole.run(arrays)
+        known = numpy_rules.known
+        values = []
+        for x, limit in zip(arrays, self.limits):
+            value = known(x, limit)
+            if value is None:
+                return None
+            values.append(value)
+        device: Any = arrays[0]._own.device if arrays else current_device()  # type: ignore[union-attr]
+        for x in arrays:
+            if x._own.device is not device:  # type: ignore[union-attr]
+                return None
+        values += self.constants
+        with np.errstate(all="ignore"):
+            for rule, out, params, ins, to in self.steps:
+                made = rule(out, *[values[i] for i in ins], **params)
+                if made is None:
+                    self.whole = _Whole(self.program, self.pack)
+                    return self.whole.run(arrays)
+                if to is None:
+                    values.append(np.asarray(made))
+                else:
+                    values.extend(np.asarray(m) for m in made)
+        return [numpy_rules.result(a, values[i], device) for a, i in zip(self.avals, self.outs)]
+
+
+def _steps(p: Program) -> Steps | None:
+    """(constants, steps, numbers of the outputs, most bytes of each input); None for programs."""
+    place: dict[Var, int] = {v: i for i, v in enumerate(p.inputs)}
+    constants: list[Any] = []
+    steps: list[Step] = []
+
+    def number(a: Atom) -> int:
+        if isinstance(a, Var):
+            return place[a]
+        constants.append(np.asarray(a.value))
+        return len(p.inputs) + len(constants) - 1
+
+    for v, c in zip(p.const_vars, p.consts):
+        place[v] = len(p.inputs) + len(constants)
+        constants.append(numpy_rules.known(c if type(c) is Array else from_numpy(np.asarray(c))))
+    limits = [math.inf if _parts_only(v, p) else HOST_BYTES for v in p.inputs]
+    if (any(c is None for c in constants)
+            or any(v.aval.nbytes > limit for v, limit in zip(p.inputs, limits))):
+        return None
+    literals = [[number(a) if isinstance(a, Literal) else None for a in e.inputs]
+                for e in p.equations]  # (all constants come before the first result)
+    count = len(p.inputs) + len(constants)
+    for e, known in zip(p.equations, literals):
+        avals = [v.aval for v in e.outputs]
+        if any(a.nbytes > HOST_BYTES or _foreign(a) for a in avals):
+            return None
+        rule = numpy_rules.RULES.get(e.primitive.name)
+        ins = tuple(place[a] if k is None else k for a, k in zip(e.inputs, known))  # type: ignore[index]
+        several = e.primitive.multiple_results
+        if rule is None:
+            if several or not is_flat(e.primitive) or not avals[0].size:
+                return None
+            rule, ins = _flat(e, ins)
+            steps.append((rule, avals[0], {}, ins, None))
+        else:
+            steps.append((rule, avals if several else avals[0], e.params, ins,
+                          len(avals) if several else None))
+        for v in e.outputs:
+            place[v] = count
+            count += 1
+    if any(_foreign(a.aval) for a in (*p.inputs, *p.outputs)):
+        return None
+    return constants, steps, [number(o) for o in p.outputs], limits
+
+
+def _foreign(a: ShapedArray) -> bool:
+    """Keys of generators that NumPy has no rules for."""
+    return dtypes.is_key(a.dtype) and a.dtype != dtypes.key_dtype
+
+
+def _parts_only(v: Var, p: Program) -> bool:
+    """Whether only parts of an input are read: it may be large."""
+    uses = [(e, i) for e in p.equations for i, a in enumerate(e.inputs) if a is v]
+    return bool(uses) and v not in p.outputs and all(
+        i == 0 and e.primitive.name in numpy_rules.READS_PARTS for e, i in uses)
+
+
+def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+    """A rule that runs the executable for any shape, and the operands that it takes."""
+    prim, params = e.primitive, e.params
+    avals = [a.aval for a in e.inputs]
+    i = prim.static_operand
+    known = [] if i is None else [literal_value(a) for a in e.inputs[i:] if isinstance(a, Literal)]
+
+    def rule(out: Any, *values: Any) -> Any:
+        device = current_device()
+        args: list[Any] = [
+            Array(Buffer.of_host(np.ascontiguousarray(v).reshape(a.shape), device), a)
+            for v, a in zip(values, avals)]
+        made = shape_polymorphic.evaluate(prim, args + known, params)
+        return None if made is None else made._numpy()
+
+    return rule, ins[:len(ins) - len(known)]
+
+
+__all__ = ["Unplanned", "planned", "refuse"]

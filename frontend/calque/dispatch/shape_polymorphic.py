@@ -1,0 +1,125 @@
+"""Elementwise work on concrete arrays of any shape, without a compile per shape.
+
+Eagerly, `jnp.sin(x)` runs one executable for all shapes of x: the arrays are passed flat, under
+one axis of unknown size (lowering/flat).  Executables are those compiled ahead (precompiled.py),
+else they are compiled one at a time.  Start reading at `evaluate` and `run`.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.config import config
+from calque.core.dtypes import is_key
+from calque.core.memo import Memo
+from calque.core.primitive import Primitive
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.dispatch import precompiled
+from calque.dispatch.array import Array, on_device, to_array
+from calque.dispatch.numpy_rules import abstract
+from calque.dispatch.sharded.spanning import any_spans
+from calque.lowering.cache import compile_cached
+from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
+from calque.lowering.passes import cost
+from calque.lowering.targets import runnable_target
+from calque.runtime import Device, FlatExecutable, Module
+
+_lock = threading.Lock()
+_memory = Memo()
+
+
+class _Flat:
+    """An executable and what a call must know."""
+
+    __slots__ = ("avals", "executable", "weight")
+
+    def __init__(self, program: Program, device: Device, reason: str) -> None:
+        self.avals = [o.aval for o in program.outputs]
+        self.weight = sum(e.primitive.weight for e in program.equations)
+        name = entry_name(program)
+        module = precompiled.find(name, program.inputs[-1].aval.dtype, device)
+        if module is None:
+            target = runnable_target()
+            vmfb = compile_cached(lower_flat([(name, program)], target), target, reason=reason,
+                                  name=program.name)
+            module = Module(vmfb)
+        self.executable = FlatExecutable(
+            module, device, name, [not v.aval.shape for v in program.inputs],
+            [a.dtype for a in self.avals], program.name)
+
+
+def _ready(key: Any, make: Any, device: Device, reason: str) -> _Flat:
+    with _lock:  # one compile at a time: they share the compiler's threads anyway
+        found = _memory.get(key)
+        return found or _memory.keep(key, _Flat(make(), device, reason))
+
+
+def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:
+    """The operand that has a better form where its value is known (an exponent), if it is."""
+    i = prim.static_operand
+    return None if i is None or isinstance(args[i], (Array, np.ndarray)) else i
+
+
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Array | None:
+    """The result of an elementwise primitive, None where it needs a program of its shapes."""
+    if not is_flat(prim) or prim.multiple_results:
+        return None
+    literal, fixed = None, known_operand(prim, args)
+    if fixed is not None:
+        literal, args = args[fixed], args[:fixed]
+    arrays = [to_array(a) for a in args]
+    avals = [a.aval for a in arrays]
+    if any([is_key(a.dtype) for a in avals]) or any_spans(avals):
+        return None
+    if literal is None:
+        out = abstract(prim, avals, params)
+    else:
+        exponent = to_array(literal).aval
+        out = abstract(prim, [*avals, exponent], params)
+    device = next((a._buffer.device for a in arrays if a.shape), arrays[0]._buffer.device)
+    if not device.is_host or not out.size:
+        return None
+    scalars = [not a.shape and bool(out.shape) for a in avals]
+    value = None if literal is None else (type(literal), np.asarray(literal).tobytes())
+    try:
+        key = (device, config.calque_cpu, prim,
+               *[(a.dtype, s) for a, s in zip(avals, scalars)], value, *params.items())
+        found = _memory.get(key)
+    except TypeError:  # a parameter that has no hash
+        return None
+    if found is None:
+        def make() -> Program:
+            inputs = [Var(flat_aval(a, s)) for a, s in zip(avals, scalars)]
+            atoms: list[Atom] = list(inputs)
+            if literal is not None:
+                atoms.append(Literal(literal, exponent))
+            result = Var(flat_aval(out, False))
+            return Program(inputs, [Equation(prim, tuple(atoms), (result,), params)], [result],
+                           name=prim.name)
+        found = _ready(key, make, device, f"eager {prim.name}, any shape")
+    buffers = [on_device(a, device) for a in arrays]
+    made = found.executable(buffers, out.shape, out.size * found.weight < cost.SMALL_WORK)
+    return Array(made[0], out)
+
+
+def run(program: Program, args: Sequence[Array], device: Device, reason: str
+        ) -> list[Array] | None:
+    """The results of a recorded Program that is elementwise over one shape, else None."""
+    if not device.is_host:
+        return None
+    flat = flatten(program)
+    if flat is None:
+        return None
+    key = (device, config.calque_cpu, flat.key())
+    found = _memory.get(key)
+    if found is None:
+        found = _ready(key, lambda: flat, device, f"{reason}, any shape")
+    buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
+    shape = program.outputs[0].aval.shape
+    size = program.outputs[0].aval.size
+    made = found.executable(buffers, shape, size * found.weight < cost.SMALL_WORK)
+    return [Array(b, o.aval) for b, o in zip(made, program.outputs)]
+

@@ -1,0 +1,10 @@
+"""Arrays over several devices and processes.
+
+  shards.py       device_put, arrays made of pieces, and the pieces of an array
+  labels.py       the shardings of results, from those of arguments
+  placing.py      out_sharding= and device=: where the result of one operation is
+  placed.py       jit with shardings; constraints.py  with_sharding_constraint
+  spanning.py     arrays that span processes; partition.py  programs over them, for one process
+
+Start reading at shards.py.
+"""

@@ -1,0 +1,100 @@
+"""with_sharding_constraint, and what it shares with jit's shardings: trees of places.
+
+A place is a Sharding or a PartitionSpec over the context's mesh.  Start reading at
+`with_sharding_constraint`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from calque.core.avals import aval_of
+from calque.core.errors import explain
+from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
+from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
+from calque.core.trace import at_bottom
+from calque.dispatch.array import as_values
+from calque.dispatch.sharded.shards import check_devices, check_rank, prefix_leaves
+from calque.dispatch.tracing import check_arguments
+from calque.primitives.placement import constrain
+from calque.trees import util as tree_util
+
+__all__ = ["with_sharding_constraint"]
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """A tree of arrays as it is, said to be spread over a mesh in some way.
+
+    In one process this moves nothing: it labels the arrays, and pins what propagation may choose.
+
+    Args:
+      x: tree of arrays.
+      shardings: tree prefix of x of NamedShardings, or of PartitionSpecs over the context's mesh;
+        None and P.UNCONSTRAINED leave it to the compiler.
+
+    Returns:
+      A tree like x.
+
+    Raises:
+      RuntimeError: a PartitionSpec is given and no mesh is set.
+      TypeError: a leaf of shardings is none of these.
+      ValueError: shardings is no tree prefix, a spec is longer than an array has dimensions or
+        names Explicit axes; IndivisibleError where it does not divide them.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
+      >>> calque.jit(lambda x: calque.lax.with_sharding_constraint(x, where) + 1)(jnp.ones(2))
+      Array([2., 2.], dtype=float32)
+    """
+    leaves, tree = tree_util.flatten(x)
+    check_arguments("with_sharding_constraint", leaves, tree_util.treedef_tuple(
+        [tree_util.treedef_tuple([tree]), tree_util.tree_structure({})]))
+    flat = prefix_leaves("with_sharding_constraint shardings", shardings, x)
+    return tree.unflatten([_constrained(v, s) for v, s in zip(leaves, flat)])
+
+
+def as_sharding(what: str, argument: str, given: Any) -> Any:
+    """A Sharding, or None, of what is given; a PartitionSpec is over the context's mesh."""
+    if given is None or isinstance(given, Sharding):
+        return given
+    if not isinstance(given, PartitionSpec):
+        raise TypeError(explain(
+            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, "
+            f"but got {given}", fix="pass NamedSharding(mesh, spec)."))
+    mesh: Any = get_mesh()
+    if mesh.empty:
+        mesh = get_abstract_mesh()
+    if mesh.empty:
+        raise RuntimeError(explain(
+            f"{what} requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
+            f"{argument}. You can define a context mesh via `jax.set_mesh(mesh)`.",
+            fix=f"pass NamedSharding(mesh, spec) in {argument}, or call inside "
+                "`with calque.set_mesh(mesh)`."))
+    return NamedSharding(mesh, given)
+
+
+def _constrained(v: Any, given: Any) -> Any:
+    sharding = as_sharding("with_sharding_constraint", "shardings", given)
+    if sharding is None:
+        return v
+    (x,) = as_values([v])
+    shape = aval_of(x).shape
+    check_rank("One of with_sharding_constraint arguments", shape, sharding)
+    if isinstance(sharding, NamedSharding):
+        if isinstance(sharding.mesh, Mesh):
+            check_devices(sharding)
+        manual = set(get_abstract_mesh().manual_axes)
+        explicit = set(sharding.mesh.explicit_axes) & set(sharding.spec.names())
+        if explicit:
+            raise ValueError(explain(
+                "The spec of NamedSharding passed to with_sharding_constraint can only refer to "
+                f"Auto axes of the mesh. Got spec={sharding.spec} and mesh={sharding.mesh!s}.",
+                fix="use calque.sharding.reshard over Explicit axes."))
+        if manual & set(sharding.spec.names()):
+            raise ValueError(explain(
+                f"with_sharding_constraint: {sharding.spec} names axes that shard_map maps: "
+                f"{sorted(map(str, manual))}.", fix="name the other axes."))
+        if at_bottom():
+            sharding.shard_shape(shape)
+    return constrain(x, sharding)

@@ -1,0 +1,214 @@
+"""Labels: the shardings of results, from those of arguments.
+
+A sharded array is one buffer whose aval has a sharding.  Programs run on whole buffers and their
+avals are plain; what is returned gets its label here: where all arguments that have one lie on one
+device, so do the results, and over a mesh their specs are propagated (transforms/propagate).
+Nothing here runs for arrays that nobody placed.  Start reading at `of_program`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calque.core.avals import ShapedArray
+from calque.core.errors import explain
+from calque.core.mesh import Mesh
+from calque.core.primitive import Primitive
+from calque.core.program import Program, eliminate_dead_code
+from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.dispatch.array import current_device
+from calque.transforms.explicit import is_explicit
+from calque.transforms.explicit import typed as types_of
+from calque.transforms.propagate import of_equation, propagate, specs_of
+
+Names = Callable[[int], str]
+# primitives that say where their results are
+_PLACES = frozenset(("sharding_constraint", "shard_map", "inspect_sharding"))
+
+
+def stripped(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """Avals without labels."""
+    return [a if a.sharding is None else a.marked(None, a.vma) for a in avals]
+
+
+def any_of(avals: Sequence[ShapedArray]) -> bool:
+    """Whether somebody placed one of the arrays."""
+    return any([a.sharding is not None for a in avals])
+
+
+def places(prim: Primitive, params: dict[str, Any]) -> bool:
+    """Whether an operation, or a Program that it holds, says where its results are."""
+    return prim.name in _PLACES or (prim.higher_order and any(
+        program_places(p) for value in params.values()
+        for p in (value if isinstance(value, tuple) else (value,)) if isinstance(p, Program)))
+
+
+def program_places(p: Program) -> bool:
+    return p.derived("places", lambda: any(
+        places(e.primitive, e.params) for e in p.equations))
+
+
+def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
+    """The meshes (or OwnRows) that a program mentions."""
+    found = []
+    for e in p.equations:
+        if e.primitive.name == "shard_map":
+            found.append(e.params["mesh"])
+        elif e.primitive.name == "sharding_constraint":
+            found.append(getattr(e.params["sharding"], "mesh", None))
+        for value in e.params.values():
+            for q in value if isinstance(value, tuple) else (value,):
+                if isinstance(q, Program):
+                    found += meshes_of(q, kind)
+    return [m for m in found if isinstance(m, kind)]
+
+
+def _ids(s: Sharding) -> str:
+    devices = s._assignment
+    return (f"device ids {[d.id for d in devices]} on platform "
+            f"{devices[0].platform.upper() if devices else '?'}")
+
+
+def together(name: str, avals: Sequence[ShapedArray], names: Names,
+             meshes: Sequence[Mesh] = ()) -> Sharding | None:
+    """A sharding over the devices of all arguments; ValueError where they are others."""
+    first: tuple[str, Sharding] | None = None
+    for i, a in enumerate(avals):
+        s = a.sharding
+        if s is None:
+            continue
+        what = f"argument {names(i)} of {name} with shape {a.plain}"
+        if first is None:
+            first = what, s
+        elif s is not first[1] and s._assignment != first[1]._assignment:
+            raise _incompatible(*first, what, s)
+        elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
+            first = what, s
+    for m in sorted(meshes, key=lambda m: bool(m.explicit_axes)):  # what has a type keeps it
+        s = NamedSharding(m, PartitionSpec())
+        if first is None:
+            first = f"the mesh {m!s} in {name}", s
+        elif s._assignment != first[1]._assignment:
+            raise _incompatible(*first, "shard_map or with_sharding_constraint inside jit", s)
+        elif isinstance(first[1], SingleDeviceSharding):
+            first = first[0], s
+    return None if first is None else first[1]
+
+
+def _incompatible(what: str, one: Sharding, also: str, other: Sharding) -> ValueError:
+    return ValueError(explain(
+        f"Received incompatible devices for jitted computation. Got {what} and with {_ids(one)} "
+        f"and {also} and with {_ids(other)}",
+        fix="put them together with calque.device_put(x, sharding), or leave one uncommitted."))
+
+
+def _labelled(avals: Sequence[ShapedArray], specs: Sequence[PartitionSpec], mesh: Mesh,
+              given: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """Results with their shardings; one that an argument has is written as there."""
+    made = []
+    for a, spec in zip(avals, specs):
+        sharding: Any = None
+        for g in given:
+            s = g.sharding
+            if (isinstance(s, NamedSharding) and g.ndim == a.ndim and s.mesh == mesh
+                    and s.spec.of_rank(a.ndim) == spec.of_rank(a.ndim)):
+                sharding = s
+                break
+        made.append(a.plain.marked(sharding or NamedSharding(mesh, spec), a.vma))
+    return made
+
+
+def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], out: Any) -> Any:
+    """What an abstract rule gave, with labels where operands have some."""
+    if not any_of(avals) and not places(prim, params):
+        return out
+    outs = list(out) if prim.multiple_results else [out]
+    inner = [p for value in params.values() for p in (value if isinstance(value, tuple)
+             else (value,)) if isinstance(p, Program)]
+    meshes = [m for p in inner for m in meshes_of(p)]
+    where = params.get("mesh", getattr(params.get("sharding"), "mesh", None))
+    if prim.name in _PLACES and isinstance(where, Mesh):
+        meshes.append(where)
+    place = together(prim.name, avals, lambda i: "xyzw"[i] if i < 4 else f"args[{i}]", meshes)
+    if prim.name == "sharding_constraint" and isinstance(params["sharding"], SingleDeviceSharding):
+        place = params["sharding"]
+    elif isinstance(where, Mesh) and isinstance(place, NamedSharding) and (
+            prim.name in _PLACES and place.mesh.shape_tuple != where.shape_tuple):
+        place = NamedSharding(where, PartitionSpec())  # another mesh of the same devices
+    if place is None:
+        return out
+    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
+        made = types_of(prim, avals, outs, params)
+        if prim.name == "sharding_constraint" and not params["sharding"].explicit:
+            made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label
+    elif isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
+        known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in avals]
+        specs = of_equation(prim, avals, outs, params, known, place.mesh)
+        made = _labelled(outs, specs, place.mesh, avals)
+    else:
+        made = [a.plain.marked(place, a.vma) for a in outs]
+    return made if prim.multiple_results else made[0]
+
+
+def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
+    """Further meshes of the same devices that arguments or the program mention."""
+    found = {mesh.shape_tuple: mesh}
+    for m in [*[s.mesh for s in known if s is not None], *meshes_of(p)]:
+        if isinstance(m, Mesh):
+            found.setdefault(m.shape_tuple, m)
+    return list(found.values())[1:]
+
+
+def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[ShapedArray]:
+    """The avals of a program's results for these of its inputs, with labels."""
+    every = [*[v.aval for v in p.const_vars], *avals]
+    count = len(p.const_vars)
+    live = eliminate_dead_code(p)
+    used = {a for e in live.equations for a in e.inputs} | set(live.outputs)
+    seen = [a if v in used else a.plain for v, a in zip((*p.const_vars, *p.inputs), every)]
+    plain = stripped(p.out_avals)
+    place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",
+                     meshes_of(p) if program_places(p) else ())
+    if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
+        for e in p.equations:
+            if e.primitive.name == "inspect_sharding":
+                e.params["callback"](place or SingleDeviceSharding(current_device()))
+    if place is None:
+        return plain
+    if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
+        known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+        made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
+        for m in _others(p, known, place.mesh):
+            made = [b if b.sharding.spec.names() and not a.sharding.spec.names() else a
+                    for a, b in zip(made, _labelled(plain, specs_of(p, known, m)[1], m, every))]
+        return [o if is_explicit(o) else m for o, m in zip(p.out_avals, made)]
+    return [a.marked(place, a.vma) for a in plain]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A program's mesh, and the spec of each argument and result."""
+
+    mesh: tuple[tuple[Any, int], ...]  # names and sizes of the axes
+    args: tuple[PartitionSpec, ...]
+    results: tuple[PartitionSpec, ...]
+
+
+def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
+    """Where a program's arguments and results are; None where nobody said it of any."""
+    if not any_of(avals) and not program_places(p):
+        return None
+    count = len(p.const_vars)
+    every = [*[v.aval for v in p.const_vars], *avals]
+    place = together(p.name, every, lambda i: f"args[{i - count}]", meshes_of(p))
+    if not isinstance(place, NamedSharding):
+        return None
+    known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+    args, results = specs_of(p, known, place.mesh)
+    types = [o.sharding.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
+    return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
+
+
+__all__ = ["Placement", "any_of", "meshes_of", "of_program", "placement", "places",
+           "program_places", "stripped", "together", "typed"]

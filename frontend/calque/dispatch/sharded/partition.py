@@ -1,0 +1,454 @@
+"""Programs over arrays that span processes, as the Program of one process: on its pieces, with
+messages where an operation needs what others have.
+
+Only axes that run between processes count here: the devices of one share its piece.  Each value
+knows which axes split each of its dimensions.  A primitive's factors (primitives/factors) say which
+splits it can work on; operands are brought to them (a part is free, a whole is a message), and what
+is summed over a split dimension is summed over processes.  What has no such form works on whole
+arrays, in every process.  What propagation says of results (transforms/propagate) is a hint.
+Start reading at `of_process`, then `_Partitioner.equation`.
+"""
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.evaluate import each, literal_value
+from calque.core.mesh import Mesh, OwnRows
+from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
+from calque.dispatch.sharded.labels import meshes_of
+from calque.dispatch.sharded.spanning import any_spans
+from calque.lowering.module import Lowered
+from calque.lowering.passes.accumulate import accumulate
+from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.messages import inner_of, sends
+from calque.primitives import messages, two_level
+from calque.primitives.control import cond, scan
+from calque.primitives.local_forms import LocalForm, form_of
+from calque.primitives.while_loop import while_loop
+from calque.transforms.propagate import specs_of_all
+from calque.transforms.stage import closed, stage
+from calque.transforms.vmap import move_axis
+
+Axes = tuple[tuple[Any, ...], ...]
+LOGGED = 1 << 20  # bytes of a gather from which on a line of the log names it
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of this process, and the axes that split each dimension between processes."""
+
+    x: Any
+    axes: Axes
+
+
+def localized(p: Program, known: Sequence[NamedSharding | None],
+              wanted: Sequence[NamedSharding | None], mesh: Mesh) -> Program:
+    """The Program of this process.
+
+    Args:
+      p: of whole arrays.
+      known: of its consts and inputs; None: every process has the same whole array.
+      wanted: of its results; None: whole in every process.
+      mesh: over the devices of several processes.
+
+    Returns:
+      A Program of the consts' and inputs' pieces; it may capture this process's place.
+    """
+    assert mesh.grid is not None
+    live = accumulate(eliminate_dead_code(p.hoisted()))
+    part = _Partitioner(mesh, live, known, wanted)
+    ins = [part.said(s, v.aval.ndim) for v, s in zip(live.inputs, known)]
+    outs = [part.said(s, v.aval.ndim) for v, s in zip(live.outputs, wanted)]
+
+    def run(*xs: Any) -> list[Any]:
+        values = [part.entering(x, a, s) for x, a, s in zip(xs, ins, known)]
+        found = part.run(live, values)
+        return [part.leaving(v, a, s) for v, a, s in zip(found, outs, wanted)]
+
+    avals = [_piece(v.aval, s, a, mesh.grid) for v, s, a in zip(live.inputs, known, ins)]
+    return stage(run, avals, p.name)
+
+
+def spans_processes(p: Program, avals: Sequence[ShapedArray]) -> bool:
+    """Whether a program's arguments, results or meshes are over several processes' devices."""
+    return any_spans(avals) or any_spans(p.out_avals) or any_spans(
+        [v.aval for v in p.const_vars]) or p.derived("spans", lambda: any(
+            m.grid is not None for m in _meshes(p)))
+
+
+def _meshes(p: Program) -> list[Mesh]:
+    return [*meshes_of(p), *[rows.every for rows in meshes_of(p, OwnRows)]]
+
+
+def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
+               ) -> Program:
+    """The Program of this process, of its pieces; consts' avals come first, and its own consts say
+    where it stands."""
+    known = [_sharding(a) for a in in_avals]
+    wanted = [_sharding(a) for a in out_avals]
+    meshes = [s.mesh for s in (*known, *wanted) if s is not None and s.spans]
+    mesh = next(m for m in (*meshes, *_meshes(p)) if getattr(m, "grid", None) is not None)
+    assert isinstance(mesh, Mesh)
+    return localized(p, known, wanted, mesh)
+
+
+def _sharding(a: ShapedArray) -> NamedSharding | None:
+    return a.sharding if isinstance(a.sharding, NamedSharding) else None
+
+
+def agree_on(lowered: Lowered, p: Program) -> None:
+    """ValueError in all processes where they are about to run different programs that send
+    messages."""
+    sent = [str(f) for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
+    if sent:
+        text = re.sub("0x[0-9a-f]+", "", str(hoist(lowered.program)))  # of functions: addresses
+        if "compile" in os.environ.get("CALQUE_LOG", ""):
+            _log_loops(hoist(lowered.program))
+        told = f"{p.name}, which sends {len(sent)} messages: {'; '.join(sent[:3])}"
+        agree(f"{told} {sent} {text}", f"the first run of {p.name}", told)
+
+
+def _log_loops(p: Program) -> None:
+    for e in p.equations:
+        inner = [q for q in inner_of(e) if sends(q)]
+        if inner and e.primitive.name in ("scan", "while"):
+            print(f"calque: {e.primitive.name} ({e.source}) sends messages: its steps are taken "
+                  "from the host", file=sys.stderr)
+        for q in inner:
+            _log_loops(q)
+
+
+def _piece(aval: ShapedArray, sharding: NamedSharding | None, axes: Axes, grid: ProcessGrid
+           ) -> ShapedArray:
+    if sharding is not None and sharding.spans:
+        grid = sharding.mesh.grid  # type: ignore[union-attr, assignment]
+        axes = _full(sharding.between, aval.ndim)
+    return aval.plain.update(shape=block_shape(aval.shape, axes, grid))
+
+
+def _full(axes: Sequence[tuple[Any, ...]], ndim: int) -> Axes:
+    return (*axes, *[()] * (ndim - len(axes)))
+
+
+class _Partitioner:
+    """The Programs of one mesh's processes."""
+
+    def __init__(self, mesh: Mesh, p: Program, known: Sequence[NamedSharding | None],
+                 wanted: Sequence[NamedSharding | None]) -> None:
+        assert mesh.grid is not None
+        self.mesh, self.grid = mesh, mesh.grid
+        self.hints: dict[Var, PartitionSpec] = specs_of_all(p, known, mesh, wanted)
+
+    # ---- axes
+    def said(self, sharding: NamedSharding | None, ndim: int) -> Axes:
+        """The axes of a value with a sharding; none where it is over another grid of processes."""
+        if sharding is None or not sharding.spans or not self.is_mine(sharding):
+            return ((),) * ndim
+        return _full(sharding.between, ndim)
+
+    def is_mine(self, sharding: NamedSharding) -> bool:
+        return sharding.mesh.grid == self.grid  # type: ignore[union-attr]
+
+    def hint(self, v: Any) -> Axes | None:
+        """What propagation says of a variable."""
+        spec = self.hints.get(v) if isinstance(v, Var) else None
+        if spec is None:
+            return None
+        try:
+            return _full(between(spec.axes(), self.grid, ""), v.aval.ndim)
+        except NotImplementedError:
+            return None
+
+    def far(self, names: Sequence[Any]) -> tuple[Between, ...]:
+        return tuple(Between(n, self.grid) for n in names)
+
+    def entering(self, x: Any, axes: Axes, sharding: NamedSharding | None) -> Value:
+        """An operand; what is over another grid of processes is whole from here on."""
+        if sharding is not None and sharding.spans and not self.is_mine(sharding):
+            for d, names in enumerate(sharding.between):
+                x = two_level.joined(x, d, _far(names, sharding.mesh))
+        return Value(x, axes)
+
+    def leaving(self, v: Value, axes: Axes, sharding: NamedSharding | None) -> Any:
+        x = self.brought(v, axes)
+        if sharding is not None and sharding.spans and not self.is_mine(sharding):
+            for d, names in enumerate(sharding.between):
+                x = two_level.piece(x, d, _far(names, sharding.mesh))
+        return x
+
+    # ---- bringing values to axes
+    def brought(self, v: Value, axes: Axes, why: Equation | None = None) -> Any:
+        """The value split by other axes."""
+        x, have = v.x, list(v.axes)
+        for i in range(len(have)):  # an axis that goes from one dimension to another
+            j = next((j for j in range(len(have)) if j != i and _moves(have, axes, i, j)), None)
+            if j is not None:
+                name = have[i][-1]
+                x = self._exchanged(x, i, j, self.far([name]))
+                have[i], have[j] = have[i][:-1], (*have[j], name)
+        for d, (h, w) in enumerate(zip(have, axes)):
+            common = 0
+            while common < min(len(h), len(w)) and h[common] == w[common]:
+                common += 1
+            if h[common:]:
+                self._log(x, h[common:], why)
+                x = two_level.joined(x, d, self.far(h[common:]))
+        for d, (h, w) in enumerate(zip(have, axes)):
+            common = 0
+            while common < min(len(h), len(w)) and h[common] == w[common]:
+                common += 1
+            x = two_level.piece(x, d, self.far(w[common:]))
+        return x
+
+    def _exchanged(self, x: Any, source: int, target: int, far: tuple[Between, ...]) -> Any:
+        """A split goes from one dimension to another: each gets its part of all others'."""
+        count = far[0].size
+        shape = aval_of(x).shape
+        x = two_level.parted(x, target, (count, shape[target] // count))
+        x = messages.exchanged(move_axis(x, target, 0), far)
+        x = move_axis(x, 0, source)
+        return two_level.merged(x, source)
+
+    def _log(self, x: Any, names: Sequence[Any], why: Equation | None) -> None:
+        if "compile" not in os.environ.get("CALQUE_LOG", ""):
+            return
+        a = aval_of(x)
+        size = a.nbytes * math.prod(self.grid.count(n) for n in names)
+        if size >= LOGGED:
+            reason = "as asked for" if why is None else (
+                f"replicated because {why.primitive.name} has no sharded form ({why.source})")
+            print(f"calque: gather of {size >> 20} MiB over {', '.join(map(str, names))}: {reason}",
+                  file=sys.stderr)
+
+    def whole(self, v: Value, why: Equation | None = None) -> Any:
+        return self.brought(v, ((),) * len(v.axes), why)
+
+    # ---- programs
+    def run(self, p: Program, args: Sequence[Value]) -> list[Value]:
+        env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), args))
+        return each(p, env, lambda a: Value(literal_value(a), ()), self.equation)
+
+    def inner(self, p: Program, axes: Sequence[Axes], wanted: Sequence[Axes]) -> Program:
+        """An inner Program of pieces that are split so, its results brought to `wanted`."""
+        avals = [v.aval.plain.update(shape=block_shape(v.aval.shape, a, self.grid))
+                 for v, a in zip(p.inputs, axes)]
+
+        def run(*xs: Any) -> list[Any]:
+            found = self.run(p, [Value(x, a) for x, a in zip(xs, axes)])
+            return [self.brought(v, w) for v, w in zip(found, wanted)]
+
+        return stage(run, avals, p.name)
+
+    def equation(self, e: Equation, values: list[Value]) -> list[Value]:
+        special = _SPECIAL.get(e.primitive.name)
+        if special is not None:
+            return special(self, e, values)
+        form = form_of(e)
+        if form is None or not (any(any(v.axes) for v in values) or any(
+                any(self.hint(o) or ()) for o in e.outputs)):
+            return self.replicated(e, values)
+        return self.split(e, values, form)
+
+    def replicated(self, e: Equation, values: list[Value]) -> list[Value]:
+        """The operation on whole arrays, in every process."""
+        outs = e.primitive.bind(*[self.whole(v, e) for v in values], **e.params)
+        outs = outs if e.primitive.multiple_results else [outs]
+        return [Value(o, ((),) * v.aval.ndim) for o, v in zip(outs, e.outputs)]
+
+    def split(self, e: Equation, values: list[Value], form: LocalForm) -> list[Value]:
+        """The operation on pieces."""
+        chosen = self._chosen(e, values, form)
+        ins = [self.brought(v, form.axes(d, chosen, self.grid), e)
+               for v, d in zip(values, form.operands)]
+        outs_axes = [form.axes(d, chosen, self.grid) for d in form.results]
+        shapes = [block_shape(v.aval.shape, a, self.grid) for v, a in zip(e.outputs, outs_axes)]
+        outs = e.primitive.bind(*ins, **form.params(e.params, [aval_of(x).shape for x in ins],
+                                                    shapes))
+        outs = list(outs) if e.primitive.multiple_results else [outs]
+        in_results = {f for dims in form.results for d in dims for f in d}
+        summed = [n for f, names in chosen.items() if f not in in_results for n in names]
+        if not summed:
+            return [Value(o, a) for o, a in zip(outs, outs_axes)]
+        assert form.reduction is not None
+        if form.reduction == "sum" and len(outs) == 1 and len(summed) == 1:
+            found = self._scattered(e.outputs[0], outs[0], outs_axes[0], summed[0])
+            if found is not None:
+                return [found]
+        outs = messages.reduced(outs, self.far(summed), form.reduction)
+        return [Value(o, a) for o, a in zip(outs, outs_axes)]
+
+    def _scattered(self, v: Var, x: Any, axes: Axes, name: Any) -> Value | None:
+        """A sum of which each process keeps a part, where that is what is wanted."""
+        hint = self.hint(v) or ()
+        for d, (have, want) in enumerate(zip(axes, hint)):
+            if want == (*have, name):
+                count = self.grid.count(name)
+                size = aval_of(x).shape[d] // count
+                x = move_axis(two_level.parted(x, d, (count, size)), d, 0)
+                return Value(messages.scattered(x, self.far([name])), (
+                    *axes[:d], want, *axes[d + 1:]))
+        return None
+
+    def _chosen(self, e: Equation, values: list[Value], form: LocalForm
+                ) -> dict[int, tuple[Any, ...]]:
+        """The axes of each factor: the largest operand decides, hints where none does."""
+        rows = [(a.aval.nbytes, v.axes, d) for a, v, d in zip(e.inputs, values, form.operands)]
+        rows.sort(key=lambda row: -row[0])
+        rows += [(0, self.hint(o) or (), d) for o, d in zip(e.outputs, form.results)]
+        chosen: dict[int, tuple[Any, ...]] = {}
+        used: set[Any] = set()
+        for _, axes, dims in rows:
+            for names, factors in zip(axes, dims):
+                for f, mine in form.dealt(factors, names, self.grid):
+                    if f in chosen or f in form.unsummable or used & set(mine):
+                        continue
+                    chosen[f] = mine
+                    used |= set(mine)
+        while gone := form.unsaid(chosen, self.grid):
+            chosen = {f: names for f, names in chosen.items() if f not in gone}
+        return chosen
+
+
+def _far(names: Sequence[Any], mesh: Any) -> tuple[Between, ...]:
+    return tuple(Between(n, mesh.grid) for n in names)
+
+
+def _moves(have: Sequence[tuple[Any, ...]], want: Axes, i: int, j: int) -> bool:
+    """Whether the last axis of dimension i goes behind those of dimension j, and nothing else."""
+    return bool(have[i]) and want[i] == have[i][:-1] and want[j] == (*have[j], have[i][-1])
+
+
+# ---- equations with programs inside
+def _call(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    inner = e.params.get("jaxpr", e.params.get("fun"))
+    assert isinstance(inner, Program) and len(inner.inputs) == len(values)
+    if e.primitive.name != "checkpoint":
+        return part.run(inner, values)
+    found: list[Value] = []
+
+    def run(*xs: Any) -> list[Any]:
+        outs = part.run(inner, [Value(x, v.axes) for x, v in zip(xs, values)])
+        found[:] = outs
+        return [o.x for o in outs]
+
+    made, consts = closed(stage(run, [aval_of(v.x).plain for v in values], inner.name))
+    outs = e.primitive.bind(*consts, *[v.x for v in values], **{**e.params, "jaxpr": made})
+    return [Value(o, v.axes) for o, v in zip(outs, found)]
+
+
+def _settled(part: _Partitioner, v: Var, start: Value) -> Axes:
+    """The axes of a carry: as propagation says, else as it starts."""
+    return part.hint(v) or start.axes or ((),) * v.aval.ndim
+
+
+def _scan(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    p = e.params
+    k, n = p["num_consts"], p["num_carry"]
+    body = p["jaxpr"]
+    carry = [_settled(part, v, s) for v, s in zip(e.outputs, values[k:k + n])]
+    init = [part.brought(v, a) for v, a in zip(values[k:k + n], carry)]
+    rows = [((), *v.axes[1:]) for v in values[k + n:]]
+    xs = [part.brought(v, a, e) for v, a in zip(values[k + n:], rows)]
+    ys = [((), *(part.hint(v) or ((),) * v.aval.ndim)[1:]) for v in e.outputs[n:]]
+    made = part.inner(body, [*[_axes(v) for v in values[:k]], *carry, *[r[1:] for r in rows]],
+                      [*carry, *[y[1:] for y in ys]])
+    outs = scan(made, [v.x for v in values[:k]], init, xs, length=p["length"],
+                reverse=p["reverse"], unroll=p["unroll"])
+    return [Value(o, a) for o, a in zip(outs, [*carry, *ys])]
+
+
+def _axes(v: Value) -> Axes:
+    return v.axes
+
+
+def _while(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    p = e.params
+    k, n = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    pred = p["cond_jaxpr"].outputs[0].aval
+    carry = [_settled(part, v, s) for v, s in zip(e.outputs, values[n:])]
+    if pred.ndim:  # a batch of predicates: elements end by themselves
+        carry = [((),) * pred.ndim + a[pred.ndim:] for a in carry]
+    init = [part.brought(v, a) for v, a in zip(values[n:], carry)]
+    test = part.inner(p["cond_jaxpr"], [*[v.axes for v in values[:k]], *carry],
+                      [((),) * pred.ndim])
+    body = part.inner(p["body_jaxpr"], [*[v.axes for v in values[k:n]], *carry], carry)
+    outs = while_loop(test, [v.x for v in values[:k]], body, [v.x for v in values[k:n]], init)
+    return [Value(o, a) for o, a in zip(outs, carry)]
+
+
+def _cond(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    wanted = [part.hint(v) or ((),) * v.aval.ndim for v in e.outputs]
+    axes = [v.axes for v in values[1:]]
+    branches = [part.inner(b, axes, wanted) for b in e.params["branches"]]
+    outs = cond(values[0].x, [v.x for v in values[1:]], branches)
+    return [Value(o, a) for o, a in zip(outs, wanted)]
+
+
+def _mapped(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    """shard_map: its operands as its specs say, its body over this process's devices."""
+    p = e.params
+    mesh = p["mesh"]
+    if isinstance(mesh, OwnRows):  # of this process's rows
+        assert mesh.every.grid is not None
+        outs = two_level.mapped(p, mesh.every.grid, [part.whole(v, e) for v in values])
+        return [Value(o, ((),) * v.aval.ndim) for o, v in zip(outs, e.outputs)]
+    grid = getattr(mesh, "grid", None)
+    if grid is None and mesh.shape_tuple == part.mesh.shape_tuple:
+        grid = part.grid
+    if grid is None:
+        return part.replicated(e, values)
+    mine = grid == part.grid
+    ins = []
+    for v, spec in zip(values, p["in_specs"]):
+        axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), len(v.axes))
+        x = part.brought(v, axes) if mine else part.whole(v)
+        for d, names in enumerate(() if mine else axes):
+            x = two_level.piece(x, d, _far(names, mesh))
+        ins.append(x)
+    outs = two_level.mapped(p, grid, ins)
+    found = []
+    for o, made, spec in zip(outs, e.outputs, p["out_specs"]):
+        axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), made.aval.ndim)
+        for d, names in enumerate(() if mine else axes):
+            o = two_level.joined(o, d, _far(names, mesh))
+        found.append(Value(o, axes if mine else ((),) * made.aval.ndim))
+    return found
+
+
+def _constrained(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
+    (v,) = values
+    sharding = e.params["sharding"]
+    if not isinstance(sharding, NamedSharding):
+        return [v]
+    grid = getattr(sharding.mesh, "grid", None)
+    if sharding.mesh.shape_tuple != part.mesh.shape_tuple or grid not in (None, part.grid):
+        return [v]
+    ndim = e.outputs[0].aval.ndim
+    said = _full(between(sharding.spec.axes(), part.grid, repr(sharding)), ndim)
+    have = v.axes or ((),) * ndim
+    taken = {n for names in said for n in names}
+    free = [i < len(sharding.spec) and sharding.spec[i] is UNCONSTRAINED for i in range(ndim)]
+    axes = tuple(tuple(n for n in h if n not in taken) if f else s
+                 for h, s, f in zip(have, said, free))
+    shape = e.outputs[0].aval.shape
+    axes = tuple(a if shape[d] % math.prod([part.grid.count(n) for n in a]) == 0 else ()
+                 for d, a in enumerate(axes))
+    return [Value(part.brought(Value(v.x, have), axes), axes)]
+
+
+_SPECIAL: dict[str, Callable[[_Partitioner, Equation, list[Value]], list[Value]]] = {
+    "jit": _call, "checkpoint": _call, "custom_jvp_call": _call, "custom_vjp_call": _call,
+    "custom_vmap_call": _call, "scan": _scan, "while": _while, "cond": _cond,
+    "shard_map": _mapped, "sharding_constraint": _constrained,
+    "inspect_sharding": lambda part, e, values: []}
+
+__all__ = ["agree_on", "localized", "of_process", "spans_processes"]

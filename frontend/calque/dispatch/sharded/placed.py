@@ -1,0 +1,121 @@
+"""jit with shardings: where arguments and results of a jitted function are.
+
+Both are constraints in the traced function; what is said of an argument that is committed already
+must be so.  Start reading at `PlacedFunction`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core import errors
+from calque.core.avals import aval_of
+from calque.core.memo import Memo
+from calque.core.refs import AbstractRef
+from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.dispatch.jit import JitFunction, _Entry, placed
+from calque.dispatch.sharded.constraints import as_sharding
+from calque.dispatch.sharded.shards import check_rank, prefix_leaves
+from calque.primitives.placement import constrain
+from calque.trees import util as tree_util
+
+
+class PlacedFunction(JitFunction):
+    """A jitted function that says where its arguments and results are."""
+
+    def __init__(self, fun: Callable[..., Any], static_argnums: tuple[int, ...],
+                 static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
+                 donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool,
+                 in_shardings: Any, out_shardings: Any, device: Any) -> None:
+        super().__init__(fun, static_argnums, static_argnames, donate_argnums, donate_argnames,
+                         inline, keep_unused)
+        _check_leaves("in_shardings", in_shardings)
+        _check_leaves("out_shardings", out_shardings)
+        self._in, self._out, self._device = in_shardings, out_shardings, device
+        self._cache = Memo()  # not that of the same function without shardings
+
+    def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
+               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
+        wanted: list[Any] = [None] * len(avals)
+        if tree_util.tree_leaves(self._in):
+            wanted = [None if type(a) is AbstractRef else s
+                      for a, s in zip(avals, self._of_arguments(tree, avals))]
+            avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
+                     for a, s in zip(avals, wanted)]
+
+        def constrained(*args: Any, **kwargs: Any) -> Any:
+            leaves, own = tree_util.flatten((args, kwargs))
+            args, kwargs = own.unflatten([x if s is None else constrain(x, s)
+                                          for x, s in zip(leaves, wanted)])
+            out = fun(*args, **kwargs)
+            if not tree_util.tree_leaves(self._out):
+                return out
+            outs, out_tree = tree_util.flatten(out)
+            flat = prefix_leaves("jit out_shardings", self._out, out)
+            return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
+
+        entry = super()._trace(key, constrained, tree, avals, donated)
+        if self._device is not None:
+            where = SingleDeviceSharding(self._device)
+            entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
+        return entry
+
+    def _of_arguments(self, tree: Any, avals: Sequence[Any]) -> list[Any]:
+        """in_shardings of each leaf; ValueError where an argument contradicts."""
+        args, kwargs = tree.unflatten(list(range(len(avals))))
+        if kwargs:
+            raise ValueError(errors.explain(
+                f"{self._name}: pjit does not support kwargs when in_shardings is specified.",
+                fix="pass the arguments by position."))
+        given = tuple(self._in) if isinstance(self._in, list) else self._in
+        if isinstance(given, tuple) and len(given) != len(args):
+            raise ValueError(errors.explain(
+                "pjit in_shardings specification must be a tree prefix of the positional arguments "
+                "tuple. In particular, pjit in_shardings must either be a Sharding, a "
+                f"PartitionSpec, or a tuple of length equal to the number of positional arguments. "
+                f"But pjit in_shardings is the wrong length: got a tuple or list of length "
+                f"{len(given)} for an args tuple of length {len(args)}.",
+                fix="give one entry for each positional argument."))
+        found = []
+        for i, (a, s) in enumerate(zip(avals, prefix_leaves("jit in_shardings", given, args))):
+            s = as_sharding("jit", "in_shardings", s)
+            if s is not None and type(a) is not AbstractRef:
+                check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
+                           a.shape, s)
+                s.shard_shape(a.shape)
+                have = a.sharding
+                if have is not None and not have.is_equivalent_to(s, a.ndim):
+                    raise ValueError(errors.explain(
+                        "Sharding passed to jit does not match the sharding on the respective arg. "
+                        f"Got jit sharding: {s!r},\narg sharding: {have!r} for arg type: {a.plain} "
+                        f"({self._argument(tree, i)})",
+                        fix="calque.device_put the argument with that sharding first, or leave "
+                            "in_shardings out."))
+            found.append(s)
+        return found
+
+
+def _result(o: Any, given: Any) -> Any:
+    s = as_sharding("jit", "out_shardings", given)
+    if s is None:
+        return o
+    shape = aval_of(o).shape
+    check_rank("One of pjit outputs", shape, s)
+    if isinstance(s, NamedSharding):
+        s.shard_shape(shape)
+    return constrain(o, s)
+
+
+def _check_leaves(what: str, given: Any) -> None:
+    for s in tree_util.tree_leaves(given, is_leaf=lambda v: v is None or isinstance(
+            v, (Sharding, PartitionSpec))):
+        if not (s is None or isinstance(s, (Sharding, PartitionSpec))):
+            raise TypeError(errors.explain(
+                f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
+                f"but got {s}", fix="pass NamedSharding(mesh, spec)."))
+
+
+__all__ = ["PlacedFunction"]
+
+
+placed.append(PlacedFunction)

@@ -1,0 +1,129 @@
+"""out_sharding= and device=: where the result of one operation is.
+
+Over Explicit axes `out_sharding=` says what the type of a result could not: the operation runs
+unchecked, and its result is resharded.  `device=` puts a new array somewhere.  Start reading at
+`resharded`.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from calque.core.avals import aval_of
+from calque.core.config import config
+from calque.core.errors import explain
+from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
+from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.dispatch.array import current_device
+from calque.dispatch.eager import fused
+from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
+from calque.primitives.placement import constrain
+from calque.transforms.explicit import resolved
+from calque.trees import util as tree_util
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def named(name: str, given: Any) -> NamedSharding:
+    """A NamedSharding of what out_sharding= says; a PartitionSpec is over the context's mesh."""
+    if isinstance(given, PartitionSpec):
+        mesh: Any = get_mesh() if not get_mesh().empty else get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(explain(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please "
+                "pass a NamedSharding instance or enter into a mesh context via `jax.set_mesh`. "
+                f"Got {given}", fix="pass NamedSharding(mesh, spec)."))
+        return NamedSharding(mesh, given)
+    if not isinstance(given, NamedSharding):
+        raise TypeError(explain(
+            f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or "
+            f"`PartitionSpec`. Got {given} of type: {type(given)}",
+            fix="pass NamedSharding(mesh, spec) over Explicit axes."))
+    return given
+
+
+def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
+    """What out_sharding= says, over Explicit axes; None where these split nothing."""
+    given = named(name, given)
+    mesh = given.mesh
+    types = dict(zip(mesh.axis_names, mesh.axis_types))
+    types.update((n, AxisType.Manual) for n in get_abstract_mesh().manual_axes if n in types)
+    for n in given.spec.names():
+        if types[n] is not AxisType.Explicit:
+            raise ValueError(explain(
+                f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto "
+                f"or Manual. Got PartitionSpec: {given.spec} with axis name: {n} of type: "
+                f"AxisType.{types[n].name}.",
+                fix="use calque.lax.with_sharding_constraint over Auto axes; inside shard_map its "
+                    "axes split nothing more."))
+    return given if given.explicit else None
+
+
+def resharded(name: str, out_sharding: Any, function: Callable[..., Any], *args: Any,
+              **options: Any) -> Any:
+    """function(*args, **options), its results of the type that out_sharding says."""
+    sharding = explicit_sharding(name, out_sharding)
+    if sharding is None:
+        return function(*args, **options)
+    with fused(name):
+        return _typed(name, sharding, lambda: function(*args, **options))
+
+
+def resharding(f: F) -> F:
+    """Decorator: f takes out_sharding."""
+    @functools.wraps(f)
+    def wrapper(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
+        if out_sharding is None:
+            return f(*args, **options)
+        return resharded(f.__name__, out_sharding, f, *args, **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _typed(name: str, sharding: NamedSharding, make: Callable[[], Any]) -> Any:
+    """make() unchecked, and resharded."""
+    if isinstance(sharding.mesh, Mesh):
+        check_devices(sharding)
+    token = resolved.set(True)
+    try:
+        made = make()
+    finally:
+        resolved.reset(token)
+    return tree_util.tree_map(lambda x: _whole(name, x, sharding), made)
+
+
+def _whole(name: str, x: Any, sharding: NamedSharding) -> Any:
+    """A result with its type, which has an entry for each dimension."""
+    shape, spec = aval_of(x).shape, list(sharding.spec)
+    while len(spec) > len(shape) and spec[-1] is None:
+        spec.pop()
+    wanted = NamedSharding(sharding.mesh, PartitionSpec(*spec))
+    check_divides(name, shape, wanted)
+    return constrain(x, wanted.update(spec=wanted.spec.of_rank(len(shape))))
+
+
+def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
+            shape: Any = None) -> Any:
+    """make(), put where device= or out_sharding= says; its shape is checked before, if known."""
+    if device is None and out_sharding is None:
+        return make()
+    if device is not None and out_sharding is not None:
+        raise ValueError(explain(
+            f"{name}: Only one of `device` or `out_sharding` can be set. Got device={device} "
+            f"and out_sharding={out_sharding}", fix="leave one of them out."))
+    if out_sharding is not None:
+        sharding = explicit_sharding(name, out_sharding)
+        return make() if sharding is None else _typed(name, sharding, make)
+    where = place(device)
+    if shape is not None:
+        check_divides(name, shape, where)
+    first = where._assignment[0]
+    if first.platform == "cpu" and current_device().is_host:  # shared memory: a label
+        return device_put(make(), where)
+    with config.context("jax_default_device", first):
+        made = make()
+    return device_put(made, where)
+
+
+__all__ = ["explicit_sharding", "made_on", "named", "resharded", "resharding"]

@@ -1,0 +1,551 @@
+"""Placing arrays: device_put, arrays made of pieces, and the pieces of an array.
+
+A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over
+a mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start reading at
+`device_put` and `Shard`.
+"""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes, errors
+from calque.core.avals import aval_of, is_arraylike
+from calque.core.mesh import Mesh, get_mesh
+from calque.core.processes import agree
+from calque.core.sharding import (
+    IndivisibleError,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
+from calque.core.trace import Tracer
+from calque.dispatch.array import Array, current_device, from_numpy
+from calque.dispatch.devices import devices
+from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
+from calque.primitives.placement import constrain
+from calque.runtime import Buffer, Device
+from calque.trees import util as tree_util
+
+__all__ = ["Shard", "device_put", "device_put_replicated", "device_put_sharded",
+           "make_array_from_callback", "make_array_from_process_local_data",
+           "make_array_from_single_device_arrays"]
+
+
+class Shard:
+    """One device's part of an array.
+
+    Attributes:
+      device: the Device.
+      index: the slices of the array that it has.
+      replica_id: which of the equal parts it is.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arange(2.0).addressable_shards
+      [Shard(device=CpuDevice(id=0), index=(slice(None, None, None),), replica_id=0, data=[0. 1.])]
+    """
+
+    __slots__ = ("device", "index", "replica_id", "_whole")
+
+    def __init__(self, device: Device, index: tuple[slice, ...], replica_id: int, whole: Array
+                 ) -> None:
+        self.device, self.index, self.replica_id = device, index, replica_id
+        self._whole = whole
+
+    @property
+    def data(self) -> Any:
+        """The part as an Array on the device; None where that is another process's.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.arange(2.0).addressable_shards[0].data
+          Array([0., 1.], dtype=float32)
+        """
+        x = self._whole
+        if not self.device.is_local:
+            return None
+        whole = all(s == slice(None) for s in self.index)
+        if whole and x.aval.sharding is None:
+            return x
+        index = self.index
+        if x.sharding.spans:
+            index = tuple(s if s == slice(None) else slice(s.start - o.start, s.stop - o.start)
+                          for s, o in zip(self.index, local_index(x.shape, x.sharding)))
+        part = x._buffer.with_shape(x._buffer.shape) if whole else Buffer.from_numpy(
+            np.ascontiguousarray(x._buffer.numpy()[index]), x._buffer.device)
+        shape = part.shape[:x.ndim]
+        return Array(part, x.aval.plain.update(shape=shape).marked(
+            SingleDeviceSharding(self.device)))
+
+    def __repr__(self) -> str:
+        return (f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+                f"data={self.data})")
+
+
+def shards_of(x: Array, everywhere: bool = False) -> list[Shard]:
+    """The parts of an array in the order of the mesh's devices: those that this process has, or
+    all."""
+    sharding = x.sharding
+    seen: dict[Any, int] = {}
+    found = []
+    for device, index in sharding.devices_indices_map(x.shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        if everywhere or device.is_local:
+            found.append(Shard(device, index, seen.get(key, 0), x))
+        seen[key] = seen.get(key, 0) + 1
+    return found
+
+
+def check_rank(what: str, shape: Sequence[int], sharding: Any) -> None:
+    """ValueError where a spec is longer than a shape."""
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        raise ValueError(errors.explain(
+            f"{what} is incompatible with its sharding annotation {sharding!r}: Sharding "
+            f"{sharding!r} is only valid for values of rank at least {len(sharding.spec)}, but was "
+            f"applied to a value of rank {len(shape)}.", fix="shorten the spec."))
+
+
+def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
+    """ValueError where an array of this shape cannot be spread so."""
+    if not isinstance(sharding, NamedSharding):
+        return
+    check_rank(f"One of {what} args", shape, sharding)
+    try:
+        sharding.shard_shape(tuple(shape))
+    except IndivisibleError as error:
+        raise type(error)(errors.explain(
+            f"One of {what} args does not fit: {str(error).split('  Fix:')[0].strip()} - the mesh "
+            "axes' size does not evenly divide it.",
+            fix="pad the array, or split another dimension.")) from None
+
+
+def check_devices(sharding: Sharding) -> None:
+    """ValueError for shardings over several GPUs, which one process does not run; RuntimeError for
+    another process's devices."""
+    if not sharding.spans:
+        for d in sharding._assignment:
+            d.check_local()
+    own = [d for d in sharding._assignment if d.is_local]
+    found = {d.platform for d in own}
+    if len(own) > 1 and found != {"cpu"}:
+        raise ValueError(errors.explain(
+            f"{sharding!r} spreads arrays over {len(own)} devices of "
+            f"{', '.join(sorted(found))}: a process runs programs on one GPU.",
+            fix="start one process for each GPU, or use CPU devices."))
+
+
+def labelled(x: Array, sharding: Sharding | None) -> Array:
+    """The same memory with another label."""
+    return Array(x._buffer.with_shape(x._buffer.shape), x.aval.plain.marked(sharding))
+
+
+def _moved(x: Any, device: Device) -> Array:
+    """An array in a device's memory; that of CPU devices is shared."""
+    host = device.platform == "cpu"
+    if type(x) is Array:
+        if x._buffer.device is device or (host and x._buffer.device.is_host):
+            return x
+        words = x._numpy()
+        if dtypes.is_key(x.dtype):
+            return Array(Buffer.from_numpy(words, device), x.aval.plain)
+        return from_numpy(words, x.weak_type, device)
+    memory = current_device() if host and current_device().is_host else device
+    if isinstance(x, np.ndarray):
+        return from_numpy(x, device=memory, alias=True)
+    if not is_arraylike(x):
+        raise TypeError(errors.explain(
+            f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
+            fix="pass arrays, numbers and trees of them."))
+    return from_numpy(np.asarray(x, aval_of(x).dtype), aval_of(x).weak_type, memory)
+
+
+def _put(x: Any, where: Any) -> Any:
+    if isinstance(x, Tracer):
+        if where is None:
+            return x
+        check_divides("device_put", aval_of(x).shape, where)
+        return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
+    if where is None:
+        return x if type(x) is Array else _moved(x, current_device())
+    check_divides("device_put", aval_of(x).shape if is_arraylike(x) else (), where)
+    if where.spans:
+        return _spread(x, where)
+    made = _moved(x, where._assignment[0])
+    if made is not x:  # nobody else has it: its memory may be donated
+        return Array(made._buffer, made.aval.plain.marked(where))
+    return made if x.aval.sharding == where else labelled(made, where)
+
+
+def _spread(x: Any, where: NamedSharding) -> Array:
+    """A value over the devices of several processes, which all have the same of it."""
+    if isinstance(x, Array) and x.sharding.spans:
+        return constrain(x, where)
+    assert isinstance(where.mesh, Mesh)
+    a = x if isinstance(x, Array) else _moved(x, where.mesh.local_devices[0])
+    value = np.ascontiguousarray(a._numpy())
+    digest = hashlib.sha256(value.tobytes()).hexdigest()
+    told = f"device_put of {a.aval.short()}, values begin {value.reshape(-1)[:3].tolist()}"
+    try:
+        agree(f"device_put {a.aval.short()} {digest}", "device_put", told)
+    except ValueError as error:  # JAX's class
+        raise AssertionError(errors.explain(
+            f"{type(x)} passed to device_put is not the same on each process: {error}",
+            fix="pass the same value in each, or use make_array_from_process_local_data.")
+        ) from None
+    return piece_of(a, where)
+
+
+def place(given: Any) -> Any:
+    """A Sharding (None: nowhere in particular) from what device_put accepts."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        with contextlib.suppress(RuntimeError):
+            given = devices(given)[0]
+    if isinstance(given, Device):
+        given.check_local()
+        return SingleDeviceSharding(given)
+    if isinstance(given, PartitionSpec):
+        if get_mesh().empty:
+            raise ValueError(errors.explain(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put",
+                fix="pass NamedSharding(mesh, spec), or call inside `with calque.set_mesh(mesh)`."))
+        given = NamedSharding(get_mesh(), given)
+    if not isinstance(given, Sharding):
+        raise ValueError(errors.explain(
+            f"`jax.device_put` only accepts `None`, a Sharding, a Device, a PartitionSpec or a "
+            f"tree of these values. Received invalid value: {given!r}",
+            fix="use one of calque.devices(), or NamedSharding(mesh, spec)."))
+    check_devices(given)
+    return given
+
+
+def is_place(x: Any) -> bool:
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str))
+
+
+def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
+    """What a tree prefix of places says of each leaf."""
+    nodes, prefix = tree_util.flatten(given, is_leaf=is_place)
+    try:
+        parts = prefix.flatten_up_to(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(errors.explain(
+            f"{what} specification must be a tree prefix of the corresponding value; pytree "
+            f"structure error: {error}",
+            fix="give one place for the whole value, or one for each part in its structure.")
+        ) from error
+    return [n for n, part in zip(nodes, parts) for _ in tree_util.tree_leaves(part)]
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+               may_alias: bool | None = None) -> Any:
+    """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared.
+
+    Args:
+      x: tree of arrays and numbers.
+      device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
+        name, or a tree prefix of x of these; None: the default device, which commits to nothing.
+      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
+
+    Returns:
+      The tree, with Arrays as leaves.
+
+    Raises:
+      TypeError: a leaf is no array or number.
+      ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
+        has dimensions, or its axes do not divide a dimension.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put(np.ones(2, np.float32))
+      Array([1., 1.], dtype=float32)
+    """
+    if is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1]):
+        where = place(device)
+        return tree_util.tree_map(lambda v: _put(v, where), x)
+    leaves, tree = tree_util.flatten(x)
+    places = [place(p) for p in prefix_leaves("device_put device", device, x)]
+    return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+
+
+# ---- arrays made of pieces
+def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[Any, Any]) -> Array:
+    """An array of the pieces of its parts."""
+    check_divides("make_array", shape, sharding)
+    if not sharding.spans:
+        whole = np.empty(tuple(shape), dtype)
+        for device, index in sharding.devices_indices_map(tuple(shape)).items():
+            whole[index] = pieces[device]
+        return labelled(from_numpy(whole), sharding)
+    assert isinstance(sharding, NamedSharding)
+    whole = np.empty(local_shape(shape, sharding), dtype)
+    start = [o.start for o in local_index(shape, sharding)]
+    for device, index in sharding.addressable_devices_indices_map(tuple(shape)).items():
+        whole[tuple(s if s == slice(None) else slice(s.start - o, s.stop - o)
+                    for s, o in zip(index, start))] = pieces[device]
+    return _of_piece(whole, shape, sharding)
+
+
+def _of_piece(piece: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding) -> Array:
+    """An array that spans processes, of this one's piece."""
+    a = from_numpy(piece)
+    return GlobalArray(a._buffer, a.aval.update(shape=tuple(shape)).marked(sharding))
+
+
+def _global_shape(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
+                             data_callback: Callable[[Any], Any], dtype: Any = None) -> Array:
+    """An array whose parts a function gives.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is spread.
+      data_callback: called with the index of a part (a tuple of slices), returns an array like it;
+        once for equal parts, and only for those of this process's devices.
+      dtype: of the array; None: that of the first part.
+
+    Returns:
+      An Array.
+
+    Raises:
+      ValueError: a part has the wrong shape, or the sharding does not divide the shape.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
+      >>> calque.make_array_from_callback((4,), where, lambda index: np.arange(4.0)[index])
+      Array([0., 1., 2., 3.], dtype=float32)
+    """
+    shape = _global_shape(shape)
+    check_divides("make_array_from_callback", shape, sharding)
+    want = sharding.shard_shape(shape)
+    known: dict[Any, Any] = {}
+    pieces = {}
+    _check_part("make_array_from_callback", sharding)
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        if key not in known:
+            piece = known[key] = np.asarray(data_callback(index))
+            if piece.shape != want:
+                raise ValueError(errors.explain(
+                    f"make_array_from_callback: the callback returned data of shape {piece.shape} "
+                    f"for index {index}; it should be of shape {want}.",
+                    fix="return the part that the index names: data[index]."))
+        pieces[device] = known[key]
+    first = next(iter(pieces.values()))
+    return _pieced(shape, sharding, dtype or first.dtype, pieces)
+
+
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding,
+                                         arrays: Sequence[Array], *, dtype: Any = None) -> Array:
+    """An array of parts that lie on their devices.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is spread.
+      arrays: one Array for each device of this process, committed to it.
+      dtype: of the array; None: that of the parts.
+
+    Returns:
+      An Array.
+
+    Raises:
+      ValueError: there are too few or too many arrays, one has the wrong shape or lies on another
+        device.
+      TypeError: arrays is no sequence of Arrays.
+
+    Example:
+      >>> import calque
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> device = calque.devices()[0]
+      >>> where = NamedSharding(Mesh([device], ("x",)), P("x"))
+      >>> calque.make_array_from_single_device_arrays(
+      ...     (2,), where, [calque.device_put(calque.numpy.ones(2), device)])
+      Array([1., 1.], dtype=float32)
+    """
+    shape = _global_shape(shape)
+    if not isinstance(arrays, (list, tuple)) or not all(type(a) is Array for a in arrays):
+        raise TypeError(errors.explain(
+            "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
+            f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
+    check_divides("make_array_from_single_device_arrays", shape, sharding)
+    _check_part("make_array_from_single_device_arrays", sharding)
+    want, count = sharding.shard_shape(shape), len(sharding.addressable_devices)
+    if len(arrays) != count:
+        raise ValueError(errors.explain(
+            f"make_array_from_single_device_arrays: expected {count} single-device arrays, one for "
+            f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
+    pieces = {}
+    for a in arrays:
+        (device,) = a.devices() if len(a.devices()) == 1 else (None,)
+        if a.shape != want or device not in sharding.addressable_devices:
+            raise ValueError(errors.explain(
+                f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "
+                f"{sorted(a.devices(), key=str)}; parts of shape {want} on the devices of "
+                f"{sharding!r} are expected.",
+                fix="put each part on its device with calque.device_put."))
+        pieces[device] = a._numpy()
+    if len(pieces) != count:
+        raise ValueError(errors.explain(
+            "make_array_from_single_device_arrays: several arrays lie on one device.",
+            fix="put each part on its own device with calque.device_put."))
+    return _pieced(shape, sharding, dtype or arrays[0].dtype, pieces)
+
+
+def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
+                                       global_shape: Sequence[int] | None = None) -> Array:
+    """An array of what each process has of it: all, where there is one process.
+
+    Args:
+      sharding: how it is spread.
+      local_data: tree of NumPy arrays: of a dimension that is split between processes this one's
+        part, or all of it where global_shape says that it is.
+      global_shape: of the whole array; None: the processes' data together.
+
+    Returns:
+      An Array, or a tree of them.
+
+    Raises:
+      ValueError: global_shape does not go with the data, or the sharding does not divide it.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+      >>> where = NamedSharding(Mesh(calque.devices()[:1], ("x",)), P("x"))
+      >>> calque.make_array_from_process_local_data(where, np.ones(2, np.float32))
+      Array([1., 1.], dtype=float32)
+    """
+    def one(data: Any) -> Array:
+        data = np.asarray(data)
+        if sharding.spans:
+            assert isinstance(sharding, NamedSharding)
+            return _of_local(data, sharding, global_shape)
+        if global_shape is not None and _global_shape(global_shape) != data.shape:
+            raise ValueError(errors.explain(
+                f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
+                f"that of the data, {data.shape}, and the sharding is of one process.",
+                fix="leave global_shape out."))
+        return device_put(data, sharding)
+
+    return tree_util.tree_map(one, local_data)
+
+
+def _of_local(data: np.ndarray[Any, Any], sharding: NamedSharding, given: Any) -> Array:
+    """An array of each process's data; of dimensions that have their whole size it is cut out."""
+    _check_part("make_array_from_process_local_data", sharding)
+    check_rank("The data of make_array_from_process_local_data", data.shape, sharding)
+    grid = sharding.mesh.grid  # type: ignore[union-attr]
+    assert grid is not None
+    counts = [math.prod(grid.count(n) for n in names) for names in sharding.between]
+    counts += [1] * (data.ndim - len(counts))
+    shape = tuple(n * c for n, c in zip(data.shape, counts)) if given is None else (
+        _global_shape(given))
+    if len(shape) != data.ndim or any(
+            n not in (whole, whole // c) for n, whole, c in zip(data.shape, shape, counts)):
+        raise ValueError(errors.explain(
+            f"make_array_from_process_local_data: data of shape {data.shape} is no process's part "
+            f"of an array of shape {shape} over {sharding!r}.",
+            fix="pass the rows of this process's devices, or the whole array with global_shape."))
+    check_divides("make_array_from_process_local_data", shape, sharding)
+    index = local_index(shape, sharding)
+    cut = tuple(i if n == whole else slice(None) for i, n, whole in zip(index, data.shape, shape))
+    return _of_piece(data[cut], shape, sharding)
+
+
+def local_part(x: Array) -> Array:
+    """This process's piece of an array that spans processes, over its devices."""
+    sharding = x.sharding
+    assert isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    aval = x.aval.plain.update(shape=local_shape(x.shape, sharding))
+    where = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    return Array(x._buffer.with_shape(x._buffer.shape), aval.marked(where))
+
+
+def _check_part(what: str, sharding: Sharding) -> None:
+    """ValueError where this process has none of the devices."""
+    if not sharding.has_addressable_devices:
+        raise ValueError(errors.explain(
+            f"{what}: this process has no device of {sharding!r}.",
+            fix="call it in the processes that have some."))
+
+
+def _over(devices_: Sequence[Device]) -> NamedSharding:
+    name = "_device_put_sharded"
+    return NamedSharding(Mesh(np.array(devices_, object), (name,)), PartitionSpec(name))
+
+
+def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
+    """Trees of arrays, one for each device, as one tree of arrays with a leading axis of devices.
+
+    Args:
+      shards: a tree for each device.
+      devices: the Devices.
+
+    Returns:
+      A tree of Arrays of shape (number of devices, ...).
+
+    Raises:
+      ValueError: there are more or fewer trees than devices, or shapes differ.
+      TypeError: shards is no sequence.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put_sharded([np.ones(2, np.float32)], calque.devices()[:1])
+      Array([[1., 1.]], dtype=float32)
+    """
+    if not isinstance(shards, Sequence):
+        raise TypeError(errors.explain(
+            f"device_put_sharded `shards` input must be a sequence; got {type(shards)}.",
+            fix="pass a list with one tree for each device."))
+    if len(shards) != len(devices):
+        raise ValueError(errors.explain(
+            f"len(shards) = {len(shards)} must equal len(devices) = {len(devices)}.",
+            fix="pass one tree for each device."))
+    where = _over(devices)
+
+    def stacked(*parts: Any) -> Array:
+        values = [np.asarray(p, aval_of(p).dtype) for p in parts]
+        if len({v.shape for v in values}) > 1:
+            raise ValueError(errors.explain(
+                "the shards passed to device_put_sharded must have consistent shapes, got "
+                f"{[v.shape for v in values]}.", fix="pad them to one shape."))
+        return labelled(from_numpy(np.stack(values)), where)
+
+    return tree_util.tree_map(stacked, *shards)
+
+
+def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
+    """A tree of arrays repeated along a leading axis of devices.
+
+    Args:
+      x: tree of arrays.
+      devices: the Devices.
+
+    Returns:
+      A tree of Arrays of shape (number of devices, ...).
+
+    Raises:
+      ValueError: there are no devices.
+
+    Example:
+      >>> import calque, numpy as np
+      >>> calque.device_put_replicated(np.ones(2, np.float32), calque.devices()[:1])
+      Array([[1., 1.]], dtype=float32)
+    """
+    if not isinstance(devices, Sequence) or not devices:
+        raise ValueError(errors.explain(
+            "`devices` argument to `device_put_replicated must be a non-empty sequence.",
+            fix="pass calque.devices()."))
+    return device_put_sharded([x] * len(devices), devices)

@@ -1,0 +1,328 @@
+"""The stages of a jitted function: Wrapped, Traced, Lowered, Compiled.
+
+Names and attributes are those of jax.stages (JAX, "Ahead-of-time lowering and compilation").
+Start reading at `Traced`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from calque.core import errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.dims import is_static
+from calque.core.program import Program
+from calque.core.sharding import SingleDeviceSharding
+from calque.core.trace import Tracer
+from calque.dispatch import costs
+from calque.dispatch.array import current_device, to_array
+from calque.dispatch.tracing import ShapeDtypeStruct, argument_path, check_arguments
+from calque.lowering import mlir
+from calque.lowering.module import lower, module_text
+from calque.transforms.explicit import is_explicit
+from calque.trees import util as tree_util
+
+__all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced", "Wrapped"]
+
+if TYPE_CHECKING:
+    from calque.dispatch.jit import JitFunction, _Entry
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """What `jit` returns: a function that can be traced, lowered and compiled ahead of its calls.
+
+    Example:
+      >>> import calque
+      >>> from calque import stages
+      >>> isinstance(calque.jit(lambda x: x), stages.Wrapped)
+      True
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run; compiles where that is needed."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for these arguments."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace and lower for these arguments."""
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """An argument of a stage: shape, dtype, and whether its memory is given away.
+
+    Example:
+      >>> import calque
+      >>> calque.jit(lambda x: x).lower(1.0).args_info[0][0]
+      ArgInfo(_aval=ShapedArray(float32[], weak_type=True), donated=False)
+    """
+
+    _aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Of the elements."""
+        return self._aval.dtype
+
+
+@dataclass(frozen=True)
+class CompiledMemoryStats:
+    """Bytes that an executable takes: its code, arguments, results, and those of the results that
+    take the memory of donated arguments."""
+
+    generated_code_size_in_bytes: int
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+
+
+class _Stage:
+    """What all stages tell of one signature."""
+
+    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any) -> None:
+        self._fun, self._entry, self._in_tree = fun, entry, in_tree
+        self._name = fun._name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}({', '.join(map(str, self._avals))})>"
+
+    @property
+    def _avals(self) -> Sequence[ShapedArray]:
+        return self._entry.program.in_avals
+
+    @property
+    def in_tree(self) -> Any:
+        """The structure of (args, kwargs), without static arguments."""
+        return self._in_tree
+
+    @property
+    def out_tree(self) -> Any:
+        """The structure of the results."""
+        return self._entry.out_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """(args, kwargs) of ShapedArrays."""
+        return self._in_tree.unflatten(list(self._avals))
+
+    @property
+    def args_info(self) -> Any:
+        """(args, kwargs) of ArgInfos."""
+        return self._in_tree.unflatten([
+            ArgInfo(a, i in self._entry.donated) for i, a in enumerate(self._avals)])
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Positions of donated arrays among all leaves of the arguments."""
+        return tuple(self._entry.donated)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the results."""
+        return out_info(self._entry)
+
+
+def out_info(entry: _Entry) -> Any:
+    """The results as a tree of ShapeDtypeStructs."""
+    return entry.out_tree.unflatten([struct_of(a) for a in entry.out_avals])
+
+
+def struct_of(a: ShapedArray) -> ShapeDtypeStruct:
+    """What is known of a result before it is computed: over Explicit axes also where it is."""
+    return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
+                            sharding=a.sharding if is_explicit(a) else None)
+
+
+class Traced(_Stage):
+    """A function traced for one signature.
+
+    Example:
+      >>> import calque
+      >>> calque.jit(lambda x: x + 1).trace(1.0).jaxpr
+      { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
+    """
+
+    @property
+    def fun_name(self) -> str:
+        """The Python function's name."""
+        return self._name
+
+    @property
+    def jaxpr(self) -> Program:
+        """The Program."""
+        return self._entry.program
+
+    @property
+    def out_avals(self) -> Any:
+        """The results as a tree of ShapedArrays."""
+        return self.out_tree.unflatten(list(self._entry.out_avals))
+
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Emit the StableHLO module, for the current device."""
+        here = current_device().platform
+        if lowering_platforms is not None and tuple(lowering_platforms) != (here,):
+            raise NotImplementedError(errors.explain(
+                f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
+                fix="calque.export writes for other platforms, calque.aot compiles for them."))
+        return Lowered(self._fun, self._entry, self._in_tree)
+
+
+class Lowered(_Stage):
+    """The StableHLO of a function for one signature; `compile()` makes it callable.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> lowered = calque.jit(lambda x: 2 * x + 1).lower(jnp.ones(8))
+      >>> lowered.cost_analysis()["flops"]
+      16.0
+      >>> lowered.compile()(jnp.ones(8))[0]
+      Array(3., dtype=float32)
+    """
+
+    @property
+    def entry(self) -> _Entry:
+        """The Program and how it is called."""
+        return self._entry
+
+    @property
+    def static_positions(self) -> tuple[int, ...]:
+        """Positions of static arguments, as jit was told."""
+        return self._fun._static_argnums
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self._fun._fun
+
+    def _module(self, locations: bool = False) -> bytes | None:
+        from calque.dispatch.eager import target_of
+        return lower(self._entry.program, target_of(current_device()), locations=locations,
+                     in_process=True, name=f"jit_{self._name}").module
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as MLIR text (dialect 'stablehlo'); ValueError for other dialects."""
+        _check_dialect("as_text", dialect)
+        module = self._module(debug_info)
+        return "module {\n}\n" if module is None else module_text(module, debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The module as an object of MLIR's Python bindings (iree.compiler.ir.Module)."""
+        _check_dialect("compiler_ir", dialect)
+        module = self._module()
+        with mlir.context():
+            return mlir.ir().Module.parse("module {}" if module is None else module)
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """What it costs as it is written: flops, transcendentals, and bytes accessed if each
+        operation reads and writes memory.  Sizes known at the call only stay expressions."""
+        return costs.analysis(self._entry.program)
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """Compile for the current device; ValueError where sizes are known at the call only."""
+        check_options("compile", compiler_options)
+        for a in self._avals:
+            if not is_static(a.shape):
+                raise ValueError(errors.explain(
+                    f"{self._name}: compile() takes sizes that are numbers, got an "
+                    f"argument {a.str_short()}.",
+                    fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
+                    "gave."))
+        self._entry.ready(current_device(), f"{self._name}: compile()")
+        return Compiled(self._fun, self._entry, self._in_tree)
+
+
+def _sharding(a: ShapedArray) -> Any:
+    return SingleDeviceSharding(current_device()) if a.sharding is None else a.sharding
+
+
+def check_options(what: str, options: dict[str, Any] | None) -> None:
+    """No option of XLA means anything here."""
+    if options:
+        raise NotImplementedError(errors.explain(
+            f"{what}: no compiler option is known, got {sorted(options)}.",
+            fix="leave compiler_options out; docs/cli.md has the variables that calque reads."))
+
+
+def _check_dialect(what: str, dialect: str | None) -> None:
+    if dialect not in (None, "stablehlo"):
+        raise ValueError(errors.explain(
+            f"{what}: unknown dialect {dialect!r}.", fix="use 'stablehlo'."))
+
+
+class Compiled(_Stage):
+    """An executable for one signature: called with exactly such arguments.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> run = calque.jit(lambda x: x.sum()).lower(jnp.ones(8)).compile()
+      >>> run(jnp.ones(8))
+      Array(8., dtype=float32)
+      >>> run.memory_analysis().argument_size_in_bytes
+      32
+    """
+
+    def as_text(self) -> str:
+        """The module that was compiled."""
+        return Lowered(self._fun, self._entry, self._in_tree).as_text()
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """What it costs: flops, transcendentals, and the least of bytes: arguments and results.
+
+        Over several processes it is what one of them does, with the bytes that it sends.
+        """
+        return costs.analysis(self._entry.own_program(), fused=True)
+
+    @property
+    def input_shardings(self) -> Any:
+        """(args, kwargs) of the arguments' shardings."""
+        return self._in_tree.unflatten([_sharding(a) for a in self._entry.in_avals])
+
+    @property
+    def output_shardings(self) -> Any:
+        """The results' shardings, in their structure."""
+        return self._entry.out_tree.unflatten([_sharding(a) for a in self._entry.out_avals])
+
+    def memory_analysis(self) -> CompiledMemoryStats:
+        """Bytes of code, arguments and results."""
+        p, entry = self._entry.program, self._entry
+        vmfb = self.runtime_executable().vmfb
+        return CompiledMemoryStats(
+            0 if vmfb is None else len(vmfb), sum(a.nbytes for a in p.in_avals),
+            sum(a.nbytes for a in p.out_avals), sum(p.in_avals[i].nbytes for i in entry.donated))
+
+    def runtime_executable(self) -> Any:
+        """The executable on the device, with its .vmfb; how it looks is no promise."""
+        return self._entry.ready(self._entry.device or current_device(), "runtime_executable()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = tree_util.flatten((args, kwargs))
+        if tree != self._in_tree:
+            raise TypeError(errors.explain(
+                f"{self._name}: function was compiled for arguments of another structure than it "
+                f"was called with: {self._in_tree} and {tree}.",
+                fix="leave out static arguments, and pass trees like those given to lower()."))
+        for x in leaves:
+            if isinstance(x, Tracer):
+                raise TypeError(errors.explain(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a "
+                    f"particular signature. Detected argument of Tracer type: {x}.", self._name,
+                    "transform the function, then lower and compile what came of it."))
+        check_arguments(self._name, leaves, tree)
+        for i, (x, want) in enumerate(zip(leaves, self._avals)):
+            have = aval_of(x)
+            if (have.shape, have.dtype) != (want.shape, want.dtype):
+                raise TypeError(errors.explain(
+                    f"{self._name}: argument {argument_path(tree, i)} was compiled for "
+                    f"{want.short()} and called with {have.short()}.",
+                    fix="cast or reshape the argument, or lower again for this type."))
+        return self._fun._run_carefully(
+            self._entry, leaves, [to_array(x)._buffer for x in leaves])

@@ -1,0 +1,248 @@
+"""From a Python function of trees to a Program: what jit, make_jaxpr, eval_shape, scan and cond
+share.  `trace_to_program(fun, in_tree, avals)` calls fun once on tracers.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes, errors, monitoring
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.program import Program
+from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
+from calque.core.sharding import Sharding
+from calque.core.trace import current
+from calque.core.tracebacks import boundary
+from calque.transforms.explicit import of_types
+from calque.transforms.stage import stage
+from calque.trees import util as tree_util
+from calque.trees.spec import structure_of
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """The function's name for programs and messages."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__name__", type(fun).__name__)
+
+
+def check_callable(fun: Any) -> None:
+    """TypeError when a transformation is made of what is no function."""
+    if not callable(fun):
+        raise TypeError(errors.explain(
+            f"Expected a callable value, got {fun!r} of type {type(fun).__name__}.",
+            fix="pass a function, not its result."))
+
+
+def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
+    """`new` under fun's name, with a docstring that says what it is of fun."""
+    new = boundary(new)
+    functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
+    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
+    return new
+
+
+class ShapeDtypeStruct:
+    """Shape and dtype without data, as eval_shape returns and lower accepts.
+
+    Args:
+      shape: sizes of the axes.
+      dtype: of the elements.
+      weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
+      sharding: how such an array is spread over devices; None: no matter.
+
+    Raises:
+      ValueError: dtype is None.
+      TypeError: sharding is no Sharding.
+
+    Example:
+      >>> import calque
+      >>> calque.ShapeDtypeStruct((2, 3), "float32")
+      ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+
+    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
+                 sharding: Any = None) -> None:
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if not (sharding is None or isinstance(sharding, Sharding)):
+            raise TypeError(errors.explain(
+                f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
+                f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
+        self.shape = tuple(shape)
+        self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
+        self.weak_type, self.sharding = weak_type, sharding
+
+    @property
+    def size(self) -> int:
+        """Number of elements.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").size
+          6
+        """
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").ndim
+          2
+        """
+        return len(self.shape)
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The abstract value that such an argument has.
+
+        Example:
+          >>> import calque
+          >>> print(calque.ShapeDtypeStruct((2, 3), "float32").aval)
+          float32[2,3]
+        """
+        made = ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
+        return made if self.sharding is None else made.marked(self.sharding)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        place = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place})"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and (
+            (self.shape, self.dtype, self.weak_type, self.sharding)
+            == (other.shape, other.dtype, other.weak_type, other.sharding))
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak_type, self.sharding))
+
+
+def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = False) -> None:
+    """TypeError for the first leaf that is no array, with its path in the arguments; refs: it may
+    be a reference."""
+    for i, x in enumerate(leaves):
+        if not is_arraylike(x):
+            if type(x) is Ref:
+                if refs:
+                    continue
+                raise TypeError(errors.explain(
+                    f"{name} takes arrays, got a reference of type {x.abstract} at path "
+                    f"{argument_path(tree, i)}.", fix="pass its value, ref[...]."))
+            raise TypeError(errors.explain(
+                f"Error interpreting argument to {name} as an abstract array. The problematic "
+                f"value is of type {type(x)} and was passed to the function at path "
+                f"{argument_path(tree, i)}.",
+                fix="pass an array or a number, or mark the argument as static "
+                    "(static_argnums, static_argnames)."))
+        if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMm":
+            raise TypeError(errors.explain(
+                f"{name}: argument {argument_path(tree, i)} has dtype {x.dtype}, which is not a "
+                "valid JAX array type. Only arrays of numeric types are supported.",
+                fix="convert it to numbers."))
+
+
+def argument_path(tree: Any, index: int) -> str:
+    """args[0]['w'] or kwargs['k'] for a leaf of (args, kwargs)."""
+    marks = [j == index for j in range(tree.num_leaves)]
+    paths = tree_util.tree_leaves_with_path(tree.unflatten(marks))
+    path = next(p for p, mark in paths if mark)
+    root = "args" if getattr(path[0], "idx", 0) == 0 else "kwargs"
+    return root + tree_util.keystr(path[1:])
+
+
+def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "tracing",
+                  refs: bool = False) -> None:
+    """TypeError for the first returned leaf that is no array, ValueError for a reference where
+    these are no results; verb: what the function is traced for."""
+    for i, x in enumerate(leaves):
+        if not is_arraylike(x):
+            path = tree_util.keystr(tree_util.tree_leaves_with_path(
+                tree.unflatten(list(range(len(leaves)))))[i][0])
+            if type(x) is Ref:
+                if refs:
+                    continue
+                raise refuse_result(name, verb, x, path)
+            raise TypeError(errors.explain(
+                f"{name} returned a value of type {type(x)} at output component "
+                f"{path or '(the result)'}, which is not a valid JAX type",
+                fix="return arrays, numbers and trees of them."))
+
+
+def trace_with_refs(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any],
+                    name: str | None = None, verb: str = "jit") -> tuple[Program, Any, Uses]:
+    """(Program, output tree, what becomes of references) of fun(*args, **kwargs); in_tree is the
+    tree of (args, kwargs).  An AbstractRef among avals is an argument that is a reference.  Labels
+    of avals are left out: what is traced does not depend on them (see labels)."""
+    places = [i for i, a in enumerate(avals) if type(a) is AbstractRef]
+    values = [a.inner_aval if type(a) is AbstractRef else a for a in avals] if places else avals
+    name = name or name_of(fun)
+    in_tree = structure_of(in_tree)
+    frame = Frame(current.get())
+    kept: list[Any] = []
+
+    def run(*flat: Any) -> list[Any]:
+        refs = [Ref(flat[i], argument=True) for i in places]
+        if places:
+            given = iter(refs)
+            flat = tuple(next(given) if type(a) is AbstractRef else x for x, a in zip(flat, avals))
+        args, kwargs = in_tree.unflatten(flat)
+        out = fun(*args, **kwargs)
+        leaves, out_tree = tree_util.flatten(out)
+        check_outputs(name, leaves, out_tree, verb)
+        stored = [i for i, r in zip(places, refs) if r.written]
+        local = list(frame.local.values())
+        kept.extend((out_tree, Uses(len(leaves), places, stored, [v.ref for v in local],
+                                    [v.written for v in local], frame.rules)))
+        return [*leaves, *[r.value for r in refs if r.written],
+                *[v.value for v in local if v.written]]
+
+    with monitoring.span(f"trace {name}", "trace", monitoring.TRACE, fun_name=name):
+        program = stage(run, of_types(values), name, fun, frame)
+    return program, kept[0], kept[1]
+
+
+def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
+                     name: str | None = None, verb: str = "tracing") -> tuple[Program, Any]:
+    """(Program, output tree) of a function that writes into no reference of others; what it reads
+    of references is read now."""
+    program, out_tree, uses = trace_with_refs(fun, in_tree, avals, name, verb)
+    if not uses.closed:
+        return program, out_tree
+    if any(uses.written):
+        ref = next(r for r, w in zip(uses.closed, uses.written) if w)
+        raise NotImplementedError(errors.explain(
+            f"{name or name_of(fun)} writes into a reference of type {ref.abstract} that was made "
+            f"outside of it, which it cannot here ({verb}).",
+            fix="return the value instead."))
+    count = len(program.inputs) - len(uses.closed)
+    return program.replace(
+        inputs=program.inputs[:count], const_vars=[*program.const_vars, *program.inputs[count:]],
+        consts=[*program.consts, *[read(r) for r in uses.closed]]), out_tree
+
+
+def type_of(x: Any) -> Any:
+    """The abstract value of an argument that may be a reference."""
+    return x.abstract if type(x) is Ref else aval_of(x)
+
+
+def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,320 @@
+"""shard_map: a function of one device's parts, mapped over the axes of a mesh.
+
+Specs are checked before anything is compiled; outside a transformation a call is one jitted
+program.  Start reading at `shard_map`; the primitive is in primitives/shard_map.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calque.core import errors
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
+from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.trace import bottom, current
+from calque.dispatch.array import as_values
+from calque.dispatch.jit import JitFunction, jit
+from calque.dispatch.mismatch import argument_names, leaf_paths
+from calque.dispatch.sharded.shards import check_devices
+from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
+from calque.primitives import shard_map as primitive
+from calque.primitives.collectives import pvary_p
+from calque.transforms.explicit import is_explicit
+from calque.transforms.stage import stage
+from calque.trees import util as tree_util
+
+__all__ = ["shard_map"]
+
+P = PartitionSpec
+
+
+class _Infer:
+    """in_specs that are left to the arguments' shardings."""
+
+    def __repr__(self) -> str:
+        return "Infer"
+
+
+Infer = _Infer()
+
+
+def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = Infer,
+              mesh: Mesh | AbstractMesh | None = None, axis_names: Any = frozenset(),
+              check_vma: bool = True) -> Callable[..., Any]:
+    """A function that runs f on every device's part of its arguments.
+
+    Args:
+      f: function of parts of arrays; None: a decorator is returned.
+      out_specs: tree prefix of f's results of PartitionSpecs: how results are joined.  A mesh axis
+        that a spec does not mention means that the result is the same along it.
+      in_specs: tree prefix of the positional arguments (a tuple, or one spec for all): how they are
+        split; left out: as the arguments are, over Explicit axes.
+      mesh: whose axes are mapped; left out: the context's (`set_mesh`).
+      axis_names: the axes that are mapped; none: all.
+      check_vma: keep track of the axes over which values vary, and check out_specs by it; gradients
+        inside f depend on it.
+
+    Returns:
+      A function of whole arrays.
+
+    Raises:
+      ValueError: (by the function) there is no mesh; a spec names an axis that is not mapped, is
+        longer than its argument has dimensions, or does not divide it; specs are no tree prefix;
+        a result is not shown to be the same along an axis that its spec does not mention; the axes
+        are mapped already.
+      TypeError: f is not callable; specs are no PartitionSpecs.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque.sharding import Mesh, PartitionSpec as P
+      >>> mesh = Mesh(calque.devices()[:1], ("i",))
+      >>> total = calque.shard_map(lambda x: calque.lax.psum(x.sum(), "i"), mesh=mesh,
+      ...                          in_specs=P("i"), out_specs=P())
+      >>> total(jnp.arange(4.0))
+      Array(6., dtype=float32)
+    """
+    if f is None:
+        return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh,
+                                 axis_names=axis_names, check_vma=check_vma)
+    check_callable(f)
+    chosen = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
+    if in_specs is not Infer and in_specs is not None:
+        _check_specs("in_specs", in_specs)
+    _check_specs("out_specs", out_specs)
+    jitted: dict[Any, JitFunction] = {}
+
+    def run(*args: Any) -> Any:
+        where = _mesh(mesh)
+        if current.get() is not bottom:
+            return _apply(f, args, where, in_specs, out_specs, chosen, check_vma)
+        if where not in jitted:
+            jitted[where] = jit(functools.update_wrapper(
+                lambda *xs: _apply(f, xs, where, in_specs, out_specs, chosen, check_vma), f,
+                updated=()))
+        return jitted[where](*args)
+
+    return wrapped(f, run, "shard_map")
+
+
+def _mesh(given: Any) -> Mesh | AbstractMesh:
+    if given is not None and not isinstance(given, (Mesh, AbstractMesh)):
+        raise TypeError(errors.explain(
+            f"shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance "
+            f"for its second argument, but got {given} of type {type(given)}.",
+            fix="make a mesh with calque.make_mesh."))
+    context = get_abstract_mesh()
+    if context.manual_axes:
+        if given is not None and given.abstract_mesh.shape_tuple != context.shape_tuple:
+            raise ValueError(errors.explain(
+                f"The context mesh {context} should match the mesh passed to shard_map {given!s}",
+                fix="leave mesh out inside shard_map."))
+        return given if isinstance(given, Mesh) else (
+            get_mesh() if get_mesh().shape_tuple == context.shape_tuple else context)
+    found = given if given is not None else get_mesh() if not get_mesh().empty else context
+    if found.empty:
+        raise ValueError(errors.explain(
+            "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh "
+            "context", fix="pass mesh=, or call inside `with calque.set_mesh(mesh)`."))
+    return found
+
+
+def _is_spec(x: Any) -> bool:
+    return x is None or isinstance(x, P)
+
+
+def _check_specs(what: str, specs: Any) -> None:
+    for s in tree_util.tree_leaves(specs, is_leaf=_is_spec):
+        if not _is_spec(s):
+            raise TypeError(errors.explain(
+                f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
+                f"instances, but it has {s!r} of type {type(s)}.",
+                fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
+
+
+def _flat_specs(what: str, specs: Any, tree: Any, values: Any) -> list[P]:
+    """A spec for each leaf, from a tree prefix."""
+    found: list[P] = []
+
+    def expand(prefix: Any, part: Any, path: str) -> None:
+        if _is_spec(prefix):
+            found.extend([prefix or P()] * len(tree_util.tree_leaves(part)))
+            return
+        nodes, prefix_tree = tree_util.flatten(prefix, is_leaf=_is_spec)
+        try:
+            parts = prefix_tree.flatten_up_to(part)
+        except (ValueError, TypeError) as error:
+            raise ValueError(errors.explain(
+                f"pytree structure error: the prefix pytree shard_map {what} {prefix} does not "
+                f"match the full pytree {tree_util.tree_structure(part)}: {error}",
+                fix="give one spec for the whole value, or one for each part in its structure.")
+            ) from error
+        for n, p in zip(nodes, parts):
+            expand(n, p, path)
+
+    if what == "in_specs" and isinstance(specs, list):
+        specs = tuple(specs)
+    expand(specs, values, what)
+    return found
+
+
+def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
+           out_specs: Any, chosen: frozenset[Any], check_vma: bool) -> Any:
+    name = name_of(f)
+    if isinstance(mesh, Mesh):
+        check_devices(NamedSharding(mesh, P()))
+    manual = _manual(mesh, chosen)
+    leaves, tree = tree_util.flatten((args, {}))
+    check_arguments(name, leaves, tree)
+    avals = [aval_of(x) for x in leaves]
+    if in_specs is Infer or in_specs is None:
+        flat_in = [_inferred(a, mesh, manual, in_specs) for a in avals]
+    else:
+        flat_in = _flat_specs("in_specs", in_specs, tree, args)
+    _check_names("in_specs", flat_in, manual)
+    _check_types(f, args, avals, flat_in, manual)
+    _check_arguments(f, args, avals, flat_in, mesh, check_vma)
+    kept: list[Any] = []
+
+    def body(*parts: Any) -> list[Any]:
+        a, _ = tree.unflatten(parts)
+        out = f(*a)
+        outs, out_tree = tree_util.flatten(out)
+        check_outputs(name, outs, out_tree)
+        flat_out = _flat_specs("out_specs", out_specs, out_tree, out)
+        _check_names("out_specs", flat_out, manual)
+        made = []
+        for i, (o, s) in enumerate(zip(outs, flat_out)):
+            made.append(_checked(o, s, name, out_tree, i, mesh, manual, check_vma))
+        kept.append((out_tree, flat_out))
+        return made
+
+    with primitive.inside(mesh, manual, check_vma):
+        program = stage(body, [primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma)
+                               for a, s in zip(avals, flat_in)], name, f)
+    out_tree, flat_out = kept[0]
+    outs = primitive.bind(program, as_values(leaves), mesh=mesh, in_specs=tuple(flat_in),
+                          out_specs=tuple(flat_out), check_vma=check_vma, newly_manual_axes=manual)
+    return out_tree.unflatten(outs)
+
+
+def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]:
+    """The axes to map: those asked for, or all that are not mapped yet."""
+    taken = set(get_abstract_mesh().manual_axes)
+    if unknown := chosen - set(mesh.axis_names):
+        raise ValueError(errors.explain(
+            f"axis_names={set(chosen)} has names that the mesh has not: "
+            f"{sorted(map(str, unknown))}; it has {mesh.axis_names}.", fix="use its names."))
+    manual = chosen or frozenset(mesh.axis_names)
+    again = manual & taken
+    if again:
+        raise ValueError(errors.explain(
+            f"The context mesh {get_abstract_mesh()} should match the mesh passed to shard_map "
+            f"{mesh!s}: axes {sorted(map(str, again))} are Manual already, mapped by an enclosing "
+            "shard_map.", fix="map other axes (axis_names=), or call the function itself."))
+    return manual
+
+
+def _check_names(what: str, specs: Sequence[P], manual: frozenset[Any]) -> None:
+    for s in specs:
+        for n in s.names():
+            if n not in manual:
+                raise ValueError(errors.explain(
+                    f"shard_map {what} argument must refer to an axis marked as manual "
+                    f"({manual}), but:\n\n  {what} refers to {n!r}\n",
+                    fix=f"check the {what} values passed to shard_map, or map the axis."))
+
+
+def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) -> P:
+    if given is None:
+        return P()
+    autos = frozenset(n for n in mesh.auto_axes if n in manual)
+    if autos:
+        raise TypeError(errors.explain(
+            "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` "
+            f"instances, but it was `None` when axis_names={autos} are of type AxisType.Auto",
+            fix="pass in_specs, or make the axes Explicit."))
+    if not isinstance(aval.sharding, NamedSharding):
+        return P()
+    return P(*[tuple(n for n in axes if n in manual) or None for axes in aval.sharding.spec.axes()])
+
+
+def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],
+                 manual: frozenset[Any]) -> None:
+    """ValueError for specs that are not those of arguments over Explicit axes."""
+    for i, (a, s) in enumerate(zip(avals, specs)):
+        if not is_explicit(a):
+            continue
+        mine = [tuple(n for n in axes if n in manual) for axes in a.sharding.spec.of_rank(
+            a.ndim).axes()]
+        if list(s.of_rank(a.ndim).axes()) != mine:
+            raise ValueError(errors.explain(
+                f"in_specs passed to shard_map: {s} does not match the specs of the input: "
+                f"{a.sharding.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
+                fix="leave in_specs out, or calque.sharding.reshard the argument first."))
+
+
+def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],
+                     mesh: Mesh | AbstractMesh, check_vma: bool) -> None:
+    """ValueError for arguments that are too short for their specs or do not divide; all of them."""
+    name, sizes = name_of(f), mesh.shape
+    long = [(i, s) for i, (a, s) in enumerate(zip(avals, specs)) if len(s) > a.ndim]
+    if long:
+        names = argument_names(f, args, {})
+        rows = [f"in_specs is {s} which has length {len(s)}, but {names[i]} has shape {avals[i]}, "
+                f"which has rank {avals[i].ndim} (and {avals[i].ndim} < {len(s)})" for i, s in long]
+        raise ValueError(errors.explain(
+            f"shard_map applied to the function '{name}' was given an in_specs entry which is too "
+            "long to be compatible with the corresponding input value from the function:\n\n"
+            + "\n\n".join(rows) + "\n",
+            fix="shorten the spec, or pass arguments with more dimensions."))
+    rows = []
+    for i, (a, s) in enumerate(zip(avals, specs)):
+        for d, (size, axes) in enumerate(zip(a.shape, s.axes())):
+            count = math.prod(sizes[n] for n in axes)
+            if size % count:
+                names = argument_names(f, args, {})
+                axis = f"axis {axes[0]!r}" if len(axes) == 1 else f"axes {axes}"
+                rows.append(
+                    f"* the passed {names[i]} of shape {a}, corresponds to in_specs of value {s}, "
+                    f"which maps array axis {d} (of size {size}) to mesh {axis} (of total size "
+                    f"{count}), but {count} does not evenly divide {size}")
+    if rows:
+        raise ValueError(errors.explain(
+            f"shard_map applied to the function '{name}' was given argument arrays with axis sizes "
+            "that are not evenly divisible by the corresponding mesh axis sizes:\n\nThe mesh given "
+            f"has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
+            + "\n\n".join(rows) + "\n", fix="pad the arrays, or check in_specs and the mesh."))
+
+
+def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | AbstractMesh,
+             manual: frozenset[Any], check_vma: bool) -> Any:
+    """A result that fits its spec, as a value that varies over the axes that it mentions."""
+    aval = aval_of(out)
+    if len(spec) > aval.ndim:
+        raise ValueError(errors.explain(
+            f"shard_map applied to the function '{name}' was given an out_specs entry which is too "
+            "long to be compatible with the corresponding output value from the function:\n\n"
+            f"out_specs is {spec} which has length {len(spec)}, but {name}(*args)"
+            f"{leaf_paths(tree)[i]} has shape {aval}, which has rank {aval.ndim} (and {aval.ndim} "
+            f"< {len(spec)})\n",
+            fix="use P() for a scalar that is the same everywhere, or add an axis to it "
+                "(x[None])."))
+    if not check_vma:
+        return out
+    mentioned = set(spec.names())
+    wrong = (aval.vma & manual) - mentioned
+    if wrong:
+        axes = ", ".join(repr(n) for n in primitive.order(mesh, frozenset(wrong)))
+        raise ValueError(errors.explain(
+            f"shard_map applied to the function '{name}' was given out_specs which require "
+            "replication which can't be statically inferred given the mesh:\n\nThe mesh given has "
+            f"shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
+            f"out_specs{leaf_paths(tree)[i]} is {spec} which implies that the corresponding output "
+            f"value is replicated across mesh axis {axes}, but it varies over it.\n",
+            fix="mention the axis in out_specs, make the value the same along it (lax.psum, "
+                "lax.pmean), or say check_vma=False."))
+    less = mentioned - aval.vma
+    return pvary_p.bind(out, axes=primitive.order(mesh, frozenset(less))) if less else out

@@ -1,0 +1,8 @@
+"""Trees: nested tuples, lists, dicts and registered classes, over optree.
+
+  util.py   the functions of jax.tree_util (calque.tree_util, calque.tree)
+  spec.py   PyTreeDef: the structure of a tree
+  nodes.py  what may stand in a tree: keys of paths, registration of classes, Partial
+
+Start reading at util.py.
+"""

@@ -1,0 +1,170 @@
+"""PyTreeDef: the structure of a tree, over optree's.
+
+Two things are JAX's and not optree's: dictionaries are built again with sorted keys, whatever the
+order of the dictionary that was taken apart; and how a structure prints.  Structures are interned,
+so that equal ones are mostly the same object.  Start reading at `structure_of`.
+"""
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import optree
+
+from calque.core.memo import Memo
+from calque.trees.nodes import NAMESPACE
+
+_known = Memo(10_000)
+
+
+class PyTreeDef:
+    """The structure of a tree: what tree_unflatten needs beside the leaves.
+
+    Example:
+      >>> from calque import tree_util
+      >>> tree_util.tree_structure({"b": [1, None], "a": 2})
+      PyTreeDef({'a': *, 'b': [*, None]})
+    """
+
+    __slots__ = ("_spec", "unflatten", "num_leaves")
+
+    def __init__(self, spec: Any) -> None:
+        self._spec = spec
+        self.unflatten: Callable[[Iterable[Any]], Any] = spec.unflatten
+        self.num_leaves: int = spec.num_leaves
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, leaves included."""
+        return int(self._spec.num_nodes)
+
+    @property
+    def type(self) -> Any:
+        """The class of the root; None for a leaf."""
+        return self._spec.type
+
+    def children(self) -> list[PyTreeDef]:
+        """The structures of the root's children."""
+        return [structure_of(c) for c in self._spec.children()]
+
+    def child(self, i: int) -> PyTreeDef:
+        """The structure of one child of the root."""
+        return structure_of(self._spec.child(i))
+
+    def entries(self) -> list[Any]:
+        """Keys, names or positions of the root's children."""
+        return list(self._spec.entries())
+
+    def node_data(self) -> tuple[Any, Any] | None:
+        """(class of the root, what is static of it); None for a leaf."""
+        if self._spec.is_leaf():
+            return None
+        if self.type is dict:
+            return dict, self.entries()
+        return self.type, None
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """The subtrees of a tree at the places of this structure's leaves."""
+        return self._spec.flatten_up_to(tree)
+
+    def compose(self, inner: PyTreeDef) -> PyTreeDef:
+        """This structure with another one in place of every leaf."""
+        return structure_of(self._spec.compose(raw(inner)))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, (PyTreeDef, optree.PyTreeSpec))
+                                 and bool(self._spec == raw(other)))
+
+    def __hash__(self) -> int:
+        return hash(self._spec)
+
+    def __reduce__(self) -> Any:
+        return structure_of, (self._spec,)
+
+    def __repr__(self) -> str:
+        return f"PyTreeDef({_text(self._spec)})"
+
+
+def raw(tree: Any) -> Any:
+    """optree's structure."""
+    return tree._spec if type(tree) is PyTreeDef else tree
+
+
+def structure_of(spec: Any) -> PyTreeDef:
+    """The PyTreeDef of a structure of optree's."""
+    if type(spec) is PyTreeDef:
+        return spec
+    try:
+        found = _known.get(spec)
+    except TypeError:  # static data that cannot be hashed
+        return PyTreeDef(_sorted(spec))
+    if found is None:
+        found = _known.keep(spec, PyTreeDef(_sorted(spec)))
+    return found
+
+
+def _sorted(spec: Any) -> Any:
+    """The structure whose dictionaries have their keys in order."""
+    def node(x: Any) -> Any:
+        if type(x) not in (dict, collections.defaultdict):
+            return x
+        try:
+            items = sorted(x.items(), key=lambda pair: pair[0])
+        except TypeError:
+            raise KeysError from None
+        return (collections.defaultdict(x.default_factory, items)
+                if isinstance(x, collections.defaultdict) else dict(items))
+
+    if not _has_dictionary(spec):
+        return spec
+    try:
+        made = spec.traverse(list(range(spec.num_leaves)), node)
+    except KeysError:
+        raise ValueError(
+            "Comparator raised exception while sorting pytree dictionary keys.\n"
+            "  Fix: use keys of one type, for example strings.") from None
+    except Exception:  # a class that refuses these leaves: its tree keeps the order it has
+        return spec
+    return optree.tree_structure(made, namespace=NAMESPACE)
+
+
+def _has_dictionary(spec: Any) -> bool:
+    return spec.type in (dict, collections.defaultdict) or any(
+        _has_dictionary(c) for c in spec.children())
+
+
+class KeysError(Exception):
+    """Keys of a dictionary that cannot be ordered."""
+
+
+def _text(spec: Any) -> str:
+    if spec.is_leaf():
+        return "*"
+    kind, parts = spec.type, [_text(c) for c in spec.children()]
+    if kind is type(None):
+        return "None"
+    if kind is tuple:
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    inside = ", ".join(parts)
+    if kind is list:
+        return f"[{inside}]"
+    if kind is dict:
+        return f"{{{', '.join(f'{k!r}: {p}' for k, p in zip(spec.entries(), parts))}}}"
+    return f"CustomNode({kind_text(spec)}, [{inside}])"
+
+
+def kind_text(spec: Any) -> str:
+    """The class of a node and what is static of it."""
+    kind, keys = spec.type, tuple(spec.entries())
+    if kind is collections.OrderedDict:
+        return f"OrderedDict[{keys}]"
+    if kind is collections.defaultdict:
+        factory = spec.one_level().unflatten([0] * len(keys)).default_factory
+        return f"defaultdict[({factory!r}, {keys})]"
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return f"namedtuple[{kind.__name__}]"
+    found = re.match(r"PyTreeSpec\(CustomTreeNode\((.*), \[[*, ]*\]\)", repr(spec.one_level()),
+                     re.S)
+    return found[1] if found else kind.__name__
