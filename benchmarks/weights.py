@@ -3,7 +3,7 @@
     python benchmarks/weights.py [--write] [--only igamma,zeta]
 
 Each runs inside the call, on one core, over 400,000 elements drawn where its samples are drawn
-(tests/samples.py), in f32 or what comes nearest, compiled for x86-64-v3 (wider vectors make
+(tests/support/samples.py), in f32 or what comes nearest, compiled for x86-64-v3 (wider vectors make
 functions cheaper, and additions not); counted is the time of the thread.  --write puts the weights
 into frontend/calque/core/weights.py.  Start reading at `measure`.
 """
@@ -22,8 +22,8 @@ os.environ["CALQUE_WARMUP"] = "0"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import numpy as np
-from harness import function
-from samples import ELEMENTWISE, ROWS
+from support.harness import function
+from support.samples import ELEMENTWISE, ROWS
 
 import calque
 from calque.core.config import config

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import ffi_kernels
 import numpy as np
 from carried import TIMED, pack
-from harness import expected, function, words
-from samples import ROWS
+from support import ffi_kernels
+from support.harness import expected, function, words
+from support.samples import ROWS
 from vulkan_share import cases_of
 
 import calque
@@ -135,7 +135,7 @@ def main() -> None:
         suite["timed"][name] = f"timed-{i}"
     (folder / "suite.json").write_text(json.dumps(suite))
     shutil.copy(Path(__file__).with_name("carried.py"), folder / "run.py")
-    shutil.copy(Path(__file__).with_name("tolerances.py"), folder / "tolerances.py")
+    shutil.copy(Path(__file__).parent / "support" / "tolerances.py", folder / "tolerances.py")
     runtime = folder / "calque" / "runtime"
     runtime.mkdir(parents=True, exist_ok=True)
     for source in (ROOT / "runtime").glob("*.py"):

@@ -28,8 +28,8 @@ COMMON = '''
 import dataclasses, pathlib, pickle, re, sys
 FOLDER = pathlib.Path({folder})
 import calque
-from calque import eager, generic
-generic.run = lambda *a, **k: None  # programs of one operation, for any shape: written otherwise
+from calque.dispatch import eager, shape_polymorphic
+shape_polymorphic.run = lambda *a, **k: None  # what serves any shape is written otherwise
 place = [0]
 
 def said(program, donated):

@@ -24,13 +24,11 @@ if __name__ == "__main__":
     os.environ.setdefault("CALQUE_CACHE", "0")  # no program comes twice
 
 import fuzz_search
-import fuzz_steps
-import fuzz_wide
-import oracle
-from fuzz_pool import DTYPES, SHAPES, Pool, Value
-from guard import Guarded
-from harness import Case, Failure, outputs
-from oracle import difference, interpret
+from support import fuzz_steps, fuzz_wide, oracle
+from support.fuzz_pool import DTYPES, SHAPES, Pool, Value
+from support.guard import Guarded
+from support.harness import Case, Failure, outputs
+from support.oracle import difference, interpret
 
 import calque
 from calque.core.avals import ShapedArray

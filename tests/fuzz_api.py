@@ -3,8 +3,8 @@
 A program is 5 to 15 lines of text over the names of numpy, lax, nn, random, scipy, linalg and fft
 (fuzz_api_names.py says which are drawn), on arrays that are arguments or made by the program, and a
 mode: compiled as it is, with its arguments as constants, under vmap, grad, jvp, in a scan.  Its
-lines are run eagerly, each by itself, and compared with the interpreter on NumPy (tests/oracle.py)
-and with JAX, where CALQUE_FUZZ_JAX names a Python that has it; so are the error classes of lines
+lines are run eagerly, each by itself, and compared with the interpreter on NumPy
+(tests/support/oracle.py) and with JAX, where CALQUE_FUZZ_JAX names a Python that has it; so are the error classes of lines
 that calque refuses.  The whole, in its mode, is compiled, all programs of a group as one module,
 and compared with the same two.  What differs is told from noise by perturbing every operation.
 A failure prints as one line with its operands, where one line fails alone.
@@ -37,7 +37,7 @@ _jax: list[Any] = []
 
 def failures(seeds: Sequence[int]) -> list[Any]:
     """What differs in the programs of these seeds, in this process."""
-    import fuzz_api_run
+    from support import fuzz_api_run
     if not _jax:
         _jax.append(fuzz_api_run.Jax())
     return fuzz_api_run.findings(seeds, _jax[0])
@@ -66,14 +66,14 @@ def main() -> int:
     if any(os.environ.get(k, "host") != v for k, v in wanted.items()):  # read at import
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
     if options.coverage:
-        import fuzz_api_names
+        from support import fuzz_api_names
         print(fuzz_api_names.table())
         return 0
     if options.explain is not None:
-        import fuzz_api_shrink
+        from support import fuzz_api_shrink
         print(fuzz_api_shrink.explain(options.explain))
         return 0
-    from fuzz_api_draw import GROUP
+    from support.fuzz_api_draw import GROUP
     name = "fuzz_api.py --lines" if options.lines else "fuzz_api.py"
     return fuzz_search.run(__file__, name, options, GROUP, LIFETIME, show)
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 import fuzz
 import fuzz_search
-from harness import Case, Failure, outputs
+from support.harness import Case, Failure, outputs
 
 import calque
 from calque import lax

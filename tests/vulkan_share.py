@@ -2,8 +2,8 @@
 
     python tests/vulkan_share.py [--only add,sub] [--failed] [--write] [--limit 60]
 
-Every sample of every primitive (tests/samples*.py: the first and the special ones over all dtypes,
-the others over the main one) is compiled for the device, run, and compared with the oracles, in
+Every sample of every primitive (tests/support/samples*.py: the first and the special ones over all
+dtypes, the others over the main one) is compiled for the device, run, and compared with the oracles, in
 groups.
 A child process does the work: one that crashes or exceeds the time limit costs a group, whose cases
 then run singly.  What was found is kept in build/vulkan_share.json; a later run with --only or
@@ -37,15 +37,15 @@ KINDS = ("right", "refused", "rejected", "wrong", "crash")
 # ---- the child: cases in, one line of JSON a case out
 def cases_of(name: str) -> list[tuple[int, Any]]:
     """(sample's number, dtype) of all samples of a primitive."""
-    from samples import ROWS
+    from support.samples import ROWS
     row = ROWS[name]
     return [*[(0, d) for d in row.dtypes], *[(i, row.main) for i in range(1, len(row.samples))],
             *[(len(row.samples) + i, d) for i in range(len(row.specials)) for d in row.dtypes]]
 
 
 def _case(name: str, number: int, dtype: Any) -> Any:
-    from harness import Case, compare, expected, function, words
-    from samples import ROWS
+    from support.harness import Case, compare, expected, function, words
+    from support.samples import ROWS
     row = ROWS[name]
     sample = [*row.samples, *row.specials][number]
     params = sample.parameters(dtype)
@@ -61,8 +61,8 @@ def child(platform: str) -> None:
     import warnings
 
     import numpy as np
-    import oracle
-    from harness import Failure, outputs
+    from support import oracle
+    from support.harness import Failure, outputs
 
     import calque
     warnings.simplefilter("ignore")
@@ -153,7 +153,7 @@ def measure(worker: Worker, name: str, numbers: Sequence[int], labels: Sequence[
 
 
 def _labels(name: str) -> list[str]:
-    from samples import ROWS
+    from support.samples import ROWS
     row = ROWS[name]
     every = [*row.samples, *row.specials]
     return [f"{n} [{every[i].label}] {d}" for n, (i, d) in enumerate(cases_of(name))]
@@ -172,7 +172,7 @@ def main() -> None:
     if args.child:
         child(args.child)
         return
-    from samples import ROWS
+    from support.samples import ROWS
     state: dict[str, dict[str, Any]] = {}
     if args.state.exists():
         state = json.loads(args.state.read_text())
@@ -216,7 +216,7 @@ def page(state: dict[str, dict[str, Any]], platform: str) -> str:
     """docs/vulkan.md: totals, what is not right with its reason, a table by primitive."""
     from importlib.metadata import version
 
-    from samples import ROWS
+    from support.samples import ROWS
 
     import calque
     kind = calque.devices(platform)[0].device_kind

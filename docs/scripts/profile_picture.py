@@ -2,7 +2,7 @@
 
     python docs/scripts/profile_picture.py [--trace FILE]
 
-The trace is read with perfetto's message classes, as the tests read it (tests/traces.py).
+The trace is read with perfetto's message classes, as the tests read it (tests/support/traces.py).
 """
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--trace", type=pathlib.Path, help="draw this one")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    import traces
+    from support import traces
     PICTURE.write_text(picture(traces.read(given.trace or example_trace())), "utf-8")
     print(f"wrote {PICTURE}")
 

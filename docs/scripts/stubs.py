@@ -117,7 +117,8 @@ def stub() -> str:
         if name not in skip and not name.startswith("_Array"):
             lines += _member(name, value)
     for name, f in vars(array).items():
-        if inspect.isroutine(f) and not name.startswith("_") and f.__module__ == "calque.array":
+        own = inspect.isroutine(f) and f.__module__ == array.__name__
+        if own and not name.startswith("_"):
             lines += ["", _function(name, f)] if name == "array_repr" else [_function(name, f)]
     return HEAD + "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
 """Gradients, and the smallest training loop.
 
-Lines that begin with #> are what the statement above them prints; tests/frontend/test_tutorials.py
+Lines that begin with #> are what the statement above them prints; tests/docs/test_tutorials.py
 runs this file and compares.
 """
 import numpy as np

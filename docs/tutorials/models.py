@@ -1,6 +1,6 @@
 """Keys, jit and its limits, regressions by gradient descent, trees of parameters, a network.
 
-Lines that begin with #> are what the statement above them prints; tests/frontend/test_tutorials.py
+Lines that begin with #> are what the statement above them prints; tests/docs/test_tutorials.py
 runs this file and compares.
 """
 from functools import partial

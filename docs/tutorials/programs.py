@@ -1,6 +1,6 @@
 """What a program is: differences from NumPy, keys, static and traced values, purity, composition.
 
-Lines that begin with #> are what the statement above them prints; tests/frontend/test_tutorials.py
+Lines that begin with #> are what the statement above them prints; tests/docs/test_tutorials.py
 runs this file and compares.
 """
 import numpy as np

@@ -81,7 +81,7 @@ def compile(  # noqa: A001
 
     - `calque compile model.py:predict --arg 'f32[b,128]' --constraint 'b >= 2' -o predict.vmfb`
     """
-    from calque import aot
+    from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
     from calque_cli.functions import traced_function
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
@@ -89,8 +89,8 @@ def compile(  # noqa: A001
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
           traced_function(function, arg, static, donate, name or None, constraint) as traced):
-        artifact = aot.build_all(traced, targets, parameters,
-                                 lambda one: advance(f"compiling for {one.name}"))
+        artifact = build_all(traced, targets, parameters,
+                             lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)
     typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(len(artifact.vmfb))})")

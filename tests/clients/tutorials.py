@@ -13,7 +13,7 @@ import time
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from printed import check  # noqa: E402  (it lies one folder up, which is not on the path)
+from support.printed import check  # noqa: E402  (it lies one folder up, which is not on the path)
 
 
 def main(names: list[str]) -> int:

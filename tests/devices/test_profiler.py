@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import numpy as np
-from traces import read, the_file
+from support.traces import read, the_file
 
 import calque
 from calque import profiler

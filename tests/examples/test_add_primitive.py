@@ -80,11 +80,11 @@ def test_the_page_suffices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left_out, said", [
-    (("lowering/math/table.py", "frontend/calque/core/weights.py", "tests/samples.py",
-      "tests/oracle.py"),
+    (("lowering/math/table.py", "frontend/calque/core/weights.py", "tests/support/samples.py",
+      "tests/support/oracle.py"),
      ["lowering rule (lowering/rules)", "weight (python benchmarks/weights.py --write)",
-      "portable form (calque/export/forms.py)", "samples (tests/samples.py)",
-      "oracle (tests/oracle.py)"])])
+      "portable form (calque/export/forms.py)", "samples (tests/support/samples.py)",
+      "oracle (tests/support/oracle.py)"])])
 def test_what_is_left_out_is_missed(left_out: tuple[str, ...], said: list[str],
                                     tmp_path: Path) -> None:
     assert run(changed(tmp_path, left_out), MISSING) == f"{said}\n"

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 from carry import build, cases
-from samples import ROWS
-from tolerances import difference
+from support.samples import ROWS
+from support.tolerances import difference
 
 import calque
 import calque.numpy as jnp

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import oracle
 import pytest
-import samples
+from support import oracle, samples
 
 import calque
 from calque.core.primitive import Primitive, registry
@@ -27,11 +26,11 @@ LINEAR = [n for n, r in samples.ROWS.items() if r.linear] + [
 
 ELSEWHERE = {  # what they do is no function of arrays
     "dim_as_value": "tests/lowering/test_dynamic.py",
-    "pure_callback": "tests/frontend/test_callbacks.py",
-    "io_callback": "tests/frontend/test_callbacks.py",
-    "debug_callback": "tests/frontend/test_callbacks.py",
-    "ffi_call": "tests/frontend/test_ffi.py",
-    "pallas_call": "tests/frontend/test_pallas.py",
+    "pure_callback": "tests/api/test_callbacks.py",
+    "io_callback": "tests/api/test_callbacks.py",
+    "debug_callback": "tests/api/test_callbacks.py",
+    "ffi_call": "tests/api/test_ffi.py",
+    "pallas_call": "tests/experimental/test_pallas.py",
     **{name: "tests/transforms/test_custom.py" for name in (
         "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "custom_lin", "checkpoint",
         "custom_linear_solve")},
@@ -71,13 +70,13 @@ def missing(p: Primitive) -> list[str]:
     if p.name in ELSEWHERE:
         return found
     if p.name not in samples.ROWS:
-        found.append("samples (tests/samples.py)")
+        found.append("samples (tests/support/samples.py)")
     elif not any(0 in o.shape for s in samples.ROWS[p.name].samples for o in s.operands) and (
             p.name not in ("iota", "random_wrap", "random_unwrap", "jit", "random_fold_in",
                            "random_split", "random_bits", "rng_bit_generator")):
         found.append("a sample of size 0")
     if p.name not in oracle.ORACLES:
-        found.append("oracle (tests/oracle.py)")
+        found.append("oracle (tests/support/oracle.py)")
     return found
 
 
@@ -92,7 +91,8 @@ def test_a_missing_rule_is_noticed() -> None:
         assert missing(p) == ["abstract", "batch", "jvp or linearize",
                               "lowering rule (lowering/rules)",
                               "portable form (calque/export/forms.py)",
-                              "samples (tests/samples.py)", "oracle (tests/oracle.py)"]
+                              "samples (tests/support/samples.py)",
+                              "oracle (tests/support/oracle.py)"]
     finally:
         del registry["nothing_at_all"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import Case, drawn, run
+from support.harness import Case, drawn, run
 
 import calque
 from calque import lax

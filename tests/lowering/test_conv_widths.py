@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import run
+from support.harness import run
 from test_conv_products import case
 
 import calque

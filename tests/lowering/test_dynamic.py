@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guard import Guarded
+from support.guard import Guarded
 
 import calque
 import calque.numpy as jnp

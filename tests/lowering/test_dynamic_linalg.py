@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from guard import Guarded
+from support.guard import Guarded
 
 import calque
 import calque.numpy as jnp

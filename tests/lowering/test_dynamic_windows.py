@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from guard import Guarded
+from support.guard import Guarded
 
 import calque
 import calque.numpy as jnp

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import compare, expected
-from oracle import difference
-from samples import ROWS, Row, Sample
+from support.harness import compare, expected
+from support.oracle import difference
+from support.samples import ROWS, Row, Sample
 
 import calque
 import calque.numpy as jnp

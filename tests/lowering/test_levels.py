@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, case, compare, drawn, expected, function, run
-from samples import ANY, C64, F64, FLOAT8, FUNCTIONS, ROWS, Sample, op, special
+from support.harness import Case, case, compare, drawn, expected, function, run
+from support.samples import ANY, C64, F64, FLOAT8, FUNCTIONS, ROWS, Sample, op, special
 
 import calque.numpy as jnp
 from calque.core.config import config

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, expected, function, run
-from samples import C64, F32, F64, ROWS
+from support.harness import Case, compare, expected, function, run
+from support.samples import C64, F32, F64, ROWS
 
 import calque
 from calque.lowering import forms

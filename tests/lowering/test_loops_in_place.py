@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import check_loop
+from support.harness import check_loop
 from test_kernels import scans
 
 import calque

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import Case, run
+from support.harness import Case, run
 
 import calque
 import calque.numpy as jnp

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, check_loop, compare, drawn, expected, function, run
-from samples import KEY, ROWS, Row, Sample
+from support.harness import Case, check_loop, compare, drawn, expected, function, run
+from support.samples import KEY, ROWS, Row, Sample
 from test_kernels import KNOWN, STEPS, parts, scans
 
 import calque

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import interpret
+from support.oracle import interpret
 
 import calque
 import calque.numpy as jnp

@@ -1,6 +1,6 @@
 """gather and scatter are safe for any index, leave arguments alone and keep the order of updates.
 
-Values, dtypes and derivatives of every form are tested by the samples (tests/samples_gather.py);
+Values, dtypes and derivatives of every form are tested by the samples (support/samples_gather.py);
 here: whose memory is written, loops, large counts, the portable form, what plain IREE still does.
 """
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, expected, function, run, words
-from samples import ROWS, Row, Sample
+from support.harness import Case, compare, expected, function, run, words
+from support.samples import ROWS, Row, Sample
 
 import calque
 import calque.numpy as jnp

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, expected, function, run, words
-from samples import ROWS, Row, Sample
+from support.harness import Case, compare, expected, function, run, words
+from support.samples import ROWS, Row, Sample
 
 import calque
 from calque import clear_caches, lax

@@ -18,8 +18,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import drawn, function
-from samples import ANY, ELEMENTWISE, FLOAT8, FLOATS, INEXACT, KEY, ROWS, Row, Sample
+from support.harness import drawn, function
+from support.samples import ANY, ELEMENTWISE, FLOAT8, FLOATS, INEXACT, KEY, ROWS, Row, Sample
 from vulkan_share import cases_of
 
 import calque

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, compare, drawn, expected, function, physical, run
-from samples import FUNCTIONS, KEY, ROWS, Row, Sample
+from support.harness import Case, compare, drawn, expected, function, physical, run
+from support.samples import FUNCTIONS, KEY, ROWS, Row, Sample
 
 import calque
 

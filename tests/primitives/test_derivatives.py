@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, drawn, expected, function, outputs, run
-from samples import BINARY, C128, F64, FUNCTIONS, ROWS, UNARY, Row, Sample
+from support.harness import Case, drawn, expected, function, outputs, run
+from support.samples import BINARY, C128, F64, FUNCTIONS, ROWS, UNARY, Row, Sample
 
 import calque
 from calque.core.primitive import registry
@@ -23,7 +23,7 @@ STEP = 1e-5  # central differences: error of order STEP^2, rounding 1e-16 / STEP
 CLOSE = 2e-8
 ROWS_WITH_DERIVATIVES = [r for n, r in ROWS.items() if registry[n].differentiable
                          and n != "bitcast_convert_type"
-                         and n != "while"]  # forward only: tests/frontend/test_loops.py
+                         and n != "while"]  # forward only: tests/api/test_loops.py
 ELEMENTWISE = (*UNARY, *BINARY)  # their shapes differ in nothing that derivatives see
 GRID = [(r, s, d) for r in ROWS_WITH_DERIVATIVES for d in (F64, C128) if d in r.dtypes
         for s in (r.samples if d == F64 else r.samples[:1])

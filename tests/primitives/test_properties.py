@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz_api_run import Compiles, no_compiler
-from harness import function, words
-from oracle import difference
-from samples import ROWS, Row, Sample
+from support.fuzz_api_run import Compiles, no_compiler
+from support.harness import function, words
+from support.oracle import difference
+from support.samples import ROWS, Row, Sample
 
 import calque
 from calque import aot, lax

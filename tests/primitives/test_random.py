@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import evaluate, threefry2x32
+from support.oracle import evaluate, threefry2x32
 
 
 # Random123's known answers (kat_vectors of the authors' distribution): key, counter, result

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, case, compare, drawn, expected, function, run, words
-from samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
+from support.harness import Case, case, compare, drawn, expected, function, run, words
+from support.samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 
 import calque
 from calque.core.primitive import registry

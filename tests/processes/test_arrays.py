@@ -189,7 +189,7 @@ def test_arrays() -> None:
 
 
 WRITE = """
-    from calque import checkpoints
+    from calque.distributed import checkpoints
     from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
     folder = os.environ["FOLDER"]
     devices = np.array(jax.devices())
@@ -232,7 +232,7 @@ WRITE = """
         print("it stays", flush=True)
 """
 READ = """
-    from calque import checkpoints
+    from calque.distributed import checkpoints
     from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
     folder = os.environ["FOLDER"]
     x = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
+from support import oracle
 
 import calque
 import calque.numpy as jnp

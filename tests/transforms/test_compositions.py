@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
-from harness import Case, run
+from support.harness import Case, run
 
 import calque
 import calque.numpy as jnp

@@ -63,7 +63,7 @@ def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
 
     It is made of text, and what reaches the text is ours: words of the grammar below, x0, x1, ...,
     and numbers of children.  Types, keys of dicts and whatever else is a user's are bound as
-    names in the namespace; their reprs are never written (tests/frontend/test_jit.py tries)."""
+    names in the namespace; their reprs are never written (tests/dispatch/test_jit.py tries)."""
     tree = optree.tree_structure(args, namespace=_NAMESPACE)
     if not 0 < tree.num_leaves <= MOST_LEAVES:
         return None

@@ -253,7 +253,7 @@ def read_window(x: Any, plan: Plan) -> Any:
     flips = tuple(i for i in plan.reversed if strides[i] > 1)
     if flips:
         # IREE 3.13 does not compile rev(strided slice), so the stride comes last
-        # (tests/frontend/test_numpy_indexing.py::test_rev_of_a_strided_slice notices the cure)
+        # (tests/numpy/test_numpy_indexing.py::test_rev_of_a_strided_slice notices the cure)
         if bounds != full:
             x = sh.slice_(x, *zip(*bounds))
         x = sh.rev(x, plan.reversed)

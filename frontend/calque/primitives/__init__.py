@@ -34,5 +34,6 @@
   spectral.py     eig, schur
   linalg_programs.py, orthogonal_programs.py, tridiagonal_programs.py   what they are in others
 
-lowering/rules/__init__.py says where the lowering of each is; samples are in tests/samples*.py.
+lowering/rules/__init__.py says where the lowering of each is; samples are in
+tests/support/samples*.py.
 """

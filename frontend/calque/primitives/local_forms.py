@@ -1,4 +1,4 @@
-"""Which operations work on pieces of arrays, for programs of processes (dispatch/sharded/partition).
+"""Which operations work on pieces of arrays, for dispatch/sharded/partition.
 
 The table of factors (primitives/factors) says which dimension of an operand is which of a result;
 here is what of it holds for pieces: a dimension along which an operation runs (a sum over it aside)
