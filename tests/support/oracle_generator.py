@@ -1,7 +1,7 @@
 """What rng_bit_generator means, counter by counter, with Python's integers.
 
 Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); how the
-counters are made and results laid out is from values recorded of JAX (tests/frontend).
+counters are made and results laid out is from values recorded of JAX (tests/random).
 More oracles of oracle.py, which imports this module at its end.
 """
 from __future__ import annotations
