@@ -6,7 +6,8 @@ mode: compiled as it is, with its arguments as constants, under vmap, grad, jvp,
 lines are run eagerly, each by itself, and compared with the interpreter on NumPy
 (tests/support/oracle.py) and with JAX, where CALQUE_FUZZ_JAX names a Python that has it; so are
 the error classes of lines that calque refuses.  The whole, in its mode, is compiled, all programs
-of a group as one module, and compared with the same two.  What differs is told from noise by perturbing every operation.
+of a group as one module, and compared with the same two.  What differs is told from noise by
+perturbing every operation.
 A failure prints as one line with its operands, where one line fails alone.
 
     CALQUE_FUZZ_JAX=/opt/jax/bin/python make fuzz MINUTES=30
