@@ -38,7 +38,7 @@ def scans(p: Program) -> list[Any]:
 
 def both(f: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
     """The program of f without and with the pass, once they were found to agree on args."""
-    p = hoist(eliminate_dead_code(calque.make_jaxpr(f)(*args).jaxpr.hoisted()))
+    p = hoist(eliminate_dead_code(calque.make_jaxpr(f)(*args).jaxpr.consts_as_inputs()))
     made = check(accumulate(p), "accumulate")
     consts = [np.asarray(c) for c in calque.make_jaxpr(f)(*args).jaxpr.consts]
     for want, got in zip(interpret(p, [*consts, *args]), interpret(made, [*consts, *args]),
@@ -160,7 +160,7 @@ def test_integers_are_exact() -> None:
         zero = np.zeros((3, 3), np.uint8)
         return lax.scan(step, (zero, np.full(3, 9, np.uint8), zero.astype(np.int32)), x)[0]
 
-    p = hoist(calque.make_jaxpr(f)(x).jaxpr.hoisted())
+    p = hoist(calque.make_jaxpr(f)(x).jaxpr.consts_as_inputs())
     made = accumulate(p)
     assert scans(made)[0].params["num_carry"] == 1
     products = x.swapaxes(1, 2) @ x
@@ -195,7 +195,7 @@ def test_halves_are_rounded_once(dtype: Any) -> None:
         zero = np.zeros((3, 3), dtype)
         return lax.scan(step, (zero, zero.astype(np.float32), zero), x)[0]
 
-    p = hoist(calque.make_jaxpr(f)(x).jaxpr.hoisted())
+    p = hoist(calque.make_jaxpr(f)(x).jaxpr.consts_as_inputs())
     assert scans(accumulate(p))[0].params["num_carry"] == (dtype is np.float16)
     a, b, d = map(np.asarray, calque.jit(f)(x))
     want = np.einsum("tbi,tbj->ij", *[x.astype(np.float64)] * 2)
@@ -215,7 +215,7 @@ def test_sums_of_halves_that_are_widened_in_each_step_stay() -> None:
                     c[1] + (x * 2).astype(np.float32).sum()), x * 2
         return lax.scan(step, (np.float32(0), np.float32(0)), x)[0]
 
-    (loop,) = scans(accumulate(hoist(calque.make_jaxpr(f)(x).jaxpr.hoisted())))
+    (loop,) = scans(accumulate(hoist(calque.make_jaxpr(f)(x).jaxpr.consts_as_inputs())))
     assert loop.params["num_carry"] == 1
     np.testing.assert_allclose(calque.jit(f)(x), [400 * 2400] * 2)
 
@@ -271,7 +271,7 @@ def test_gradients(name: str) -> None:
         assert all(a.shape[-1] in (3, 5) for a in carry), carry  # states: no weights
     u = [np.cos(np.arange(a.size)).reshape(a.shape) for a in args]
     slope = float(sum(np.sum(np.asarray(d) * v) for d, v in zip(calque.jit(g)(*args), u)))
-    p = calque.make_jaxpr(loss(f))(*args).jaxpr.hoisted()
+    p = calque.make_jaxpr(loss(f))(*args).jaxpr.consts_as_inputs()
     h = 1e-5
     up, down = [float(interpret(p, [a + s * h * v for a, v in zip(args, u)])[0]) for s in (1, -1)]
     assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6)

@@ -45,7 +45,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("half", [0, 1])
 def test_against_numpy(half: int) -> None:
     chosen = CASES[half::2]
-    with calque.dispatch.eager.fused():
+    with calque.dispatch.eager.lazy_eval():
         outs = [getattr(jnp, f)(*args, **kwargs) for f, args, kwargs in chosen]
     for (f, args, kwargs), out in zip(chosen, outs, strict=True):
         with warnings.catch_warnings():

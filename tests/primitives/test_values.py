@@ -13,7 +13,7 @@ from support.samples import C64, F64, FUNCTIONS, ROWS, Row, Sample
 import calque
 from calque.core.primitive import registry
 from calque.dispatch import eager
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -69,7 +69,7 @@ def eager_check(names: Sequence[str]) -> None:
     found = []
     with contextlib.ExitStack() as stack:
         if len(names) > 1:  # recorded, run as one program
-            stack.enter_context(fused())
+            stack.enter_context(lazy_eval())
         for name in names:
             row = ROWS[name]
             sample = row.samples[0]

@@ -100,7 +100,7 @@ def drawn(items: Sequence[Any], share: float, seed: int = 0) -> tuple[list[Any],
 def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
     """The results of a function with loops against NumPy's, equation by equation."""
     program = calque.make_jaxpr(f)(*args).jaxpr
-    wants = interpret(program.hoisted(), [*map(np.asarray, program.consts), *args])
+    wants = interpret(program.consts_as_inputs(), [*map(np.asarray, program.consts), *args])
     gots = [np.asarray(x) for x in calque.tree_util.tree_leaves(calque.jit(f)(*args))]
     for got, want in zip(gots, wants, strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape, name

@@ -11,7 +11,7 @@ import pytest
 
 import calque
 from calque import lax
-from calque.core.trace import bottom, current
+from calque.core.trace import current, eval_trace
 from calque.errors import (
     TracerArrayConversionError,
     TracerBoolConversionError,
@@ -159,7 +159,7 @@ def test_a_leaked_tracer_is_refused(leak: Any) -> None:
         return x * 2.0
 
     leak(f)
-    assert current.get() is bottom
+    assert current.get() is eval_trace
     for use in (lambda: lax.sin(kept[0]), lambda: kept[0] + 1.0,
                 lambda: calque.jit(lambda y: y + kept[0])(1.0)):
         with pytest.raises(UnexpectedTracerError, match="unexpected tracer"):
@@ -185,7 +185,7 @@ def test_an_exception_leaves_no_trace_behind(transform: Any) -> None:
     x = np.ones(3, np.float32)
     with pytest.raises((Mine, TypeError)):
         transform(f)(x)
-    assert current.get() is bottom
+    assert current.get() is eval_trace
     assert float(calque.grad(lambda v: v * v)(3.0)) == 6.0
 
 
@@ -251,4 +251,4 @@ def test_values_are_not_known_inside_jit() -> None:
         calque.jit(lambda x: np.asarray(x))(1.0)
     with pytest.raises(TracerBoolConversionError):
         calque.grad(calque.jit(lambda x: x if x > 0 else -x))(1.0)
-    assert current.get() is bottom
+    assert current.get() is eval_trace

@@ -26,7 +26,7 @@ from calque.core.dims import Dim, SymbolicScope, is_static, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.sharding import PartitionSpec
-from calque.core.trace import Tracer, leaked
+from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch import stages
 from calque.dispatch.array import Array
 from calque.dispatch.eager import named_target
@@ -356,7 +356,7 @@ def _with_numpy_consts(p: Program) -> Program:
 
 def _value(x: Any) -> np.ndarray[Any, Any]:
     if isinstance(x, Tracer):
-        raise leaked(x, "aot.compile")
+        raise escaped_tracer_error(x, "aot.compile")
     return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
 
 

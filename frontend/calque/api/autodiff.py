@@ -13,13 +13,13 @@ import numpy as np
 from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Linear
+from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
 from calque.core.refs import Ref, assign, read
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, as_values, to_array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
@@ -146,7 +146,7 @@ class _Pullback:
     def flat(self, cts: Sequence[Any]) -> list[Any]:
         """Cotangents (Zero where zero) of all inputs, in order."""
         given = [c for c, m in zip(cts, self.mask) if m]
-        linear = [Linear(v.aval) for v in self.program.inputs]
+        linear = [UndefinedPrimal(v.aval) for v in self.program.inputs]
         found = iter(backward(self.program, linear, given))
         return [next(found) if n else Zero(a.tangent())
                 for n, a in zip(self.nonzero, self.in_avals)]
@@ -158,7 +158,7 @@ class _Pullback:
                 f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
                 f"to match {self.out_tree}.",
                 fix="pass cotangents with the structure of the function's output."))
-        with fused("vjp"):
+        with lazy_eval("vjp"):
             cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
             outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
             return self.in_tree.unflatten(outs)
@@ -273,7 +273,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
     """
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
-    with fused("vjp"):
+    with lazy_eval("vjp"):
         flat = _Flat(fun, in_tree, has_aux)
         leaves = as_values(leaves)
         outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves])
@@ -331,7 +331,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
                 full[i] = v
             return fun(*full, **kwargs)
 
-        with fused(f"grad_{name}"):
+        with lazy_eval(f"grad_{name}"):
             return _value_and_grad(partial, name, leaves, in_tree, has_aux, holomorphic,
                                    isinstance(argnums, (int, np.integer)))
 
@@ -457,7 +457,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             f"structure {tree_util.tree_structure(tangents)}.",
             fix="pass one tangent per primal, in the same containers."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
-    with fused("jvp"):
+    with lazy_eval("jvp"):
         values = as_values(leaves)
         ts = [_check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
         flat = _Flat(fun, in_tree, has_aux)
@@ -524,7 +524,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
-    with fused("linearize"):
+    with lazy_eval("linearize"):
         values = as_values(leaves)
         nonzero = [_differentiable(x) for x in values]
         flat = _Flat(fun, in_tree, has_aux)
@@ -538,7 +538,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                 raise TypeError(errors.explain(
                     f"linearized function called with tangents of structure {tree}, but the "
                     f"primals had {in_tree}."))
-            with fused("linearized"):
+            with lazy_eval("linearized"):
                 ts = [_check_linearized(t, aval_of(x)) for t, x in zip(given, values)]
                 found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
                 full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
@@ -578,9 +578,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         if tree != out_tree:
             raise TypeError(errors.explain(f"cotangent tree does not match function output, "
                                            f"expected {out_tree} but got {tree}."))
-        with fused("linear_transpose"):
+        with lazy_eval("linear_transpose"):
             cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
-            found = backward(program, [Linear(a) for a in avals], cts)
+            found = backward(program, [UndefinedPrimal(a) for a in avals], cts)
             return in_tree.unflatten([_shown(c, a) for c, a in zip(found, avals)])
 
     return transposed

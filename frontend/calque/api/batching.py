@@ -15,7 +15,7 @@ from calque.core.dims import as_size
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
 from calque.dispatch.array import as_values
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
 from calque.dispatch.tracing import (
     check_arguments,
@@ -100,7 +100,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             kept.append(out_tree)
             return [*outs, *[values[i].value for i in mapped]] if mapped else outs
 
-        with fused(f"vmap_{name_of(fun)}"):
+        with lazy_eval(f"vmap_{name_of(fun)}"):
             values = [ref_value(x) if type(x) is Ref else x for x in leaves] if refs else leaves
             given = [None if i in refs and i not in mapped else d for i, d in enumerate(axes)]
             # what is not mapped is passed on as it is: a Python number may be a static argument

@@ -16,8 +16,8 @@ import numpy as np
 
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.trace import bottom as bottom_trace
-from calque.core.trace import under
+from calque.core.trace import as_current
+from calque.core.trace import eval_trace as bottom_trace
 from calque.dispatch.array import from_numpy
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives import callback as prim
@@ -41,7 +41,7 @@ class HostFunction:
         return name_of(self.callback)
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
-        with under(bottom_trace):
+        with as_current(bottom_trace):
             args, kwargs = self.in_tree.unflatten([from_numpy(x) for x in leaves])
             out = self.callback(*args, **kwargs)
         if self.out_tree is None:

@@ -20,7 +20,7 @@ from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of
 from calque.primitives import control
@@ -69,7 +69,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
                                        fix="cast the index with .astype(jnp.int32)."))
     if config.jax_disable_jit and isinstance(index, (int, Array)):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
-    with fused("switch"):
+    with lazy_eval("switch"):
         if len(branches) == 1:
             return branches[0](*operands)
         safe = ew.clamp_p.bind(np.int32(0), ew.convert(index, np.int32),
@@ -121,7 +121,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
             fix="use jnp.where for elementwise choice, or reduce with .any() or .all()."))
     if config.jax_disable_jit and not isinstance(pred, Tracer):
         return true_fun(*operands) if pred else false_fun(*operands)
-    with fused("cond"):
+    with lazy_eval("cond"):
         flag = pred if aval.dtype == dtypes.bool_ else ew.ne_p.bind(pred, ew.const(pred, 0))
         index = ew.convert(flag, np.int32)
         return _branch("cond", index, [false_fun, true_fun], operands)
@@ -207,7 +207,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     check_arguments("scan", [*init_leaves, *xs_leaves], tree_util.flatten(((init, xs), {}))[1],
                     refs=True)
     refuse_references("scan", f, init_leaves, init_tree)
-    with fused("scan"):
+    with lazy_eval("scan"):
         x_avals = [_row(type_of(x)) for x in xs_leaves]
         carry_avals = [aval_of(x) for x in init_leaves]
         in_tree = tree_util.tree_structure(((init_tree.unflatten(init_leaves),

@@ -23,7 +23,7 @@ from calque.core.avals import aval_of
 from calque.core.dims import Dim, number
 from calque.core.zeros import zeros
 from calque.dispatch.array import as_values
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable, wrapped
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -126,7 +126,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
                 lambda t, o: t if aval_of(t).dtype != dtypes.float0 else zeros(aval_of(o)),
                 result[1], result[0])
 
-        with fused("jacfwd"):
+        with lazy_eval("jacfwd"):
             leaves = as_values(leaves)
             columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
             by_output, out_tree = tree_util.flatten(columns)
@@ -179,7 +179,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
                 full[i] = v
             return fun(*full, **kwargs)
 
-        with fused("jacrev"):
+        with lazy_eval("jacrev"):
             result = vjp(partial, tree.unflatten(as_values(leaves)), has_aux=has_aux)
             out, back = result[0], result[1]
             out_leaves, out_tree = tree_util.flatten(out)

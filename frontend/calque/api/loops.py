@@ -16,7 +16,7 @@ from calque.core.dims import as_size, max_dim
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import carry_error
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs
 from calque.primitives import elementwise as ew
@@ -55,7 +55,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
     in_tree = tree_util.flatten(((init_val,), {}))[1]
     check_arguments("while_loop", leaves, in_tree, refs=True)
     refuse_references("while_body", body_fun, leaves, tree)
-    with fused("while_loop"):
+    with lazy_eval("while_loop"):
         avals = [aval_of(x) for x in leaves]
         cond, cond_tree, looks = trace_with_refs(cond_fun, in_tree, avals, name_of(cond_fun),
                                                 "while_cond")
@@ -193,7 +193,7 @@ def _index_type(lower: ShapedArray, upper: ShapedArray) -> tuple[Any, bool]:
 
 def _traced_bounds(lower: Any, upper: Any, body_fun: Any, init_val: Any, dtype: Any,
                    weak: bool) -> Any:
-    with fused("fori_loop"):
+    with lazy_eval("fori_loop"):
         aval = ShapedArray((), dtype, weak)
         first, last = as_aval(lower, aval), as_aval(upper, aval)
 

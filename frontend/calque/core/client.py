@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core.errors import explain
-from calque.core.primitive import Linear, Primitive, RuleMissingError, registry
+from calque.core.primitive import Primitive, RuleMissingError, UndefinedPrimal, registry
 from calque.core.zeros import Zero
 
 _names: set[str] = set()
@@ -121,6 +121,6 @@ def transposing(rule: Callable[..., Any]) -> Callable[..., Any]:
         found = rule(ct, *args, **params)
         if found is None or isinstance(found, Zero):
             return [None] * len(args)
-        return [None if c is None or c is Zero or not isinstance(a, Linear) else c
+        return [None if c is None or c is Zero or not isinstance(a, UndefinedPrimal) else c
                 for c, a in zip(found, args)]
     return transpose

@@ -5,7 +5,7 @@ Conventions (single-result primitives; with `multiple_results` values become lis
   abstract(*avals, **params) -> ShapedArray               raises the user-facing shape/dtype errors
   jvp(primals, tangents, **params) -> (out, tangent)      tangents may be Zero; so may the result
   linearize(nonzero, primals, **params) -> (outs, nonzero_out, apply)    higher-order primitives
-  transpose(ct, *args, **params) -> list of cotangents    a linear operand arrives as Linear(aval)
+  transpose(ct, *args, **params) -> list of cotangents    linear operands are UndefinedPrimals
   batch(size, args, dims, **params) -> (out, dim)         dims: axis or None per operand
   program(*avals, **params) -> Program                    what it is in other primitives, where
                                                           lowering has no form of its own
@@ -114,7 +114,7 @@ class Primitive:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear(HasAval):
+class UndefinedPrimal(HasAval):
     """Stands for a linear operand in a transpose rule: known by its aval only.
 
     Args:
@@ -131,4 +131,4 @@ class Linear(HasAval):
 
 
 def is_linear(x: Any) -> bool:
-    return isinstance(x, Linear)
+    return isinstance(x, UndefinedPrimal)

@@ -178,7 +178,7 @@ class Program:
     def effects(self) -> frozenset[Any]:
         return frozenset().union(*[e.effects for e in self.equations])
 
-    def hoisted(self) -> Program:
+    def consts_as_inputs(self) -> Program:
         """The same program with its consts as leading inputs."""
         if not self.const_vars:
             return self

@@ -61,9 +61,9 @@ class EvalTrace(Trace):
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         for a in args:
             if isinstance(a, Tracer):
-                raise leaked(a, prim)
+                raise escaped_tracer_error(a, prim)
         if prim.inline is not None:
-            with under(self):
+            with as_current(self):
                 return prim.inline(*args, **params)
         return evaluator[0](prim, args, params)
 
@@ -76,8 +76,8 @@ class EagerTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         assert self.parent is not None
-        trace = self.parent if any(isinstance(a, Tracer) for a in args) else bottom
-        with under(trace):
+        trace = self.parent if any(isinstance(a, Tracer) for a in args) else eval_trace
+        with as_current(trace):
             return trace.process(prim, args, params)
 
 
@@ -86,8 +86,8 @@ def _no_evaluator(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 
 evaluator: list[Callable[..., Any]] = [_no_evaluator]  # set once by calque/__init__
-bottom = EvalTrace(None)
-current: contextvars.ContextVar[Trace] = contextvars.ContextVar("calque_trace", default=bottom)
+eval_trace = EvalTrace(None)
+current: contextvars.ContextVar[Trace] = contextvars.ContextVar("calque_trace", default=eval_trace)
 
 
 # Named axes of enclosing vmaps, with their sizes, the outermost first.
@@ -125,7 +125,7 @@ def axis_bound(name: Any, size: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def under(trace: Trace) -> Iterator[None]:
+def as_current(trace: Trace) -> Iterator[None]:
     """Make `trace` current inside the block."""
     token = current.set(trace)
     try:
@@ -161,7 +161,7 @@ def ensure_compile_time_eval() -> Iterator[None]:
       >>> f(0.0)
       Array(1., dtype=float32, weak_type=True)
     """
-    with under(current.get() if at_bottom() else EagerTrace(current.get())):
+    with as_current(current.get() if at_bottom() else EagerTrace(current.get())):
         yield
 
 
@@ -184,7 +184,7 @@ def eval_context() -> Iterator[None]:
       >>> calque.jit(f)(1.0)
       Array(1., dtype=float32, weak_type=True)
     """
-    with under(bottom):
+    with as_current(eval_trace):
         yield
 
 
@@ -218,7 +218,7 @@ def _where(trace: Trace) -> str:
     return f"the function traced at {trace.source}" if trace.source else str(here())
 
 
-def leaked(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerError:
+def escaped_tracer_error(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerError:
     """The error for a tracer that outlived its transformation."""
     return errors.UnexpectedTracerError(errors.explain(
         f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
@@ -264,6 +264,6 @@ def scope(name: str) -> Iterator[None]:
 scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     "calque_scopes", default=())
 
-__all__ = ["EagerTrace", "EvalTrace", "Trace", "Tracer", "at_bottom", "aval_of", "axis_bound",
-           "axis_env", "bottom", "concretization_error", "current", "ensure_compile_time_eval",
-           "eval_context", "evaluator", "leaked", "scope", "scopes", "under"]
+__all__ = ["EagerTrace", "EvalTrace", "Trace", "Tracer", "as_current", "at_bottom", "aval_of",
+           "axis_bound", "axis_env", "concretization_error", "current", "ensure_compile_time_eval",
+           "escaped_tracer_error", "eval_context", "eval_trace", "evaluator", "scope", "scopes"]

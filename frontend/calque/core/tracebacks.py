@@ -35,7 +35,7 @@ def without_ours(traceback: TracebackType | None) -> TracebackType | None:
     return kept
 
 
-def shorten(error: BaseException) -> BaseException:
+def filter_traceback(error: BaseException) -> BaseException:
     """The error with a traceback of the user's frames."""
     if shown_in_full():
         return error
@@ -49,5 +49,5 @@ def boundary(f: F) -> F:
         try:
             return f(*args, **kwargs)
         except Exception as error:
-            raise shorten(error) from error.__cause__
+            raise filter_traceback(error) from error.__cause__
     return public  # type: ignore[return-value]

@@ -1,8 +1,8 @@
 """Running Programs now: the evaluator of the bottom trace, and lazy recording.
 
-Outside a transformation a primitive runs as a program of its own; a block under `fused()` (eager
-grad, jvp, vmap, and public functions of many operations) is recorded and run as one program when
-it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables, keyed
+Outside a transformation a primitive runs as a program of its own; a block under `lazy_eval()`
+(eager grad, jvp, vmap, and public functions of many operations) is recorded and run as one program
+when it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables, keyed
 by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
 """
 from __future__ import annotations
@@ -34,7 +34,16 @@ from calque.core.program import (
     eliminate_dead_code,
 )
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, at_bottom, bottom, current, leaked, scopes, under
+from calque.core.trace import (
+    Trace,
+    Tracer,
+    as_current,
+    at_bottom,
+    current,
+    escaped_tracer_error,
+    eval_trace,
+    scopes,
+)
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import (
     Array,
@@ -355,7 +364,7 @@ class LazyTrace(Trace):
     kind = "lazy"
 
     def __init__(self, name: str) -> None:
-        super().__init__(bottom)
+        super().__init__(eval_trace)
         self.name = name
         self.lock = threading.RLock()
         self._reset()
@@ -367,7 +376,7 @@ class LazyTrace(Trace):
 
     def atom(self, x: Any, prim: Primitive) -> Atom:
         if isinstance(x, Tracer):
-            raise leaked(x, prim)
+            raise escaped_tracer_error(x, prim)
         if isinstance(x, (bool, int, float, np.generic)) and is_literal(x, prim):
             return Literal(x, aval_of(x))
         array = to_array(x)
@@ -385,12 +394,12 @@ class LazyTrace(Trace):
         limit = math.inf if prim.name in numpy_rules.READS_PARTS else numpy_rules.LIMIT
         if any(type(a) is Array and numpy_rules.known(a, limit) is None for a in args):
             return None
-        with under(bottom):
+        with as_current(eval_trace):
             return _at_once(prim, args, params)
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.inline is not None:
-            with under(self):
+            with as_current(self):
                 return prim.inline(*args, **params)
         if not any(isinstance(a, Tracer) for a in args):
             done = self._now(prim, args, params)
@@ -436,7 +445,7 @@ def is_literal(x: Any, prim: Primitive) -> bool:
 
 
 @contextlib.contextmanager
-def fused(name: str = "eager") -> Iterator[None]:
+def lazy_eval(name: str = "eager") -> Iterator[None]:
     """Record the eager operations of the block and run them as one program at its end.
 
     Inside a transformation it does nothing: operations are recorded there anyway.
@@ -454,5 +463,5 @@ def fused(name: str = "eager") -> Iterator[None]:
 
 
 __all__ = ["Compiled", "LazyTrace", "check_floats", "compile_program",
-           "compiled", "evaluate", "from_scalar", "fused", "is_literal", "named_target",
-           "run_program", "target_of", "under"]
+           "compiled", "evaluate", "from_scalar", "is_literal", "lazy_eval", "named_target",
+           "run_program", "target_of"]

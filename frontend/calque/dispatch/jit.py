@@ -21,8 +21,8 @@ from calque.core.config import config
 from calque.core.memo import Memo, forget
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Uses
-from calque.core.trace import Tracer, bottom, current
-from calque.core.tracebacks import shorten
+from calque.core.trace import Tracer, current, eval_trace
+from calque.core.tracebacks import filter_traceback
 from calque.dispatch import signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
@@ -154,7 +154,7 @@ class JitFunction:
     # ---- the hot path
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # written flat on purpose: each helper call costs 0.1 us of 5
-        if not self._plain or _current() is not bottom or watchers:
+        if not self._plain or _current() is not eval_trace or watchers:
             return self._general(args, kwargs)
         now = config.process_key if _local_key() is None else config.key()
         read = None if kwargs or self._reader is None else self._reader(args, now)
@@ -172,7 +172,7 @@ class JitFunction:
                 entry = self._trace(key, self._fun, signatures.whole_tree(key[0]), key[2:],
                                     self._donate_argnums)
             except Exception as error:
-                raise shorten(error) from error.__cause__
+                raise filter_traceback(error) from error.__cause__
         if entry.careful or (buffers and buffers[0].device is not entry.device):
             return self._run_carefully(entry, leaves, buffers)
         outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
@@ -186,8 +186,8 @@ class JitFunction:
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
         if not entry.portable:
-            raise trace.leaked(next(c for c in entry.program.consts if isinstance(c, Tracer)),
-                               self._name)
+            escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
+            raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
         if entry.uses is not None:
             leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
@@ -296,13 +296,13 @@ class JitFunction:
             with span(self._name, "call"):
                 return self._called(args, kwargs)
         except Exception as error:
-            raise shorten(error) from error.__cause__
+            raise filter_traceback(error) from error.__cause__
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.jax_disable_jit:
             return self._fun(*args, **kwargs)
         entry, leaves = self._entry(args, kwargs)
-        if current.get() is bottom:
+        if current.get() is eval_trace:
             buffers = [] if entry.uses else [to_array(x)._buffer for x in leaves]
             return self._run_carefully(entry, leaves, buffers)
         if entry.uses is not None and entry.uses.rules:
@@ -311,7 +311,7 @@ class JitFunction:
         if self._inline:
             outs = replay(entry.program, *values)
         else:
-            outs = call(entry.program.derived("hoisted", entry.program.hoisted),
+            outs = call(entry.program.derived("hoisted", entry.program.consts_as_inputs),
                         [*entry.program.consts, *values], self._name)
         if entry.uses is not None:
             outs = entry.uses.settle(leaves, outs)

@@ -22,10 +22,10 @@ from calque.core.config import config, is_off
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
-from calque.core.trace import Tracer, bottom, current, under
+from calque.core.trace import Tracer, as_current, current, eval_trace
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
-from calque.dispatch.eager import fused, is_literal, run_program
+from calque.dispatch.eager import is_literal, lazy_eval, run_program
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.spanning import made
 from calque.lowering.flat import is_flat
@@ -56,7 +56,7 @@ def planned(f: F) -> F:
     @functools.wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         nonlocal streak
-        if current.get() is not bottom:
+        if current.get() is not eval_trace:
             return f(*args, **kwargs)
         arrays: list[Array] = []
         try:
@@ -78,7 +78,7 @@ def planned(f: F) -> F:
             done = plan.run(arrays)
             if done is not None:
                 return plan.pack(done)
-        with fused(name):
+        with lazy_eval(name):
             return f(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
@@ -121,7 +121,7 @@ class _PlanTrace(StageTrace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.inline is not None:
-            with under(self):
+            with as_current(self):
                 return prim.inline(*args, **params)
         return super().process(prim, args, params)
 
@@ -139,7 +139,7 @@ def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -
 
 def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
             ) -> _OnHost | _Whole:
-    trace = _PlanTrace(f.__name__, bottom)
+    trace = _PlanTrace(f.__name__, eval_trace)
     avals = [a.aval for a in arrays]
     inputs = [trace.new(a) for a in of_types(avals)]
     rest = iter(inputs)
@@ -150,7 +150,7 @@ def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
         return type(x)(map(traced, x)) if type(x) in (tuple, list) else x
 
     try:
-        with under(trace):
+        with as_current(trace):
             out = f(*[traced(a) for a in args], **{k: traced(v) for k, v in kwargs.items()})
         kind = type(out)
         outs = list(out) if isinstance(out, (tuple, list)) else [out]

@@ -15,7 +15,7 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.trace import current as current_trace
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable, name_of, trace_with_refs, wrapped
 from calque.experimental import checks
 from calque.experimental.checks import (
@@ -173,15 +173,15 @@ def checkify(f: Callable[..., Any], errors: frozenset[Any] = user_checks) -> Cal
     empty = tree_util.tree_structure(((), {}))
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with fused("checkify"):
+        with lazy_eval("checkify"):
             token = watched.set(OOBError in errors)
             try:
                 program, out_tree, uses = trace_with_refs(
                     lambda: f(*args, **kwargs), empty, [], name_of(f), "checkify")
             finally:
                 watched.reset(token)
-            made, sites = program.hoisted().derived("with checks", lambda: checks.checked(
-                program.hoisted(), errors))
+            made, sites = program.consts_as_inputs().derived("with checks", lambda: checks.checked(
+                program.consts_as_inputs(), errors))
             outs = call(made, [*program.consts, *uses.operands(name_of(f), [])])
             n = 1 + sum(s.counts() for s in sites)
             error = Error(outs[0], checks.split(sites, outs[1:n]), sites)

@@ -15,7 +15,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.core.trace import Tracer, leaked
+from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.jit import JitFunction
 from calque.dispatch.tracing import trace_to_program
@@ -122,7 +122,7 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
 
 def _constant(x: Any) -> Any:
     if isinstance(x, Tracer):
-        raise leaked(x, "export")
+        raise escaped_tracer_error(x, "export")
     if dtypes.is_key(aval_of(x).dtype):
         return np.asarray(registry["random_unwrap"].bind(x))
     return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)

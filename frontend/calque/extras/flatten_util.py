@@ -40,7 +40,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     leaves, tree = tree_util.flatten(pytree)
     if not leaves:
         return creation.array([]), lambda flat: tree.unflatten([])
-    with util.fused("ravel_pytree"):
+    with util.lazy_eval("ravel_pytree"):
         arrays = [util.array(creation.asarray(x)) for x in leaves]
         sizes = [util.shape_of(x) for x in arrays]
         kinds = [util.dtype_of(x) for x in arrays]
@@ -58,7 +58,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
             raise ValueError(explain(
                 f"unravel function given array of shape {util.shape_of(flat)}, but expected shape "
                 f"{(ends[-1],)}", fix="pass a vector as ravel_pytree makes it."))
-        with util.fused("unravel"), warnings.catch_warnings():
+        with util.lazy_eval("unravel"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the imaginary part of a real leaf is dropped
             flat = util.array(flat)
             made = []

@@ -64,7 +64,7 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
         raise ValueError(explain(f"num_segments must be non-negative. Got {count}."))
     dtype = util.dtype_of(data)
     rows = util.shape_of(data)[len(lead):]
-    with util.fused(name):
+    with util.lazy_eval(name):
         ids = util.array(ids)
         if mode is None:  # no counting from the end
             ids = where(ids < 0, count, ids)

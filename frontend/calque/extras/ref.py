@@ -19,7 +19,7 @@ from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax import dynamic_slice, dynamic_update_slice
 from calque.numpy import asarray, zeros
 from calque.primitives.elementwise import convert
@@ -226,7 +226,7 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
         raise TypeError(explain(f"{name} of {value!r} of type {type(value)}, which is no array.",
                                 fix="pass an array; convert lists with jnp.asarray."))
     idx = _index(ref, idx)
-    with fused(name):
+    with lazy_eval(name):
         window, starts, idx = _window(old, idx)
         part = window if idx is None else window[idx]
         want, have = aval_of(part), aval_of(value)

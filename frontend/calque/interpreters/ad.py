@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core.client import transposing
-from calque.core.primitive import Linear as UndefinedPrimal
 from calque.core.primitive import Primitive, is_linear, registry
+from calque.core.primitive import UndefinedPrimal as UndefinedPrimal
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zeros
 from calque.interpreters.tables import Table
 from calque.transforms.jvp import JVPTrace, JVPTracer

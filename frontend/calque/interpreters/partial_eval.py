@@ -11,7 +11,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.program import Program, eliminate_dead_code
 from calque.core.source import here
-from calque.core.trace import current, under
+from calque.core.trace import as_current, current
 from calque.transforms.linearize import SplitTrace
 from calque.transforms.stage import StageTrace, StageTracer, stage
 
@@ -91,7 +91,7 @@ def trace_to_jaxpr_nounits(fun: Any, pvals: Sequence[Any],
     pairs = [PartialVal(p) for p in pvals]
     inputs = [None if p.is_known() else staged.new(p[0]) for p in pairs]
     try:
-        with under(trace):
+        with as_current(trace):
             outs = list(fun.call_wrapped(
                 *[p[1] if x is None else x for p, x in zip(pairs, inputs)]))
         forced = [instantiate] * len(outs) if isinstance(instantiate, bool) else instantiate

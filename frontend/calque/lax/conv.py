@@ -12,7 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.window import padtype_to_pads
@@ -362,7 +362,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Any, padding: Any, rhs_dilation:
         if use_consistent_padding:
             pads = [(m - 1 - low, m - 1 - high) for m, (low, high) in zip(spans, pads)]
     ones = (1,) * rank
-    with fused("conv_transpose"):
+    with lazy_eval("conv_transpose"):
         if transpose_kernel:
             o, i, *space_axes = dn.rhs_spec
             order = list(range(k.ndim))
@@ -414,7 +414,7 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Any, window_strides: An
     kind = a.dtype
     eye = np.tile(np.eye(taps), (features, 1)).reshape((features * taps, 1, *window)).astype(kind)
     kernel = np.transpose(eye, np.argsort(dn.rhs_spec))
-    with fused("conv_general_dilated_patches"):
+    with lazy_eval("conv_general_dilated_patches"):
         return conv_general_dilated(
             x, kernel, window_strides, padding, lhs_dilation, rhs_dilation, dn,
             feature_group_count=features, precision=precision,
@@ -456,7 +456,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Any, padding:
     x = as_operand("conv_general_dilated_local", lhs)
     y = as_operand("conv_general_dilated_local", rhs, 1)
     dn = conv_dimension_numbers(aval_of(x).shape, aval_of(y).shape, dimension_numbers)
-    with fused("conv_general_dilated_local"):
+    with lazy_eval("conv_general_dilated_local"):
         # patches in lhs' layout, so that their positions are lhs' spatial axes
         layout = ConvDimensionNumbers(dn.lhs_spec, dn.rhs_spec, dn.lhs_spec)
         patches = conv_general_dilated_patches(

@@ -8,7 +8,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
 from calque.lax.shape import unchanged
 from calque.primitives import cumulative as cu
@@ -115,7 +115,7 @@ def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
                 f"structure {tree}.", fix="return a tree like its arguments."))
         return values
 
-    with fused("associative_scan"):
+    with lazy_eval("associative_scan"):
         outs = cu.associative_scan(combine, xs, bool(reverse), axis)
         return tree.unflatten([unchanged(x) for x in outs])
 

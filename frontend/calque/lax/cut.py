@@ -8,7 +8,7 @@ import numpy as np
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
 from calque.primitives import shape as sh
@@ -142,7 +142,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
         raise IndexError(explain(
             f"index {i} is out of bounds for axis {axis} with size {shape[axis]}"))
     i %= shape[axis]
-    with fused("index_in_dim"):
+    with lazy_eval("index_in_dim"):
         part = slice_in_dim(x, i, i + 1, 1, axis)
         return part if keepdims else squeeze(part, (axis,))
 
@@ -176,7 +176,7 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> list[Any]:
             f"Sum of sizes {parts} must be equal to dimension {axis} of the operand shape {shape}",
             fix=f"choose sizes that sum up to {shape[axis]}."))
     ends = np.cumsum(parts).tolist()
-    with fused("split"):
+    with lazy_eval("split"):
         return [slice_in_dim(x, e - p, e, 1, axis) for p, e in zip(parts, ends)]
 
 
@@ -274,7 +274,7 @@ def tile(operand: Any, reps: Any) -> Any:
     if all(c == 1 for c in counts):
         return unchanged(x)
     spread = [n for pair in zip(counts, shape) for n in pair]
-    with fused("tile"):
+    with lazy_eval("tile"):
         wide = broadcast_in_dim(x, spread, range(1, 2 * len(shape), 2))
         return reshape(wide, [c * n for c, n in zip(counts, shape)])
 
@@ -314,7 +314,7 @@ def stack(operands: Any, axis: int = 0) -> Any:
                                 f"{', '.join(kinds)}.", fix="cast them with .astype(...)."))
     at = canonical_axis(axis, len(shapes[0]) + 1)
     wide = (*shapes[0][:at], 1, *shapes[0][at:])
-    with fused("stack"):
+    with lazy_eval("stack"):
         return concatenate([reshape(x, wide) for x in values], at)
 
 
@@ -341,7 +341,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     x = as_operand("unstack", x)
     shape = aval_of(x).shape
     at = canonical_axis(axis, len(shape))
-    with fused("unstack"):
+    with lazy_eval("unstack"):
         return tuple(index_in_dim(x, i, at, keepdims=False) for i in range(shape[at]))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.dims import min_dim
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
@@ -142,7 +142,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
             f"{'rows' if left else 'columns'} as the Householder matrix a. Got a shape "
             f"{aval_of(a).shape} and c shape {aval_of(c).shape}.",
             fix="pass left=False to multiply from the right."))
-    with fused("ormqr"):
+    with lazy_eval("ormqr"):
         k = aval_of(taus).shape[-1]
         whole = la.padded(la.cut(a, m, min_dim(min_dim(k, m), aval_of(a).shape[-1])), m, m)
         q = og.householder_product_p.bind(whole, taus)
@@ -180,7 +180,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True,
     """
     x = _hermitian("eigh", x, symmetrize_input)
     _whole("eigh", subset_by_index, aval_of(x).shape[-1])
-    with fused("eigh"):
+    with lazy_eval("eigh"):
         v, w = og.eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=bool(lower),
                               sort_eigenvalues=bool(sort_eigenvalues), compute_vectors=True,
                               subset_by_index=subset_by_index, algorithm=implementation)
@@ -190,7 +190,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True,
 def eigenvalues(x: Any, *, lower: bool, symmetrize_input: bool) -> Any:
     """The ascending eigenvalues alone, for numpy.linalg."""
     x = _hermitian("eigh", x, symmetrize_input)
-    with fused("eigh"):
+    with lazy_eval("eigh"):
         (w,) = og.eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower,
                               sort_eigenvalues=True, compute_vectors=False,
                               subset_by_index=None, algorithm=None)
@@ -468,7 +468,7 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
         raise ValueError(explain(
             "symmetric_update expects c_matrix of shape (..., n, n) for a_matrix of shape "
             f"(..., n, k). Got shapes {aval_of(a).shape} and {aval_of(c).shape}."))
-    with fused("symmetric_product"):
+    with lazy_eval("symmetric_product"):
         out = la.product(a, la.flip(a))
         out = ew.add(ew.mul(ew.const(out, alpha), out), ew.mul(ew.const(c, beta), c))
         return og.symmetric_from_lower(out) if symmetrize_output else out
@@ -548,7 +548,7 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
     if dynamic_shape is not None:
         raise NotImplementedError(explain("qdwh: dynamic_shape is not supported.",
                                           fix="slice x to its shape."))
-    with fused("qdwh"):
+    with lazy_eval("qdwh"):
         s, u, vh = og.svd_p.bind(x, full_matrices=False, compute_uv=True, subset_by_index=None,
                                  algorithm=None)
         v = la.conj(la.flip(vh))

@@ -14,7 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import dot_general
 from calque.lax.operands import as_operand
@@ -176,7 +176,7 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
     x, y, sizes = (unchanged(as_operand(name, v, i)) for i, v in
                    enumerate((lhs, rhs, group_sizes)))
     numbers = ragged_dot_dimension_numbers
-    with fused(name):
+    with lazy_eval(name):
         mode, axis, outer = _checked(aval_of(x), aval_of(y), aval_of(sizes), numbers)
         if aval_of(x).dtype != aval_of(y).dtype:
             kind = dtypes.promote([dtypes.dtype_and_weak(v) for v in (x, y)])[0]
@@ -265,7 +265,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
         dimension_numbers = (((rank - 1,), (rank - 2,)), batch)
     dtype = dtypes.canonical("bfloat16" if preferred_element_type is None
                              else preferred_element_type)
-    with fused("scaled_dot"):
+    with lazy_eval("scaled_dot"):
         parts = [_scaled(v, s, axes) for v, s, axes in
                  zip((x, y), (lhs_scale, rhs_scale), dimension_numbers[0])]
         out = dot_general(*parts, dimension_numbers, None, np.dtype("f4"))  # type: ignore[call-arg]

@@ -15,7 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, document
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -71,7 +71,7 @@ def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: st
             return prim.bind(x, y)
         if aval_of(x).dtype != aval_of(y).dtype:
             prim.rule("abstract")(aval_of(x), aval_of(y))  # raises
-        with fused(name):
+        with lazy_eval(name):
             return prim.bind(*spread_ones(name, x, y))
 
     if names == ("x", "y"):
@@ -127,7 +127,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     if out_dtype is None:
         return _mul(x, y)
-    with fused("mul"):
+    with lazy_eval("mul"):
         return _mul(convert_element_type(x, out_dtype), convert_element_type(y, out_dtype))
 
 
@@ -189,7 +189,7 @@ def pow(x: Any, y: Any) -> Any:
             fix="cast one of them, or use jnp.power."))
     if a.shape == b.shape or not a.shape or not b.shape:
         return ew.pow_p.bind(x, y)
-    with fused("pow"):
+    with lazy_eval("pow"):
         return ew.pow_p.bind(*spread_ones("pow", x, y))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
@@ -76,7 +76,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
             fix="pass a tuple of sizes, one for each transformed axis."))
     lengths = tuple(as_size("fft", n) for n in fft_lengths)
     x = as_operand("fft", x)
-    with fused("fft"):
+    with lazy_eval("fft"):
         made = as_input(x, kind)
         return transform(made, kind, lengths) if lengths else made
 

@@ -10,7 +10,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
 from calque.lax.operands import as_operand, as_sizes
 from calque.primitives import elementwise as ew
@@ -143,7 +143,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     """
     x = as_operand("index_take", src)
     shape = aval_of(x).shape
-    with fused("index_take"):
+    with lazy_eval("index_take"):
         columns = []
         for i, axis in zip(idxs, axes, strict=True):
             index = _modulo(as_operand("index_take", i, 1), shape[axis])

@@ -10,7 +10,7 @@ from calque.api import callbacks
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
@@ -96,7 +96,7 @@ def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
             f"Arguments to rng_uniform must be scalars; got shapes {first.shape} and "
             f"{last.shape}."))
     sizes, dtype = as_sizes("rng_uniform", shape), first.dtype
-    with fused("rng_uniform"):
+    with lazy_eval("rng_uniform"):
         state = callbacks.io_callback(_fresh_state, _Words())
         low, high = (sh.broadcast_in_dim(v, sizes, ()) for v in (low, high))
         span = ew.sub(high, low)

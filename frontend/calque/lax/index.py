@@ -15,7 +15,7 @@ from calque.core.avals import aval_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_fits
 from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew
@@ -109,7 +109,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
     """
     x = as_operand("dynamic_slice", operand)
     sizes = as_sizes("dynamic_slice", slice_sizes)
-    with fused("dynamic_slice"):
+    with lazy_eval("dynamic_slice"):
         starts = _starts("dynamic_slice", start_indices, aval_of(x).shape, allow_negative_indices)
         return ix.dynamic_slice(x, starts, sizes) if sizes else x
 
@@ -169,7 +169,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
       Array(3, dtype=int32)
     """
     check_fits(index)
-    with fused("dynamic_index_in_dim"):
+    with lazy_eval("dynamic_index_in_dim"):
         part = dynamic_slice_in_dim(operand, index, 1, axis,
                                     allow_negative_indices=allow_negative_indices)
         return part if keepdims else squeeze(part, (axis,))
@@ -204,7 +204,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
         raise TypeError(explain(
             "dynamic_update_slice update must have the same rank as operand, got update shape "
             f"{b.shape} for operand shape {a.shape}.", fix="add axes to the update."))
-    with fused("dynamic_update_slice"):
+    with lazy_eval("dynamic_update_slice"):
         starts = _starts("dynamic_update_slice", start_indices, a.shape, allow_negative_indices)
         return ix.dynamic_update_slice(x, new, starts)
 
@@ -266,7 +266,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     x = as_operand("dynamic_update_index_in_dim", operand)
     new = as_operand("dynamic_update_index_in_dim", update, 1)
     axis = canonical_axis(axis, aval_of(x).ndim)
-    with fused("dynamic_update_index_in_dim"):
+    with lazy_eval("dynamic_update_index_in_dim"):
         if aval_of(new).ndim != aval_of(x).ndim:
             new = expand_dims(new, (axis,))
         return dynamic_update_slice_in_dim(x, new, index, axis,

@@ -11,7 +11,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.decompositions import (
     EighImplementation,
     EigImplementation,
@@ -68,7 +68,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
         raise TypeError(explain(
             f"cholesky: transpose permutation isn't a permutation of operand dimensions: x needs "
             f"two axes, got shape {shape}.", fix="pass an array of shape (..., n, n)."))
-    with fused("cholesky"):
+    with lazy_eval("cholesky"):
         if symmetrize_input:
             if shape[-1] != shape[-2]:
                 raise TypeError(explain(
@@ -111,7 +111,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
              [2.]], dtype=float32)
     """
     a, b = as_operand("triangular_solve", a), as_operand("triangular_solve", b, 1)
-    with fused("triangular_solve"):
+    with lazy_eval("triangular_solve"):
         shape = aval_of(b).shape
         vector = len(shape) == aval_of(a).ndim - 1
         if vector:

@@ -9,7 +9,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
 from calque.lax.elementwise import convert
 from calque.lax.operands import as_operand, as_sizes
@@ -56,7 +56,7 @@ def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = F
     if not hasattr(value, "aval"):
         value = host_scalar(value, dtype, weak)
     elif aval_of(value).dtype != dtype or aval_of(value).weak_type != weak:
-        with fused("full"):
+        with lazy_eval("full"):
             return sh.broadcast_in_dim(convert(value, dtype, weak), sizes, ())
     if not sizes and hasattr(value, "aval"):
         return value

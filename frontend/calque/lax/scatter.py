@@ -18,7 +18,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode
 from calque.lax.operands import as_operand, as_sizes
 from calque.primitives import elementwise as ew
@@ -224,7 +224,7 @@ def scatter_apply(
         (x,) = without_derivative(x, _no_jvp)
     shape = aval_of(x).shape
     ones = np.ones(as_sizes("scatter_apply", update_shape), np.int32)
-    with fused("scatter_apply"):
+    with lazy_eval("scatter_apply"):
         blank = sh.broadcast_in_dim(np.int32(0), shape, ())
         counts = scatter_add(
             blank,

@@ -16,7 +16,7 @@ from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array, to_array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes, canonical_axis
 from calque.primitives import elementwise as ew
@@ -61,7 +61,7 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Any = None, *,
     if dimensions is not None:
         order = tuple(operator.index(d) for d in dimensions)
         if order != tuple(range(a.ndim)):
-            with fused("reshape"):
+            with lazy_eval("reshape"):
                 return reshape(transpose(x, order), sizes)
     if any(n < 0 for n in sizes):
         raise TypeError(explain(f"reshape new_sizes must all be positive, got {sizes}.",
@@ -159,7 +159,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
     if order == list(range(len(dims))) or len(set(dims)) != len(dims) or (
             len(dims) != aval_of(x).ndim):
         return sh.broadcast_in_dim_p.bind(x, shape=sizes, broadcast_dimensions=dims, sharding=None)
-    with fused("broadcast_in_dim"):
+    with lazy_eval("broadcast_in_dim"):
         return sh.broadcast_in_dim(sh.transpose(x, order), sizes, sorted(dims))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
 from calque.primitives import elementwise as ew
 from calque.primitives import sort as so
@@ -130,7 +130,7 @@ def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> li
         raise ValueError(explain(
             f"k must be smaller than the size of reduction_dim {axis}, got {k} and "
             f"{aval.shape[axis]}"))
-    with fused(name):
+    with lazy_eval(name):
         if not negate:
             return so.top_k(x, operator.index(k), axis)
         values, positions = so.top_k(ew.neg(x), int(k), axis)

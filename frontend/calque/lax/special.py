@@ -5,7 +5,7 @@ from typing import Any
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.elementwise import _binary, _f, _unary, spread_ones
 from calque.lax.operands import as_operand
 from calque.primitives import special as sp
@@ -68,7 +68,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     if len({len(s) for s in shapes}) > 1:
         raise TypeError(explain(
             f"betainc: arrays must have the same number of dimensions, got {sorted(shapes)}."))
-    with fused("betainc"):
+    with lazy_eval("betainc"):
         first, second = spread_ones("betainc", values[0], values[1])
         third, first = spread_ones("betainc", values[2], first)
         third, second = spread_ones("betainc", third, second)

@@ -13,7 +13,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.trace import Tracer
 from calque.dispatch import devices
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
 from calque.primitives.custom import Rule, custom_vmap_p, without_derivative
@@ -87,7 +87,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0
         program = stage_program(flat, [aval_of(x) for x in values], "composite")
         if any(isinstance(c, Tracer) for c in program.consts):
             raise _closes_over(name, "a constant")
-        with fused("composite"):
+        with lazy_eval("composite"):
             outs = replay(program, *[_opaque(x) for x in values])
             return out_trees[0].unflatten([unchanged(o) for o in outs])
 

@@ -18,7 +18,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.trace import Tracer
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
 from calque.lax.shape import unchanged
@@ -205,7 +205,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
             f"reduction axes {axes} contains out-of-bounds indices for {a.short()}.",
             fix=f"use axes from 0 to {a.ndim - 1}."))
     avals = [ShapedArray((), aval_of(x).dtype) for x in xs]
-    with fused("reduce"):
+    with lazy_eval("reduce"):
         f = _Function("reduce", computation, tree, avals)
         name = _monoid(f, xs[0], inits[0], "reduce") if len(xs) == 1 else ""
         if name and (name not in ("max", "min") or all(a.shape[i] for i in axes)):
@@ -336,7 +336,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
                   base_dilation, window_dilation)
     w.check("reduce_window", shape)
     avals = [ShapedArray((), aval_of(x).dtype) for x in xs]
-    with fused("reduce_window"):
+    with lazy_eval("reduce_window"):
         f = _Function("reduce_window", computation, tree, avals)
         name = _monoid(f, xs[0], inits[0], "reduce_window") if len(xs) == 1 else ""
         dtype = aval_of(xs[0]).dtype

@@ -61,7 +61,7 @@ def dot_product_attention(
             raise RuntimeError(explain("cuDNN is not detected.", fix="use implementation='xla'."))
         raise ValueError(explain(f"Unsupported implementation option: {implementation}"))
     window = _window(local_window_size)
-    with util.fused("dot_product_attention"):
+    with util.lazy_eval("dot_product_attention"):
         query, key, value = (util.array(v) for v in util.check_arrays(
             "dot_product_attention", query, key, value))
         shape = util.shape_of(query)

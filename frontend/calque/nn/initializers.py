@@ -14,7 +14,7 @@ import numpy as np
 from calque import random
 from calque.core import dtypes
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_sizes
 from calque.numpy import creation, util
@@ -50,7 +50,7 @@ def _named(name: str, draw: Callable[[Any, tuple[int, ...], Any], Any],
         if out_sharding is not None:
             return resharded(name, out_sharding, init, key, shape, dtype)
         kind = _kind(given if dtype is None else dtype)
-        with fused(name):
+        with lazy_eval(name):
             return draw(key, as_sizes(name, shape), kind)
 
     init.__name__ = init.__qualname__ = name

@@ -89,7 +89,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
       Array(1000.6932, dtype=float32)
     """
     util.check_arrays("logsumexp", a)
-    with util.fused("logsumexp"):
+    with util.lazy_eval("logsumexp"):
         out, sign = _logsumexp("logsumexp", a, axis, b, keepdims, where)
         if return_sign:
             return out, sign
@@ -257,7 +257,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
             "Only integer scalar arrays can be converted to a scalar index: one_hot got "
             f"num_classes={num_classes!r}.", fix="pass a Python int.")) from None
     kind = dtypes.default_dtype(float) if dtype is None else util.user_dtype("one_hot", dtype)
-    with util.fused("one_hot"):
+    with util.lazy_eval("one_hot"):
         x = util.array(asarray(x))
         shape = util.shape_of(x)
         axis = canonical_axis(axis, len(shape) + 1)

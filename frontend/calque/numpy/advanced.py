@@ -20,7 +20,7 @@ from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array, from_numpy
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.scatter import scatter_apply
@@ -280,7 +280,7 @@ def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sor
     if picked is not None:
         return picked
     numbers = ga.GatherDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
-    with fused("getitem"):
+    with lazy_eval("getitem"):
         part = ix.read(x, fancy.base)
         out = ga.gather(part, vectors(fancy), numbers, fancy.sizes(), mode=parsed,
                         fill_value=python_fill(fill_value, aval.dtype) if fills else None,

@@ -151,7 +151,7 @@ def _over(f: Callable[..., Any], values: list[Any], core: Core, loop: tuple[int,
         axes.append([None if k < lead or k - lead in ones else 0 for k in range(len(loop))])
         if ones:
             values[i] = sh.squeeze(x, ones)
-    with util.fused("vectorize"):
+    with util.lazy_eval("vectorize"):
         for k in reversed(range(len(loop))):
             f = vmap(f, in_axes=tuple(a[k] for a in axes), axis_size=loop[k])
         return f(*values)
@@ -192,7 +192,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
         f = vmap(f, in_axes=i, out_axes=-1)
     for _ in range(axis):
         f = vmap(f)
-    with util.fused("apply_along_axis"):
+    with util.lazy_eval("apply_along_axis"):
         return f(util.array(arr))
 
 
@@ -260,7 +260,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 
     for k in reversed(range(len(sizes))):
         f = vmap(f, in_axes=tuple(0 if i == k else None for i in range(len(sizes))))
-    with util.fused("fromfunction"):
+    with util.lazy_eval("fromfunction"):
         return f(*[ranges.arange(operator.index(n), dtype=dtype) for n in sizes])
 
 

@@ -117,13 +117,13 @@ def _power(name: str, x: Any, y: Any) -> Any:
     if isinstance(y, int) and not isinstance(y, bool):
         if util.is_cast_free(x, dtype, weak):
             return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
-        with util.fused(name):
+        with util.lazy_eval(name):
             return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
     if dtypes.is_integer(dtype):
         return _integer_power(name, util.cast(x, dtype, weak), util.cast(y, dtype, weak))
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
         shape = util.common_shape(name, [util.shape_of(x), util.shape_of(y)])
-        with util.fused(name):
+        with util.lazy_eval(name):
             return ew.pow_p.bind(util.spread_nonscalar(util.cast(x, dtype, weak), shape),
                                  util.spread_nonscalar(y, shape))
     return binary(name, ew.pow_p, "inexact", x, y)
@@ -434,7 +434,7 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
                                  fix="convert to a number first."))
     if not places and dtype.kind != "c":
         return _nearest(x)
-    with util.fused(name):
+    with util.lazy_eval(name):
         if not places:
             return _nearest(x)
         half = dtype in (np.dtype("float16"), dtypes.bfloat16)

@@ -90,7 +90,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     if first == second:
         raise ValueError(explain("Axes must be different"))
     turns = int(k) % 4
-    with util.fused("rot90"):
+    with util.lazy_eval("rot90"):
         if turns == 0:
             return util.array(x)
         if turns == 2:
@@ -122,7 +122,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     (x,) = util.check_arrays("roll", a)
     if axis is None:
-        with util.fused("roll"):
+        with util.lazy_eval("roll"):
             line = roll(ravel(x), shift, 0)
             return reshape(line, util.shape_of(x))
     own = util.shape_of(x)
@@ -131,7 +131,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         return _roll_traced(x, shift, [canonical_axis(i, len(own)) for i in axes])
     shifts = np.atleast_1d(_static(shift)).astype(np.int64)  # floats, too: towards 0
     pairs = np.broadcast(shifts, np.asarray([canonical_axis(i, len(own)) for i in axes]))
-    with util.fused("roll"):
+    with util.lazy_eval("roll"):
         for distance, i in pairs:
             n = own[i]
             if n and distance % n:
@@ -152,7 +152,7 @@ def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
     if len(util.shape_of(shift)) > 1:
         raise ValueError(explain(
             "'shift' and 'axis' arguments to roll must be scalars or 1D arrays"))
-    with util.fused("roll"):
+    with util.lazy_eval("roll"):
         shifts = ew.convert(ravel(shift), np.dtype("int32"))
         count = util.shape_of(shifts)[0]
         (count,) = np.broadcast_shapes((count,), (len(axes),))  # (ValueError where they differ)
@@ -174,7 +174,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     own = util.shape_of(x)
     if len(own) < 2:
         raise ValueError(explain(f"Argument to jax.numpy.{name} must be at least 2D"))
-    with util.fused(name):
+    with util.lazy_eval(name):
         x = util.array(x)
         k = operator.index(k)
         mask = below(own[-2], own[-1], k if lower else k - 1)
@@ -258,7 +258,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
     if rows == columns:
         raise ValueError(explain("axis1 and axis2 cannot be the same"))
-    with util.fused("diagonal"):
+    with util.lazy_eval("diagonal"):
         return _diagonal(moveaxis(x, (rows, columns), (-2, -1)), operator.index(offset))
 
 
@@ -299,7 +299,7 @@ def diag(v: Any, k: int = 0) -> Any:
         return diagonal(x, k)
     if rank != 1:
         raise ValueError(explain("diag input must be 1d or 2d"))
-    with util.fused("diag"):
+    with util.lazy_eval("diag"):
         (n,), k = util.shape_of(x), operator.index(k)
         size = n + abs(k)
         full = sh.broadcast_in_dim(x, (n, n), (0,))
@@ -331,7 +331,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
       (4, 4)
     """
     (x,) = util.check_arrays("diagflat", v)
-    with util.fused("diagflat"):
+    with util.lazy_eval("diagflat"):
         return diag(util.cast(ravel(x), util.dtype_of(x)), k)
 
 
@@ -361,7 +361,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     """
     util.refuse_out("trace", out)
     (x,) = util.check_arrays("trace", a)
-    with util.fused("trace"):
+    with util.lazy_eval("trace"):
         return total(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
@@ -117,7 +117,7 @@ class Ref:
         plan = parse(self.index, shape)
         if mode is not GatherScatterMode.FILL_OR_DROP:
             return read(self.array, plan)
-        with fused("get"):
+        with lazy_eval("get"):
             found = read(self.array, plan)
             inside = inside_of(plan)
             if inside is None:
@@ -211,7 +211,7 @@ class Ref:
           >>> jnp.ones(3).at[1:].divide(2)
           Array([1. , 0.5, 0.5], dtype=float32)
         """
-        with fused("divide"):
+        with lazy_eval("divide"):
             ones = Ref(_ones(self.array), self.index).multiply(values, **options)
             return uf.divide(self.array, ones)
 
@@ -223,7 +223,7 @@ class Ref:
           >>> jnp.asarray([2.0, 3.0]).at[1:].power(2)
           Array([2., 9.], dtype=float32)
         """
-        with fused("power"):
+        with lazy_eval("power"):
             ones = Ref(_ones(self.array), self.index).multiply(values, **options)
             return ar.power(self.array, ones)
 
@@ -251,7 +251,7 @@ class Ref:
           Array([ 1., -1., -1.], dtype=float32)
         """
         mode, shape = _mode(mode), aval_of(self.array).shape
-        with fused("apply"):
+        with lazy_eval("apply"):
             if not wrap_negative_indices or not is_basic(self.index):
                 fancy = advanced.plan(self.index, shape, wrap_negative_indices)
                 return advanced.apply(self.array, fancy, func, mode, indices_are_sorted,
@@ -273,15 +273,15 @@ class Ref:
         values, wide = _values(values), joined_dtype(x, values)
         if join is not None and wide != aval_of(x).dtype:  # what is joined is wide, the result not
             warn_of_cast(values, aval_of(x))
-            with fused(name):
+            with lazy_eval(name):
                 out = Ref(util.cast(x, wide), self.index)._update(name, values, join, p, options)
                 return narrow(out, aval_of(x))
         wrap = options.get("wrap_negative_indices", True)
         if wrap and is_basic(self.index):
             plan = parse(self.index, aval_of(x).shape)
-            with fused(name):
+            with lazy_eval(name):
                 return write(x, plan, values, join, mode)
-        with fused(name):
+        with lazy_eval(name):
             mask = None if np.ndim(values) else advanced.whole_mask(x, self.index)
             if mask is not None:  # one program whatever the number of elements
                 value = cast_update(values, aval_of(x))
@@ -290,7 +290,7 @@ class Ref:
         fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
         if 0 in fancy.shape:
             return util.array(x)
-        with fused(name):
+        with lazy_eval(name):
             target = broadcast_to(cast_update(values, aval_of(x)), fancy.shape)
             return advanced.update(x, fancy, target, p, mode,
                                    bool(options.get("indices_are_sorted", False)),

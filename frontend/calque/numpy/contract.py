@@ -95,7 +95,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     if out_sharding is not None:
         return resharded("dot_general", out_sharding, dot, a, b, precision=precision,
                          preferred_element_type=preferred_element_type)
-    with util.fused("dot"):
+    with util.lazy_eval("dot"):
         chosen = _chosen("dot", a, b, preferred_element_type)
         if chosen is not None:
             return chosen
@@ -124,7 +124,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
             raise ValueError(explain(
                 f"matmul input operand {i} must have ndim at least 1, but it has ndim 0",
                 fix="use jnp.multiply for scalars."))
-    with util.fused("matmul"):
+    with util.lazy_eval("matmul"):
         chosen = _chosen("matmul", a, b, preferred_element_type)
         if chosen is not None:
             return chosen
@@ -179,7 +179,7 @@ def _drop_ones(x: Any, own: tuple[int, ...], lead: tuple[int, ...],
 @util.planned
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     a, b = util.check_arrays("vdot", a, b)
-    with util.fused("vdot"):
+    with util.lazy_eval("vdot"):
         x, y, dtype, weak = _operands("vdot", a, b, preferred_element_type)
         x, y = (sh.reshape(util.array(v), (math.prod(util.shape_of(v)),)) for v in (x, y))
         return _general(conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
@@ -192,7 +192,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     a, b = util.check_arrays("inner", a, b)
     if not util.shape_of(a) or not util.shape_of(b):
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
-    with util.fused("inner"):
+    with util.lazy_eval("inner"):
         x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
         axes = (len(util.shape_of(x)) - 1,), (len(util.shape_of(y)) - 1,)
         return _general(x, y, axes, ((), ()), precision, dtype, weak)
@@ -221,7 +221,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     """
     util.refuse_out("outer", out)
     a, b = util.check_arrays("outer", a, b)
-    with util.fused("outer"):
+    with util.lazy_eval("outer"):
         x, y = (util.array(v) for v in util.promote("outer", a, b))
         m, n = (math.prod(util.shape_of(v)) for v in (x, y))
         x, y = sh.reshape(x, (m,)), sh.reshape(y, (n,))
@@ -242,7 +242,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
     a, b = util.check_arrays("tensordot", a, b)
     m, n = len(util.shape_of(a)), len(util.shape_of(b))
     left, right = _pairs(axes, m, n)
-    with util.fused("tensordot"):
+    with util.lazy_eval("tensordot"):
         x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
         return _general(x, y, (left, right), ((), ()), precision, dtype, weak)
 
@@ -285,7 +285,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
     if shapes[0][places[0]] != shapes[1][places[1]]:
         raise ValueError(explain(
             f"axes must match; got shapes {shapes[0]} and {shapes[1]} with axis={axis}"))
-    with util.fused("vecdot"):
+    with util.lazy_eval("vecdot"):
         x, y, dtype, weak = _operands("vecdot", x1, x2, preferred_element_type)
         x, y = _last(conj(x), places[0]), _last(util.array(y), places[1])
         row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))
@@ -331,7 +331,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     if util.shape_of(x1)[-1] != util.shape_of(x2)[-1]:
         raise ValueError(explain(
             f"matvec: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
-    with util.fused("matvec"):
+    with util.lazy_eval("matvec"):
         x, y, dtype, weak = _operands("matvec", x1, x2, None)
         out = _matmul(x, sh.reshape(util.array(y), (*util.shape_of(y), 1)), None, dtype, weak)
         return sh.reshape(out, util.shape_of(out)[:-1])
@@ -362,7 +362,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     if util.shape_of(x1)[-1] != util.shape_of(x2)[-2]:
         raise ValueError(explain(
             f"vecmat: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
-    with util.fused("vecmat"):
+    with util.lazy_eval("vecmat"):
         x, y, dtype, weak = _operands("vecmat", x1, x2, None)
         x = conj(x)
         row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))

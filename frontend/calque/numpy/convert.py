@@ -48,7 +48,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
             return util.array(x)
         if own == wanted and copy:
             return make_array(x, dtype=wanted)
-        with util.fused("astype"):
+        with util.lazy_eval("astype"):
             if own.kind == "c" and not dtypes.is_key(wanted) and wanted.kind != "c" and (
                     wanted == dtypes.bool_):
                 return ew.ne_p.bind(x, ew.const(x, 0))
@@ -80,7 +80,7 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if type is not None:
         raise NotImplementedError(explain("`type` argument of array.view() is not supported."))
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("view", dtype)
-    with util.fused("view"):
+    with util.lazy_eval("view"):
         return _viewed(self, wanted)
 
 

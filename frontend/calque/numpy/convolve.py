@@ -22,7 +22,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
         raise ValueError(explain(
             f"{name}: inputs cannot be empty, got shapes {util.shape_of(values[0])} and "
             f"{util.shape_of(values[1])}."))
-    with util.fused(name):
+    with util.lazy_eval(name):
         if preferred is None:
             x, y = util.promote_inexact(name, *values)
         else:

@@ -13,7 +13,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array, from_numpy, from_scalar
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
 from calque.dispatch.sharded.shards import device_put
 from calque.lax.make import spread_scalar, varying_as
@@ -205,7 +205,7 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
            for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:
         return from_numpy(_host(_values(x), dtype))
-    with fused("array"):
+    with lazy_eval("array"):
         return _stacked(x, dtype)
 
 
@@ -381,7 +381,7 @@ def _full(value: Any, sizes: tuple[int, ...], name: str, dtype: Any, default: An
         if util.shape_of(value) == ():
             return spread_scalar(value, sizes, found, weak)
         from calque.numpy.shapes import broadcast_to
-        with fused(name):
+        with lazy_eval(name):
             return broadcast_to(util.cast(value, found, weak), sizes)
 
     return made_on(name, device, sharding, make, sizes)
@@ -549,7 +549,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
     def make() -> Any:
         if at_bottom() and isinstance(k, (int, np.integer)):
             return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
-        with fused("eye"):
+        with lazy_eval("eye"):
             row = sh.iota(np.dtype("int32"), (rows, columns), 0)
             column = sh.iota(np.dtype("int32"), (rows, columns), 1)
             shift = util.cast(util.one_array("eye", k), np.dtype("int32"))

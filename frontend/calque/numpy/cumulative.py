@@ -52,7 +52,7 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
     else:
         result = dtypes.default_dtype(int) if own == dtypes.bool_ else own
     working = dtypes.default_dtype(int) if result == dtypes.bool_ else result
-    with util.fused(name):
+    with util.lazy_eval(name):
         if skip_nan and dtypes.is_inexact(own):
             x = util.array(x)
             empty = 0 if prim is cu.cumsum_p else 1
@@ -124,7 +124,7 @@ def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtyp
         wide = dtypes.default_dtype(int)
         if own.itemsize < wide.itemsize:
             dtype = wide if own.kind == "i" else np.dtype(f"u{wide.name}")
-    with util.fused(name):
+    with util.lazy_eval(name):
         y = _running(name, prim, x, axis, dtype, None)
         if include_initial:
             start = util.dtype_of(y).type(0 if prim is cu.cumsum_p else 1)
@@ -207,7 +207,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """
     given = [v for v in (ary, to_end, to_begin) if v is not None]
     util.check_arrays("ediff1d", *given)
-    with util.fused("ediff1d"):
+    with util.lazy_eval("ediff1d"):
         x = _flat(util.one_array("ediff1d", ary))
         n = util.shape_of(x)[0]
         parts = [ew.sub(sh.slice_in_dim(x, min(1, n), n, 0),
@@ -254,7 +254,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) ->
             "The 'edge_order' argument to jnp.gradient is not supported.",
             fix="leave it out; the ends are differences of first order."))
     util.check_arrays("gradient", f, *varargs)
-    with util.fused("gradient"):
+    with util.lazy_eval("gradient"):
         x, *spacing = util.promote_inexact("gradient", f, *varargs)
         x = util.array(x)
         shape = util.shape_of(x)
@@ -355,7 +355,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """
     from calque.numpy.reductions import sum as total
     values = util.check_arrays("trapezoid", y, dx if x is None else x)
-    with util.fused("trapezoid"):
+    with util.lazy_eval("trapezoid"):
         if x is None:  # the integrand alone decides what integers become
             values = (*util.promote_inexact("trapezoid", values[0]), values[1])
         y, step = util.promote_inexact("trapezoid", *values)

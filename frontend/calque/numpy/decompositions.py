@@ -265,7 +265,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
     """Eigenvectors in the order of |w|, falling; U takes the sign of w."""
-    with util.fused("svd"):
+    with util.lazy_eval("svd"):
         if not compute_uv:
             w = ew.abs_(lax.eigenvalues(a, lower=True, symmetrize_input=True))
             rank = len(util.shape_of(w))
@@ -348,7 +348,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         raise ValueError(explain("matrix_rank: only one of tol or rtol may be specified."))
     rtol = tol if rtol is None else rtol
     whole = dtypes.default_dtype(int)
-    with util.fused("matrix_rank"):
+    with util.lazy_eval("matrix_rank"):
         (a,) = _inexact("jnp.linalg.matrix_rank", M)
         shape = util.shape_of(a)
         if len(shape) < 2:
@@ -394,7 +394,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     if rtol is not None and rcond is not None:
         raise ValueError(explain("pinv: only one of rtol and rcond may be specified."))
     rtol = rcond if rtol is None else rtol
-    with util.fused("pinv"):
+    with util.lazy_eval("pinv"):
         (a,) = _inexact("jnp.linalg.pinv", a)
         if hermitian:
             a = lax.symmetrized(a)
@@ -457,7 +457,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
     m, n = shape
     whole = dtypes.default_dtype(int)
     real = dtypes.real_dtype(util.dtype_of(a))
-    with util.fused("lstsq"):
+    with util.lazy_eval("lstsq"):
         vector = len(given) == 1
         if vector:
             b = sh.reshape(b, (*given, 1))
@@ -525,7 +525,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
         raise ValueError(explain(
             "tensorinv is only possible when the product of the first `ind` dimensions equals "
             f"that of the remaining dimensions. got a.shape={shape} with ind={ind}."))
-    with util.fused("tensorinv"):
+    with util.lazy_eval("tensorinv"):
         made = inv(sh.reshape(a, (math.prod(rows), math.prod(columns))))
         return sh.reshape(made, (*columns, *rows))
 
@@ -561,7 +561,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
         raise ValueError(explain(
             "Input arrays must have prod(a.shape[:b.ndim]) == prod(a.shape[b.ndim:]); got "
             f"a.shape={shape}, b.ndim={len(given)}."))
-    with util.fused("tensorsolve"):
+    with util.lazy_eval("tensorsolve"):
         n = math.prod(out)
         x = solve(sh.reshape(a, (n, n)), sh.reshape(b, (n,)))
         return sh.reshape(x, out)

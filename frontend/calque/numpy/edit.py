@@ -8,7 +8,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
 from calque.numpy import arithmetic as ar
@@ -84,7 +84,7 @@ def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool 
 def _delete_traced(x: Any, where: Any, axis: int, n: int) -> Any:
     """Distinct traced positions: the rest are those that a mask leaves."""
     from calque.numpy.positions import flatnonzero
-    with fused("delete"):
+    with lazy_eval("delete"):
         keep = At(sh.broadcast_in_dim(np.True_, (n,), ()))[ravel(where)].set(False)
         rest = flatnonzero(keep, size=max(0, n - aval_of(where).size))
         return _on_axis(x, rest, axis)
@@ -122,7 +122,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
                                  f"scalar; got {obj}"))
     if not dtypes.is_integer(aval_of(at).dtype):
         raise ValueError(explain(f"jnp.insert(): index array must be integer typed; got {obj}"))
-    with fused("insert"):
+    with lazy_eval("insert"):
         rank = len(shape)
         v = sh.reshape(v, (1,) * max(0, rank - aval_of(v).ndim) + aval_of(v).shape)
         if not aval_of(at).ndim:

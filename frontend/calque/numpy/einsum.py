@@ -371,7 +371,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     values = list(util.check_arrays("einsum", *values))
     plan = _plan(tuple(terms), result, tuple(util.shape_of(v) for v in values),
                  _checked(optimize))
-    with util.fused("einsum"):
+    with util.lazy_eval("einsum"):
         dtype, weak = util.joined(values)
         values = [util.cast(v, dtype) for v in values]
         if preferred_element_type is not None:

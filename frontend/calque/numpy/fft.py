@@ -116,7 +116,7 @@ def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: Any) -
     axes, sizes = _axes_and_sizes(full, kind, util.shape_of(x), s, axes)
     inverse = kind in (FftType.IFFT, FftType.IRFFT)
     factor = _scale(full, norm, inverse, sizes)
-    with util.fused(name):
+    with util.lazy_eval(name):
         x = as_input(x, kind)
         if not axes:
             return x
@@ -269,7 +269,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
       Array([ 3., -1.], dtype=float32)
     """
     swapped = _swapped("hfft", norm)
-    with util.fused("hfft"):
+    with util.lazy_eval("hfft"):
         x = util.one_array("conjugate", a)
         x = ew.conj(x) if util.dtype_of(x).kind == "c" else x
         return _line("hfft", FftType.IRFFT, x, n, axis, swapped)
@@ -298,7 +298,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
       Array([1.-0.j, 4.-0.j], dtype=complex64)
     """
     swapped = _swapped("ihfft", norm)
-    with util.fused("ihfft"):
+    with util.lazy_eval("ihfft"):
         x = creation.asarray(a)
         return ew.conj(_line("ihfft", FftType.RFFT, x, n, axis, swapped))
 

@@ -26,7 +26,7 @@ def _frequencies(name: str, k: Any, n: int, d: Any, dtype: Any, device: Any) -> 
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {d!r}."))
     kind = util.user_dtype(name, float if dtype is None else dtype)
     if isinstance(d, (Tracer, Array)):
-        with util.fused(name):
+        with util.lazy_eval(name):
             step = ew.mul(util.cast(d, kind), np.asarray(n, kind))
             steps = sh.broadcast_in_dim(step, k.shape, ())
             return made_on(name, device, None,

@@ -9,7 +9,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size
 from calque.numpy import reductions as rd
@@ -90,7 +90,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
             raise ValueError(explain(
                 f"type of weights must match type of x: shapes {util.shape_of(weights)} and "
                 f"{(n,)} differ.", fix="pass one weight for each element."))
-    with fused("bincount"):
+    with lazy_eval("bincount"):
         kind = dtypes.default_dtype(int)
         at = asarray(values)
         if dtype.kind != "u":
@@ -125,7 +125,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if isinstance(bins, str):
         raise NotImplementedError(explain(
             "string values for `bins` not implemented.", fix="pass a number or an array of edges."))
-    with fused("histogram_bin_edges"):
+    with lazy_eval("histogram_bin_edges"):
         return util.array(_edges(asarray(a), bins, range))
 
 
@@ -182,7 +182,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None,
         (weights,) = util.check_arrays("histogram", weights)
         if util.shape_of(weights) != shape:
             raise ValueError(explain("weights should have the same shape as a."))
-    with fused("histogram"):
+    with lazy_eval("histogram"):
         if weights is None:
             (x,) = util.promote_inexact("histogram", x)
             w = sh.broadcast_in_dim(util.dtype_of(x).type(1), shape, ())
@@ -289,7 +289,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
     several = isinstance(bins, (list, tuple)) or len(util.shape_of(asarray(bins))) == 1
     if several and len(bins) != rank:
         raise ValueError(explain("should be a bin for each dimension."))
-    with fused("histogramdd"):
+    with lazy_eval("histogramdd"):
         (x,) = util.promote_inexact("histogramdd", x)
         x = asarray(x)
         edges, at, lengths = [], None, []

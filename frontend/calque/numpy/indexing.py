@@ -19,7 +19,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
@@ -221,13 +221,13 @@ def read(x: Any, plan: Plan) -> Any:
     """The elements that a Plan asks for."""
     axes = plan.axes
     if any(isinstance(a, Traced) for a in axes):
-        with fused("getitem"):
+        with lazy_eval("getitem"):
             return shaped(read_window(x, plan), plan)
     if at_bottom() and len(axes) and plan.whole and not plan.reversed and 0 not in plan.window:
         return shaped(_eager_window(x, plan), plan)
     steps = (len(plan.reversed) > 0) + (plan.window != aval_of(x).shape)
     if steps > 1:
-        with fused("getitem"):
+        with lazy_eval("getitem"):
             return shaped(read_window(x, plan), plan)
     return shaped(read_window(x, plan), plan)
 

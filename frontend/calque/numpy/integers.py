@@ -184,7 +184,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         raise TypeError(explain("Expected an input array of integer or boolean data type",
                                 fix="compare it, for example a != 0."))
     places = _order(bitorder)
-    with util.fused("packbits"):
+    with util.lazy_eval("packbits"):
         x, axis = _last(a, axis)
         shape = util.shape_of(x)
         if not shape:
@@ -226,7 +226,7 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
         raise TypeError(explain("Expected an input array of unsigned byte data type",
                                 fix="convert it with astype('uint8')."))
     places = _order(bitorder)
-    with util.fused("unpackbits"):
+    with util.lazy_eval("unpackbits"):
         x, axis = _last(a, axis)
         shape = util.shape_of(x)
         full = (*shape, 8)

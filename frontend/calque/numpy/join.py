@@ -64,7 +64,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
       >>> jnp.concatenate([jnp.arange(2), jnp.array([7])])
       Array([0, 1, 7], dtype=int32)
     """
-    with util.fused("concatenate"):
+    with util.lazy_eval("concatenate"):
         values = _parts("concatenate", arrays, "concatenate")
         if axis is None:
             return _join("concatenate", [ravel(v) for v in values], 0, dtype)
@@ -121,7 +121,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
              [1, 1]], dtype=int32)
     """
     util.refuse_out("stack", out)
-    with util.fused("stack"):
+    with util.lazy_eval("stack"):
         values = _parts("stack", arrays, "stack")
         shapes = [util.shape_of(v) for v in values]
         if any(s != shapes[0] for s in shapes):
@@ -163,13 +163,13 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     axis = canonical_axis(axis, rank)
     if isinstance(x, np.ndarray):
         x = unchanged(x)
-    with util.fused("unstack"):
+    with util.lazy_eval("unstack"):
         return tuple(sh.squeeze(sh.slice_in_dim(x, i, i + 1, axis), (axis,))
                      for i in range(util.shape_of(x)[axis]))
 
 
 def _stacked(name: str, tup: Any, raised: Any, axis: int, dtype: Any) -> Any:
-    with util.fused(name):
+    with util.lazy_eval(name):
         values = _parts(name, tup, "concatenate")
         return _join(name, [raised(v) for v in values], axis, dtype)
 
@@ -216,7 +216,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
       >>> jnp.hstack([jnp.arange(2), 7])
       Array([0, 1, 7], dtype=int32)
     """
-    with util.fused("hstack"):
+    with util.lazy_eval("hstack"):
         values = [atleast_1d(v) for v in _parts("hstack", tup, "concatenate")]
         return _join("hstack", values, 0 if len(util.shape_of(values[0])) == 1 else 1, dtype)
 
@@ -325,7 +325,7 @@ def tile(A: Any, reps: Any) -> Any:
         return util.array(x)
     spread = tuple(v for pair in zip(counts, sizes) for v in pair)
     places = tuple(2 * i + 1 for i in range(rank - len(own), rank))
-    with util.fused("tile"):
+    with util.lazy_eval("tile"):
         return sh.reshape(sh.broadcast_in_dim(x, spread, places), result)
 
 
@@ -373,7 +373,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
             None, length * int(known.reshape(-1)[0])):
         return _repeat_each(x, repeats, known, axis, length, total_repeat_length)
     count = as_size("repeat", known.reshape(-1)[0])
-    with util.fused("repeat"):
+    with util.lazy_eval("repeat"):
         if axis is None:
             x, axis = ravel(x), 0
         own = util.shape_of(x)
@@ -404,7 +404,7 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
         return take(x, places, axis)
     from calque.numpy.cumulative import cumsum
     from calque.numpy.sorting import searchsorted
-    with util.fused("repeat"):
+    with util.lazy_eval("repeat"):
         ends = cumsum(util.spread(unchanged(repeats), (length,)))
         found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")  # type: ignore[arg-type]
         return take(unchanged(x), found, axis, mode="clip")
@@ -442,7 +442,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError(explain("diff requires input that is at least one dimensional; got a "
                                  "scalar"))
     axis = canonical_axis(axis, len(own))
-    with util.fused("diff"):
+    with util.lazy_eval("diff"):
         edge = (*own[:axis], 1, *own[axis + 1:])
         parts = []
         for part in (prepend, x, append):

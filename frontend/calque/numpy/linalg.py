@@ -78,7 +78,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
              [1., 2.]], dtype=float32)
     """
     from calque.lax import linalg
-    with util.fused("cholesky"):
+    with util.lazy_eval("cholesky"):
         (a,) = inexact("jnp.linalg.cholesky", a)
         factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
         return la.conj(la.flip(factor)) if upper else factor
@@ -125,7 +125,7 @@ def det(a: Any) -> Any:
       >>> jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
       Array(-2., dtype=float32)
     """
-    with util.fused("det"):
+    with util.lazy_eval("det"):
         (a,) = inexact("jnp.linalg.det", a)
         shape = square("det()", a)
         if shape[-1] in (1, 2, 3):
@@ -180,7 +180,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     if method not in (None, "lu", "qr"):
         raise ValueError(explain(f"Unknown slogdet method '{method}'. Supported methods are 'lu' "
                                  "(`None`), and 'qr'."))
-    with util.fused("slogdet"):
+    with util.lazy_eval("slogdet"):
         (a,) = inexact("jnp.linalg.slogdet", a)
         shape = square("slogdet()", a)
         last = len(shape) - 2
@@ -234,7 +234,7 @@ def matrix_power(a: Any, n: int) -> Any:
         n = operator.index(n)
     except TypeError:
         raise TypeError(explain(f"exponent must be an integer, got {n}")) from None
-    with util.fused("matrix_power"):
+    with util.lazy_eval("matrix_power"):
         a = util.array(util.one_array("jnp.linalg.matrix_power", a))
         shape = util.shape_of(a)
         if len(shape) < 2:
@@ -285,7 +285,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
             f"array which may be 1 or 2 dimensional. Got array shapes {shapes}"))
     first = [1] if len(shapes[0]) == 1 else [shapes[0][0]]
     sizes = first + [s[-1] if len(s) == 2 or i == 0 else 1 for i, s in enumerate(shapes)]
-    with util.fused("multi_dot"):
+    with util.lazy_eval("multi_dot"):
         return _chain(values, _best_cuts(sizes), 0, len(values) - 1, precision)
 
 
@@ -338,7 +338,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         raise ValueError(explain(
             "Both input arrays must be (arrays of) 3-dimensional vectors, but they have "
             f"x1.shape[axis]={sizes[0]} and x2.shape[axis]={sizes[1]}"))
-    with util.fused("cross"):
+    with util.lazy_eval("cross"):
         x1, x2 = util.promote("cross", x1, x2)
         x, y = util.broadcast_all("cross", x1, x2)
         shape = util.shape_of(x)

@@ -23,7 +23,7 @@ def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable
         x, y = util.check_arrays(name, x, y)
         if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
             return util.apply(name, prim, (x, y), dtypes.bool_, False)
-        with util.fused(name):
+        with util.lazy_eval(name):
             both, _ = util.joined((x, y))
             made = util.apply(name, prim, (as_truth(x, both), as_truth(y, both)), dtypes.bool_,
                               False)
@@ -45,7 +45,7 @@ def logical_not(x: Any, /) -> Any:
     x = util.one_array("logical_not", x)
     if util.dtype_of(x) == dtypes.bool_:
         return ew.not_p.bind(x)
-    with util.fused("logical_not"):
+    with util.lazy_eval("logical_not"):
         return util.of_scalars(ew.eq_p.bind(x, constant(x, 0)), x)
 
 
@@ -89,7 +89,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
             and all(util.is_cast_free(v, dtype, weak) and util.shape_of(v) == shape
                     for v in (x, y))):
         return ew.select_n_p.bind(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
-    with util.fused("where"):
+    with util.lazy_eval("where"):
         mask = as_truth(condition)
         x, y = (util.spread(util.cast(v, dtype, weak), shape) for v in (x, y))
         return ew.select_n_p.bind(util.spread_nonscalar(mask, shape), y, x)
@@ -122,7 +122,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if not len(condlist):
         raise ValueError(explain("condlist must be non-empty"))
     conditions = util.check_arrays("select", *condlist)
-    with util.fused("select"):
+    with util.lazy_eval("select"):
         *choices, result = util.promote("select", *choicelist, default)
         for condition, choice in zip(reversed(conditions), reversed(choices)):
             result = choose(as_truth(condition), choice, result)

@@ -11,7 +11,7 @@ from typing import Any
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import check_fits
 from calque.numpy import arithmetic as ar
 from calque.numpy import (
@@ -70,7 +70,7 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
     """round(x): whole numbers of an integer dtype; round(x, n): n decimals."""
     if ndigits is not None:
         return ar.round(self, ndigits)
-    with fused("round"):
+    with lazy_eval("round"):
         made = ar.round(self, 0)
         return convert.astype(made, int)
 

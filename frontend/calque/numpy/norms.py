@@ -116,7 +116,7 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         raise ValueError(explain(f"Invalid order '{ord}' for vector norm.",
                                  fix="use a number, inf or -inf."))
     ord = float(ord) if isinstance(ord, str) else ord
-    with util.fused("norm"):
+    with util.lazy_eval("norm"):
         if not axes:  # a number: its absolute value, whatever the order
             x, how = sh.reshape(x, (*util.shape_of(x), 1)), {"axis": len(util.shape_of(x))}
         if ord == 2:
@@ -168,7 +168,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     ord = {"inf": np.inf, "-inf": -np.inf}.get(ord, ord) if isinstance(ord, str) else ord
     if ord in (2, -2, "nuc"):
         return _by_singular_values(x, ord, axes, keepdims)
-    with util.fused("norm"):
+    with util.lazy_eval("norm"):
         if ord == "fro":
             return ew.sqrt(total(_square(x), axis=axes, keepdims=keepdims))
         if ord not in (1, -1, np.inf, -np.inf):
@@ -185,7 +185,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     shape, rank = util.shape_of(x), len(util.shape_of(x))
-    with util.fused("norm"):
+    with util.lazy_eval("norm"):
         s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))
         if ord == "nuc":
             out = total(s, axis=-1)
@@ -222,14 +222,14 @@ def cond(x: Any, p: Any = None) -> Any:
         raise ValueError(explain(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
     if p in (None, 2, -2):
-        with util.fused("cond"):
+        with util.lazy_eval("cond"):
             s = svdvals(x)
             most, least = amax(s, axis=-1, initial=0), amin(s, axis=-1, initial=np.inf)
             return ew.div(least, most) if p == -2 else ew.div(most, least)
     if shape[-1] != shape[-2]:
         raise ValueError(explain(
             f"jnp.linalg.cond: for p={p}, array must be square; got arr.shape={shape}"))
-    with util.fused("cond"):
+    with util.lazy_eval("cond"):
         found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
         lost = ew.ne_p.bind(found, found)  # NaN of a singular matrix, unless x itself has one
         given = total(ew.convert(ew.ne_p.bind(x, x), util.dtype_of(found)), axis=(-2, -1))

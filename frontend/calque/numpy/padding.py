@@ -70,7 +70,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         raise ValueError(explain(
             f"unsupported keyword arguments for mode '{mode}': {unknown}",
             fix=f"it takes {sorted(_KEYWORDS[mode]) or 'none'}."))
-    with util.fused("pad"):
+    with util.lazy_eval("pad"):
         return _padded(util.array(array), widths, mode, kwargs)
 
 

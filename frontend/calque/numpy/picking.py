@@ -12,7 +12,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
@@ -91,7 +91,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
         i = asarray(np.zeros(util.shape_of(i), np.int32))
     if util.dtype_of(i) != dtypes.bool_ or mode not in (None, "fill", "wrap"):
         check_integer(i)
-    with fused("take"):
+    with lazy_eval("take"):
         x = asarray(x)
         if util.dtype_of(i) == dtypes.bool_:  # True is position 1
             i = util.cast(i, np.dtype("int32"))
@@ -149,7 +149,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
     if mode is not None and GatherScatterMode.from_any(mode) is GatherScatterMode.ONE_HOT:
         mode, fill_value = GatherScatterMode.FILL_OR_DROP, 0
     parsed = parse_mode("take_along_axis", mode, GatherScatterMode.FILL_OR_DROP)
-    with fused("take_along_axis"):
+    with lazy_eval("take_along_axis"):
         x, i = asarray(x), asarray(i)
         if axis is None:
             if aval_of(i).ndim != 1:
@@ -224,7 +224,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, inplace: bool
     """
     refuse_in_place("put_along_axis", inplace)
     x, i, v = util.check_arrays("put_along_axis", arr, indices, values)
-    with fused("put_along_axis"):
+    with lazy_eval("put_along_axis"):
         x = asarray(x)
         shape = util.shape_of(x)
         if axis is None:
@@ -261,7 +261,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> 
     """
     refuse_in_place("put", inplace)
     x, i, v = util.check_arrays("put", a, ind, v)
-    with fused("put"):
+    with lazy_eval("put"):
         x, i, v = asarray(x), ravel(asarray(i)), ravel(asarray(v))
         count, given, size = (aval_of(w).size for w in (i, v, x))
         if mode == "raise":
@@ -303,7 +303,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     from calque.lax.cumulative import cumsum
     refuse_in_place("place", inplace)
     x, m, v = util.check_arrays("place", arr, mask, vals)
-    with fused("place"):
+    with lazy_eval("place"):
         x, m, v = asarray(x), asarray(m), ravel(asarray(v))
         if aval_of(x).size != aval_of(m).size:
             raise ValueError(explain("place: arr and mask must be the same size"))
@@ -345,7 +345,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     if wrap:
         raise NotImplementedError(explain("wrap=True is not implemented, must use wrap=False"))
     x, v = util.check_arrays("fill_diagonal", a, val)
-    with fused("fill_diagonal"):
+    with lazy_eval("fill_diagonal"):
         x, v = asarray(x), ravel(asarray(v))
         shape = util.shape_of(x)
         if len(shape) < 2:
@@ -386,7 +386,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     (which,) = util.check_arrays("choose", a)
     if not dtypes.is_integer(util.dtype_of(which)):
         raise ValueError(explain("`a` array must be integer typed"))
-    with fused("choose"):
+    with lazy_eval("choose"):
         cases = list(choices) if isinstance(choices, (list, tuple)) else [
             choices[k] for k in range(len(choices))]
         cases = util.promote("choose", *cases)
@@ -461,7 +461,7 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
         raise ValueError(explain(
             "compress: size must be positive and not greater than the size of the array axis; "
             f"got size={size} for {n} elements.", fix="use a smaller size."))
-    with fused("compress"):
+    with lazy_eval("compress"):
         where = flatnonzero(mask, size=size, fill_value=n)
         return take(x, where, axis=axis, mode="fill", fill_value=fill_value)
 
@@ -525,7 +525,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         raise ValueError(explain(f"with {n} condition(s), either {n} or {n + 1} functions are "
                                  f"expected; got {given}"))
     cases = [funclist[-1] if given == n + 1 else 0, *funclist[:n]]
-    with fused("piecewise"):
+    with lazy_eval("piecewise"):
         x = asarray(x)
         shape, dtype = util.shape_of(x), util.dtype_of(x)
         values = [_each(f, x, args, kw) if callable(f) else

@@ -76,7 +76,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
       Array(11, dtype=int32)
     """
     util.check_arrays("polyval", p, x)
-    with util.fused("polyval"):
+    with util.lazy_eval("polyval"):
         p, x = _arrays("polyval", p, x)
         shape = util.common_shape("polyval", [util.shape_of(p)[1:], util.shape_of(x)])
         x = util.spread(x, shape)
@@ -137,7 +137,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
     util.check_arrays(name, a1, a2)
-    with util.fused(name):
+    with util.lazy_eval(name):
         x, y = (_vector(name, v) for v in _arrays(name, a1, a2))
         n = max(util.shape_of(x)[0], util.shape_of(y)[0])
         return prim.bind(*[_front(v, n - util.shape_of(v)[0]) for v in (x, y)])
@@ -194,7 +194,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
       (Array([1., 2.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
     util.check_arrays("polydiv", u, v)
-    with util.fused("polydiv"):
+    with util.lazy_eval("polydiv"):
         x, y = (_vector("polydiv", a) for a in _arrays("polydiv", u, v, inexact=True))
         m, n = util.shape_of(x)[0], util.shape_of(y)[0]
         steps = m - n + 1
@@ -294,7 +294,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     n = util.shape_of(x)[0]
     powers = np.arange(n + m - 1, -1, -1, dtype=np.float64)
     factors = np.prod([np.maximum(powers - i, 1) for i in range(m)], axis=0) if m else 1.0
-    with util.fused("polyint"):
+    with util.lazy_eval("polyint"):
         joined = join.concatenate([x, constants])
         divisors = np.broadcast_to(np.asarray(factors, util.dtype_of(x)), (n + m,)).copy()
         return ew.div_p.bind(joined, divisors)
@@ -332,7 +332,7 @@ def poly(seq_of_zeros: Any) -> Any:
     one = util.dtype_of(x).type(1)
     if not n:
         return util.array(util.spread(one, ()))
-    with util.fused("poly"):
+    with util.lazy_eval("poly"):
         if n <= UNROLLED:
             made = util.spread(one, (1,))
             for i in range(n):
@@ -510,7 +510,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     if count < 0:
         raise ValueError(explain("N must be nonnegative"))
     powers = np.arange(count, dtype=np.int32)
-    with util.fused("vander"):
+    with util.lazy_eval("vander"):
         x = util.array(x)
         return ar.power(x[:, None], (powers if increasing else powers[::-1].copy())[None, :]
                         ).astype(util.dtype_of(x))

@@ -14,7 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar
@@ -67,7 +67,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     value = known(x)  # type: ignore[assignment]
     if value is not None and all(isinstance(f, (int, np.integer)) for f in fills):
         return tuple(asarray(_filled(p, count, f)) for p, f in zip(np.nonzero(value), fills))
-    with fused("nonzero"):
+    with lazy_eval("nonzero"):
         return _traced(asarray(x), count, fills)
 
 
@@ -162,7 +162,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     x = asarray(x)
     shape = util.shape_of(x)
     found = nonzero(x if shape else sh.reshape(x, (1,)), size=size, fill_value=fill_value)
-    with fused("argwhere"):
+    with lazy_eval("argwhere"):
         rows = sh.concatenate([sh.reshape(f, (1, aval_of(f).size)) for f in found], 0)
         columns = transpose(rows)
         return columns if shape else sh.slice_(columns, (0, 0), (aval_of(columns).shape[0], 0))
@@ -279,7 +279,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
                         "jit-compiled with mode='raise'.", "use mode='wrap' or mode='clip'.")
             if ((at < 0) | (at >= n)).any():
                 raise ValueError(explain("invalid entry in coordinates array"))
-    with fused("ravel_multi_index"):
+    with lazy_eval("ravel_multi_index"):
         if mode == "clip":
             values = [ar.clip(asarray(v), 0, n - 1) for v, n in zip(values, sizes)]
         elif mode == "wrap":

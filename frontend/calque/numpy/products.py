@@ -42,7 +42,7 @@ def kron(a: Any, b: Any) -> Any:
       Array([ 1,  2, 10, 20], dtype=int32)
     """
     util.check_arrays("kron", a, b)
-    with util.fused("kron"):
+    with util.lazy_eval("kron"):
         x, y = (util.array(v) for v in util.promote("kron", a, b))
         rank = max(len(util.shape_of(x)), len(util.shape_of(y)))
         m, n = ((1,) * (rank - len(util.shape_of(v))) + util.shape_of(v) for v in (x, y))
@@ -81,7 +81,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     util.check_arrays("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
-    with util.fused("cross"):
+    with util.lazy_eval("cross"):
         x, y = (util.array(v) for v in util.promote("cross", a, b))
         x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
         sizes = util.shape_of(x)[-1], util.shape_of(y)[-1]
@@ -141,7 +141,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         raise ValueError(explain("ddof must be integer", fix=f"not {ddof!r}."))
     if ddof is None:
         ddof = 0 if bias else 1
-    with util.fused("cov"):
+    with util.lazy_eval("cov"):
         kind = util.to_inexact(util.joined(values)[0]) if dtype is None else (
             util.user_dtype("cov", dtype))
         x, *more = (_variables(ew.convert(util.array(v), kind), rowvar) for v in values)
@@ -215,7 +215,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
              [-1.,  1.]], dtype=float32)
     """
     c = cov(x, y, rowvar, dtype=dtype)
-    with util.fused("corrcoef"):
+    with util.lazy_eval("corrcoef"):
         if not util.shape_of(c):
             return c / c
         deviations = ew.sqrt_p.bind(ar.real(c.diagonal()))
@@ -260,7 +260,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         if isinstance(end, str) and end != "extrapolate":
             raise ValueError(explain("the only valid string value of `left` and `right` is "
                                      f"'extrapolate', but got: {end!r}"))
-    with util.fused("interp"):
+    with util.lazy_eval("interp"):
         x, xp = (util.array(v) for v in util.promote_inexact("interp", x, xp))
         (fp,) = util.promote_inexact("interp", fp)
         fp = util.array(fp)
@@ -330,7 +330,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
     if util.dtype_of(p).kind == "c":
         raise ValueError(explain("jnp.unwrap does not support complex inputs.",
                                  fix="unwrap the angle: jnp.unwrap(jnp.angle(p))."))
-    with util.fused("unwrap"):
+    with util.lazy_eval("unwrap"):
         p = util.array(p)
         if not util.shape_of(p) or not util.shape_of(p)[axis]:
             return p
@@ -374,7 +374,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     if any(n < 0 for n in sizes):
         raise ValueError(explain("all elements of `new_shape` must be non-negative"))
     total, own = math.prod(sizes), math.prod(util.shape_of(a))
-    with util.fused("resize"):
+    with util.lazy_eval("resize"):
         x = ravel(util.array(a))
         if not own or not total:
             return creation.zeros(sizes, util.dtype_of(x))
@@ -404,7 +404,7 @@ def block(arrays: Any) -> Any:
       Array([[1, 2],
              [3, 4]], dtype=int32)
     """
-    with util.fused("block"):
+    with util.lazy_eval("block"):
         return _block(arrays)[0]
 
 

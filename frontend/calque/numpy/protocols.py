@@ -17,7 +17,7 @@ from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, concretization_error
 from calque.dispatch import devices as dv
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import shards
 from calque.numpy import convert, reductions, ufuncs, util
 from calque.numpy.creation import array as make_array
@@ -59,7 +59,7 @@ def _contains(self: Any, value: Any) -> bool:
             "Array.__contains__: search array must be one-dimensional, got arr.shape="
             f"{self.shape}.",
             fix="use (x == value).any()."))
-    with fused("contains"):
+    with lazy_eval("contains"):
         found = reductions.any(ufuncs.equal(self, value))
     return bool(found)
 
@@ -102,7 +102,7 @@ def _byteswap(self: Any) -> Any:
     parts = 2 if util.dtype_of(self).kind == "c" else 1
     if size == parts:
         return self
-    with fused("byteswap"):
+    with lazy_eval("byteswap"):
         x = sh.reshape(util.array(self), (*self.shape, 1))
         if parts == 2:
             x = convert.view(x, np.dtype(f"float{size * 4}"))

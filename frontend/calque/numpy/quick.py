@@ -17,7 +17,7 @@ from calque.core.config import config
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Program
-from calque.core.trace import bottom, current
+from calque.core.trace import current, eval_trace
 from calque.dispatch import numpy_rules
 from calque.dispatch.array import Array
 from calque.dispatch.eager import compiled
@@ -126,7 +126,7 @@ class _Large:
         self.program: Program | None = None
 
     def run(self, x: Array, y: Array) -> Array | None:
-        if not self.seen or current.get() is not bottom:  # what is done once is not kept
+        if not self.seen or current.get() is not eval_trace:  # what is done once is not kept
             self.seen = True
             return None
         buffers = [x._buffer, y._buffer]

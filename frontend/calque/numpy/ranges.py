@@ -16,7 +16,7 @@ from calque.core.dims import Dim, max_dim, number
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.dispatch.array import Array, from_numpy
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
@@ -164,7 +164,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
         values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
     else:
-        with fused("linspace"):
+        with lazy_eval("linspace"):
             values, step = _linspace(start, stop, count, endpoint, working, wanted, axis)
     values = made_on("linspace", device, None, lambda: values)
     return (values, step) if retstep else values
@@ -291,7 +291,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     wanted = util.to_inexact(dtypes.result_type(start, stop, base)) if dtype is None else (
         util.user_dtype("logspace", dtype))
     working = util.to_inexact(dtypes.result_type(start, stop, base))
-    with fused("logspace"):
+    with lazy_eval("logspace"):
         line = linspace(start, stop, num, endpoint, dtype=working, axis=axis)
         return util.cast(power(util.cast(base, working), line), wanted)
 
@@ -324,7 +324,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     start, stop = util.check_arrays("geomspace", start, stop)
     working = util.to_inexact(dtypes.result_type(start, stop))
     wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
-    with fused("geomspace"):
+    with lazy_eval("geomspace"):
         first, last = util.broadcast_all("geomspace", util.cast(start, working),
                                          util.cast(stop, working))
         sign = uf.sign(first)
@@ -382,7 +382,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     shape = [0] * rank
     for axis, n in zip(axes, sizes):
         shape[axis] = n
-    with fused("meshgrid"):
+    with lazy_eval("meshgrid"):
         made = []
         for axis, v in zip(axes, values):
             line = util.array(v)

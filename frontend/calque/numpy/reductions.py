@@ -165,7 +165,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
     util.refuse_out("sum", out)
     (x,) = util.check_arrays("sum", a)
     result = _sum_dtype("sum", x, dtype, promote_integers)
-    with util.fused("sum"):
+    with util.lazy_eval("sum"):
         if result == dtypes.bool_:
             return any(x, axis, None, keepdims, where=where)
         return _reduce("sum", rd.reduce_sum_p, ew.add_p, x, axis, result, keepdims, initial,
@@ -180,7 +180,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     util.refuse_out("prod", out)
     (x,) = util.check_arrays("prod", a)
     result = _sum_dtype("prod", x, dtype, promote_integers)
-    with util.fused("prod"):
+    with util.lazy_eval("prod"):
         if result == dtypes.bool_:
             return all(x, axis, None, keepdims, where=where)
         return _reduce("prod", rd.reduce_prod_p, ew.mul_p, x, axis, result, keepdims, initial,
@@ -197,7 +197,7 @@ def _extremum(name: str, prim: Primitive, join: Primitive, identity: Any, a: Any
             "has to specify 'initial'", fix="pass initial=."))
     if util.dtype_of(x).kind == "c":
         return _complex_extremum(name, prim, x, axis, keepdims, initial, where)
-    with util.fused(name):
+    with util.lazy_eval(name):
         return _reduce(name, prim, join, x, axis, util.dtype_of(x), keepdims, initial, where,
                        identity)
 
@@ -206,7 +206,7 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
                       initial: Any, where: Any) -> Any:
     """Complex numbers are ordered by real part, then by imaginary part."""
     dtype = util.dtype_of(x)
-    with util.fused(name):
+    with util.lazy_eval(name):
         x = util.array(x)
         edge = lowest if prim is rd.reduce_max_p else highest
         real = dtypes.real_dtype(dtype)
@@ -274,7 +274,7 @@ def _logical(name: str, prim: Primitive, join: Primitive, identity: bool, a: Any
              out: Any, keepdims: Any, where: Any) -> Any:
     util.refuse_out(name, out)
     (x,) = util.check_arrays(name, a)
-    with util.fused(name):
+    with util.lazy_eval(name):
         return _reduce(name, prim, join, as_truth(x), axis, dtypes.bool_, keepdims, None, where,
                        lambda d: np.bool_(identity))
 
@@ -322,7 +322,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     working, result = _float_dtypes("mean", x, dtype)
     if where is None:
         _check_axis(axis, len(util.shape_of(x)))
-    with util.fused("mean"):
+    with util.lazy_eval("mean"):
         return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
 
 
@@ -354,7 +354,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
         correction: Any = None) -> Any:
     util.refuse_out("var", out)
     (x,) = util.check_arrays("var", a)
-    with util.fused("var"):
+    with util.lazy_eval("var"):
         return _var("var", x, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
@@ -368,7 +368,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
     (x,) = util.check_arrays("std", a)
     if dtype is not None and not dtypes.is_inexact(util.user_dtype("std", dtype)):
         raise ValueError(explain(f"dtype argument to jnp.std must be inexact; got {dtype}"))
-    with util.fused("std"):
+    with util.lazy_eval("std"):
         return ew.sqrt_p.bind(_var("std", x, axis, dtype, ddof, keepdims, where, mean,
                                    correction))
 
@@ -446,7 +446,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
       Array(1.5, dtype=float32)
     """
     (x,) = util.check_arrays("average", a)
-    with util.fused("average"):
+    with util.lazy_eval("average"):
         shape = util.shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
         if weights is None:
@@ -494,7 +494,7 @@ def _arg(name: str, prim: Primitive, a: Any, axis: Any, out: Any, keepdims: Any)
         raise ValueError(explain(f"attempt to get {name} of an empty sequence",
                                  fix="check the size first."))
     index = dtypes.default_dtype(int)
-    with util.fused(name):
+    with util.lazy_eval(name):
         if axis is None:
             line = sh.reshape(util.array(x), (math.prod(shape),))
             made = prim.bind(line, axes=(0,), index_dtype=index)
@@ -574,7 +574,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
       Array(2, dtype=int32)
     """
     (x,) = util.check_arrays("count_nonzero", a)
-    with util.fused("count_nonzero"):
+    with util.lazy_eval("count_nonzero"):
         return sum(as_truth(x), axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
@@ -601,7 +601,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     """
     util.refuse_out("ptp", out)
     (x,) = util.check_arrays("ptp", a)
-    with util.fused("ptp"):
+    with util.lazy_eval("ptp"):
         return ew.sub_p.bind(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose
@@ -186,7 +186,7 @@ def _unique(name: str, ar: Any, axis: Any, equal_nan: bool, size: Any,
     """(values, groups, shape of the inverse)."""
     (x,) = util.check_arrays(name, ar)
     count = _size(name, size)
-    with fused(name):
+    with lazy_eval(name):
         x = asarray(x)
         shape, dtype = aval_of(x).shape, aval_of(x).dtype
         if dtype.kind == "c":  # a number with a NaN part is NaN, whatever the other part
@@ -353,7 +353,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
             f"method={method!r} is not implemented; options are 'compare_all', 'binary_search', "
             "'sort', and 'auto'"))
     util.check_arrays("isin", element, test_elements)
-    with fused("isin"):
+    with lazy_eval("isin"):
         x, y = (asarray(v) for v in util.promote("isin", element, test_elements))
         found = _member(x, ravel(y))
         return util.array(ew.not_p.bind(found) if invert else found)
@@ -509,7 +509,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
         values, first, counts = unique(x, True, return_counts=True,
                                        size=None if size is None else n)
         mask = ew.and_p.bind(isin(values, y), ew.gt_p.bind(counts, ew.const(counts, 0)))
-        with fused("intersect1d"):
+        with lazy_eval("intersect1d"):
             ordered, at = so.sort([y, sh.iota(_I32, (m,))], 0)
             second = take(at, places(ordered, values, "left"), axis=0, mode="clip")
             second = util.array(ew.convert(second, kind))
@@ -523,7 +523,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 def _lonely(x: Any, size: Any, fill_value: Any) -> Any:
     """The elements that occur once, in order."""
     n = aval_of(x).size
-    with fused("setxor1d"):
+    with lazy_eval("setxor1d"):
         (ordered,) = so.sort([x], 0)
         end = sh.broadcast_in_dim(np.bool_(True), (min(n, 1),), ())
         differ = ew.ne_p.bind(sh.slice_in_dim(ordered, min(n, 1), n, 0),
@@ -563,7 +563,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     valid = concatenate([known_u, known_v])
     if not aval_of(every).size:
         return _chosen(every, valid, count, fill_value)[0]
-    with fused("setxor1d"):
+    with lazy_eval("setxor1d"):
         both = ew.and_p.bind(_member(every, x), _member(every, y))
         keep = ew.and_p.bind(valid, ew.not_p.bind(both))
         dropped, every = so.sort([ew.not_p.bind(keep), every], 0, num_keys=2)

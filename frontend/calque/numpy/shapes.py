@@ -149,7 +149,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
         kind = NotImplementedError if order == "A" else ValueError
         raise kind(explain(f"np.reshape order={order} is not implemented.",
                            fix="use 'C' or 'F'."))
-    with util.fused("reshape"):
+    with util.lazy_eval("reshape"):
         rank = len(util.shape_of(x))
         turned = sh.transpose(x, tuple(reversed(range(rank)))) if rank > 1 else x
         made = sh.reshape(turned, new[::-1])
@@ -466,7 +466,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     """
     values = util.check_arrays("broadcast_arrays", *args)
     full = lx.broadcast_sizes([util.shape_of(v) for v in values])
-    with util.fused("broadcast_arrays"):
+    with util.lazy_eval("broadcast_arrays"):
         return [util.array(util.spread(v, full)) for v in values]
 
 

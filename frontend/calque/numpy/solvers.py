@@ -69,7 +69,7 @@ def solve(a: Any, b: Any) -> Any:
       >>> jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0]))
       Array([1. , 0.5], dtype=float32)
     """
-    with util.fused("solve"):
+    with util.lazy_eval("solve"):
         a, b = inexact("jnp.linalg.solve", a, b)
         left, right = util.shape_of(a), util.shape_of(b)
         if len(left) < 2:
@@ -110,7 +110,7 @@ def inv(a: Any) -> Any:
       Array([[0.5 , 0.  ],
              [0.  , 0.25]], dtype=float32)
     """
-    with util.fused("inv"):
+    with util.lazy_eval("inv"):
         (a,) = inexact("jnp.linalg.inv", a)
         shape = square("inv", a)
         one = la.identity_like(zeros(ShapedArray(shape[-2:], util.dtype_of(a))))

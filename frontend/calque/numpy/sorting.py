@@ -299,7 +299,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
     util.check_arrays("searchsorted", a, v)
     if len(util.shape_of(a)) != 1:
         raise ValueError(explain("a should be 1-dimensional"))
-    with util.fused("searchsorted"):
+    with util.lazy_eval("searchsorted"):
         if sorter is not None:
             a = take(asarray(a), asarray(sorter))
         x, values = (asarray(u) for u in util.promote("searchsorted", a, v))

@@ -44,7 +44,7 @@ def _split(name: str, ary: Any, sections: Any, axis: int, equal: bool) -> list[A
     own = util.shape_of(x)
     axis = canonical_axis(axis, len(own))
     ends = _borders(name, own[axis], sections, equal)
-    with util.fused(name):
+    with util.lazy_eval(name):
         return [sh.slice_in_dim(x, s, e, axis) for s, e in zip([0, *ends], ends)]
 
 

@@ -198,7 +198,7 @@ def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any
 def _entry(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite: Any, method: str,
            keepdims: Any, weights: Any, percent: bool = False) -> Any:
     x, q = _checked(name.removeprefix("nan"), a, q, out, overwrite, method, weights)
-    with util.fused(name):
+    with util.lazy_eval(name):
         if percent:
             q = util.array(true_divide(q, 100))
         return _quantile(name, x, q, axis, method, bool(keepdims), name.startswith("nan"), weights)

@@ -80,7 +80,7 @@ class _Methods:
                                    **({"dtype": dtype} if dtype is not None and self.own_reduce
                                       in (rd.sum, rd.prod) else {}))
             return made if dtype is None else made.astype(dtype)
-        with util.fused(f"{self.name}.reduce"):
+        with util.lazy_eval(f"{self.name}.reduce"):
             return self._fold(util.array(x), axis, dtype, keepdims, initial, where)
 
     def _fold(self, x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any,
@@ -138,7 +138,7 @@ class _Methods:
         axis = canonical_axis(axis, rank)
         if self.own_accumulate is not None:
             return self.own_accumulate(x, axis=axis, dtype=dtype)
-        with util.fused(f"{self.name}.accumulate"):
+        with util.lazy_eval(f"{self.name}.accumulate"):
             rows = moveaxis(util.array(x) if dtype is None else util.array(x).astype(dtype),
                             axis, 0)
             if not util.shape_of(rows)[0]:
@@ -177,7 +177,7 @@ class _Methods:
             indices = util.cast(indices, np.dtype("int32"))
         if len(util.shape_of(indices)) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
-        with util.fused(f"{self.name}.reduceat"):
+        with util.lazy_eval(f"{self.name}.reduceat"):
             rows = moveaxis(util.array(x) if dtype is None else util.array(x).astype(dtype),
                             axis, 0)
             count = util.shape_of(rows)[0]
@@ -232,7 +232,7 @@ class _Methods:
             x = util.cast(x, util.joined((x, b))[0])
         if self.own_at is not None:
             return getattr(x.at[indices], self.own_at)(b)
-        with util.fused(f"{self.name}.at"):
+        with util.lazy_eval(f"{self.name}.at"):
             return self._one_by_one(x, indices, b)
 
     def _one_by_one(self, x: Any, indices: Any, b: Any) -> Any:
@@ -267,7 +267,7 @@ class _Methods:
         if self.nin != 2:
             raise ValueError(explain("outer only supported for binary ufuncs"))
         x, y = util.check_arrays(f"{self.name}.outer", A, B)
-        with util.fused(f"{self.name}.outer"):
+        with util.lazy_eval(f"{self.name}.outer"):
             m, n = util.shape_of(x), util.shape_of(y)
             return self.f(reshape(util.array(x), (*m, *[1] * len(n))), util.array(y))
 

@@ -117,7 +117,7 @@ def _sign(x: Any, /) -> Any:
     dtype, weak = dtypes.dtype_and_weak(x)
     if not dtypes.is_inexact(dtype):
         return util.apply("sign", ew.sign_p, (x,), dtype, weak)
-    with util.fused("sign"):
+    with util.lazy_eval("sign"):
         made = util.apply("sign", ew.sign_p, (x,), dtype, weak)
         return ew.add(made, ew.const(made, 0))  # +0 of -0, as NumPy has it
 

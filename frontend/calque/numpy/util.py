@@ -21,7 +21,7 @@ from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, concretization_error
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused as fused
+from calque.dispatch.eager import lazy_eval as lazy_eval
 from calque.dispatch.replay import planned as planned
 from calque.dispatch.replay import refuse
 from calque.lax.operands import as_operand, check_fits, numpy_operand
@@ -246,7 +246,7 @@ def apply(name: str, prim: Primitive, values: Sequence[Any], dtype: Any, weak: b
     shape = common_shape(name, [shape_of(v) for v in values])
     if all(is_cast_free(v, dtype, weak) and shape_of(v) in ((), shape) for v in values):
         return prim.bind(*[v if hasattr(v, "aval") else cast(v, dtype, weak) for v in values])
-    with fused(name):
+    with lazy_eval(name):
         return prim.bind(*[spread_nonscalar(cast(v, dtype, weak), shape) for v in values])
 
 

@@ -86,7 +86,7 @@ def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
         return creation.ones(count, dtype)
     half = (count - 1) / 2
     shape = np.sqrt(np.clip(1 - ((np.arange(count) - half) / half) ** 2, 0, None)).astype(dtype)
-    with util.fused("kaiser"):
+    with util.lazy_eval("kaiser"):
         beta = util.array(util.cast(beta, dtype))
         return i0(ew.mul_p.bind(util.array(shape), beta)) / i0(beta)
 

@@ -14,7 +14,7 @@ from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
-from calque.core.trace import bottom, current
+from calque.core.trace import current, eval_trace
 from calque.dispatch.array import as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
@@ -88,7 +88,7 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_spec
 
     def run(*args: Any) -> Any:
         where = _mesh(mesh)
-        if current.get() is not bottom:
+        if current.get() is not eval_trace:
             return _apply(f, args, where, in_specs, out_specs, chosen, check_vma)
         if where not in jitted:
             jitted[where] = jit(functools.update_wrapper(

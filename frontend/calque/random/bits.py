@@ -15,7 +15,7 @@ from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
 from calque.lax.shape import broadcast_sizes
@@ -53,7 +53,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     if d.kind != "u":
         raise ValueError(errors.explain(
             f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
-    with fused("bits"):
+    with lazy_eval("bits"):
         return raw_bits(key_of("bits", key), 8 * d.itemsize, shape_of("bits", shape))
 
 
@@ -92,7 +92,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
       [0.21629536 0.8041241 ]
     """
     d = float_dtype("uniform", dtype)
-    with fused("uniform"):
+    with lazy_eval("uniform"):
         return draw_uniform(key_of("uniform", key), shape_of("uniform", shape), d, minval, maxval)
 
 
@@ -152,7 +152,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
       [-0.7848, 0.8564]
     """
     d = float_dtype("normal", dtype, " or complex")
-    with fused("normal"):
+    with lazy_eval("normal"):
         return draw_normal(key_of("normal", key), shape_of("normal", shape), d)
 
 
@@ -217,7 +217,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     d = dtypes.canonical(int if dtype is None else dtype)
     if not dtypes.is_integer(d):
         raise TypeError(errors.explain(f"randint only accepts integer dtypes, got {d}."))
-    with fused("randint"):
+    with lazy_eval("randint"):
         typed = key_of("randint", key)
         size, (low, high) = parameters("randint", shape, minval, maxval)
         return draw_randint(typed, size, low, high, d)
@@ -278,7 +278,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
               out_sharding: Any = None) -> Array:
     if mode not in ("high", "low"):
         raise ValueError(errors.explain(f"bernoulli: got {mode=}, expected 'high' or 'low'."))
-    with fused("bernoulli"):
+    with lazy_eval("bernoulli"):
         typed = key_of("bernoulli", key)
         size, (chance,) = parameters("bernoulli", shape, _chance(p))
         return draw_bernoulli(typed, chance, size, mode)
@@ -298,7 +298,7 @@ def draw_bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str = "low") 
     kind="any dtype (default int32, int64 with x64)")
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = dtypes.canonical(int if dtype is None else dtype)
-    with fused("rademacher"):
+    with lazy_eval("rademacher"):
         return draw_rademacher(key_of("rademacher", key), shape_of("rademacher", shape), d)
 
 

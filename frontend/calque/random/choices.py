@@ -16,7 +16,7 @@ from calque.core import dtypes
 from calque.core.dims import Dim, as_size, bounds, number
 from calque.core.errors import explain
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.random.bits import (
     draw_normal,
@@ -75,7 +75,7 @@ def _permuted(key: Any, n: int) -> Any:
           "bounds.")
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *,
                 out_sharding: Any = None) -> Array:
-    with fused("permutation"):
+    with lazy_eval("permutation"):
         typed = key_of("permutation", key)
         array = given("permutation", x)
         if array.ndim == 0:
@@ -134,7 +134,7 @@ def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
           "another size, or more are asked for than there are.")
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
            mode: str | None = None) -> Array:
-    with fused("choice"):
+    with lazy_eval("choice"):
         typed = key_of("choice", key)
         if not np.iterable(shape):
             raise TypeError(explain(
@@ -168,7 +168,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
           "shapes do not fit, or more are asked for than\n        there are categories.")
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
                 mode: str | None = None, *, out_sharding: Any = None) -> Array:
-    with fused("categorical"):
+    with lazy_eval("categorical"):
         typed = key_of("categorical", key)
         logits = given("categorical", logits)
         d, ndim = float_dtype("gumbel", logits.dtype), logits.ndim
@@ -217,7 +217,7 @@ def _factor(cov: Any, method: str) -> Any:
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
                         method: str = "cholesky", *, out_sharding: Any = None) -> Array:
     name = "multivariate_normal"
-    with fused(name):
+    with lazy_eval(name):
         typed = key_of(name, key)
         mean, cov = given(name, mean), given(name, cov)
         if dtype is None:
@@ -254,7 +254,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *,
                out_sharding: Any = None) -> Array:
     d = float_dtype("normal", dtype, " or complex")
-    with fused("orthogonal"):
+    with lazy_eval("orthogonal"):
         typed = key_of("orthogonal", key)
         rows = operator.index(n)
         columns = rows if m is None else operator.index(m)

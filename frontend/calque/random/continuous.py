@@ -14,7 +14,7 @@ from calque import lax
 from calque import numpy as jnp
 from calque.core import dtypes, errors
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.documents import document
@@ -45,7 +45,7 @@ def draw_exponential(key: Any, shape: Shape, d: Dtype) -> Any:
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
                 out_sharding: Any = None) -> Array:
     d = float_dtype("exponential", dtype)
-    with fused("exponential"):
+    with lazy_eval("exponential"):
         return draw_exponential(key_of("exponential", key), shape_of("exponential", shape), d)
 
 
@@ -70,7 +70,7 @@ def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *,
            out_sharding: Any = None) -> Array:
     d = float_dtype("gumbel", dtype)
-    with fused("gumbel"):
+    with lazy_eval("gumbel"):
         return draw_gumbel(key_of("gumbel", key), shape_of("gumbel", shape), d, mode)
 
 
@@ -78,7 +78,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
           "[ 0.838  -0.9371]", digits=4)
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("laplace", dtype)
-    with fused("laplace"):
+    with lazy_eval("laplace"):
         low = np.nextafter(_number(d, -1), _number(d, 0), dtype=d)
         u = draw_uniform(key_of("laplace", key), shape_of("laplace", shape), d, low, 1)
         return lax.sign(u) * lax.log1p(-lax.abs(u))
@@ -88,7 +88,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
           "[-1.2874  1.4123]", digits=4)
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("logistic", dtype)
-    with fused("logistic"):
+    with lazy_eval("logistic"):
         u = draw_uniform(key_of("logistic", key), shape_of("logistic", shape), d,
                          limits(d).tiny, 1)
         return lax.log(u) - lax.log1p(-u)
@@ -98,7 +98,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
           "[-1.2378  1.4146]", digits=4)
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("cauchy", dtype)
-    with fused("cauchy"):
+    with lazy_eval("cauchy"):
         u = draw_uniform(key_of("cauchy", key), shape_of("cauchy", shape), d, limits(d).eps, 1)
         return lax.tan(_number(d, math.pi) * (u - _number(d, 0.5)))
 
@@ -112,7 +112,7 @@ def _draw_maxwell(key: Any, shape: Shape, d: Dtype) -> Any:
           "[1.4505 1.2782]", digits=4)
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("maxwell", dtype)
-    with fused("maxwell"):
+    with lazy_eval("maxwell"):
         return _draw_maxwell(key_of("maxwell", key), shape_of("maxwell", shape), d)
 
 
@@ -124,7 +124,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
                          ) -> Array:
     d = float_dtype("double_sided_maxwell", dtype)
-    with fused("double_sided_maxwell"):
+    with lazy_eval("double_sided_maxwell"):
         typed = key_of("double_sided_maxwell", key)
         own, (loc, scale) = parameters("double_sided_maxwell", None, loc, scale, dtype=d)
         size = (*(shape_of("double_sided_maxwell", shape) or own), *own)
@@ -140,7 +140,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *,
                      out_sharding: Any = None) -> Array:
     d = float_dtype("truncated_normal", dtype)
-    with fused("truncated_normal"):
+    with lazy_eval("truncated_normal"):
         typed = key_of("truncated_normal", key)
         size, (lower, upper) = parameters("truncated_normal", shape, lower, upper, dtype=d)
         root = _number(d, math.sqrt(2))
@@ -161,7 +161,7 @@ _FITS = "of the result (default that of the parameters)"
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
            out_sharding: Any = None) -> Array:
     d = float_dtype("pareto", dtype)
-    with fused("pareto"):
+    with lazy_eval("pareto"):
         typed = key_of("pareto", key)
         size, (b,) = parameters("pareto", shape, b, dtype=d, safe=True)
         return lax.exp(draw_exponential(typed, size, d) / b)
@@ -172,7 +172,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
              out_sharding: Any = None) -> Array:
     d = float_dtype("rayleigh", dtype)
-    with fused("rayleigh"):
+    with lazy_eval("rayleigh"):
         typed = key_of("rayleigh", key)
         size, (scale,) = parameters("rayleigh", shape, scale, dtype=d, safe=True)
         return scale * lax.sqrt(lax.log(draw_uniform(typed, size, d)) * _number(d, -2))
@@ -185,7 +185,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
                 ) -> Array:
     d = float_dtype("weibull_min", dtype)
-    with fused("weibull_min"):
+    with lazy_eval("weibull_min"):
         typed = key_of("weibull_min", key)
         _, given = parameters("weibull_min", None, scale, concentration)
         scale, concentration = (v if dtypes.is_inexact(v.dtype) else ew.convert(v, d)
@@ -199,7 +199,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
     d = float_dtype("wald", dtype)
-    with fused("wald"):
+    with lazy_eval("wald"):
         first, second = subkeys(key_of("wald", key))
         size, (mean,) = parameters("wald", shape, mean, dtype=d, safe=True)
         mean = jnp.broadcast_to(mean, size)
@@ -218,7 +218,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
 def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
     d = float_dtype("lognormal", dtype, " or complex")
-    with fused("lognormal"):
+    with lazy_eval("lognormal"):
         typed = key_of("lognormal", key)
         size, (sigma,) = parameters("lognormal", shape, sigma, dtype=d, safe=True)
         return lax.exp(draw_normal(typed, size, d) * sigma)
@@ -231,7 +231,7 @@ def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: An
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
                *, out_sharding: Any = None) -> Array:
     d = float_dtype("triangular", dtype)
-    with fused("triangular"):
+    with lazy_eval("triangular"):
         typed = key_of("triangular", key)
         size, (left, mode, right) = parameters("triangular", shape, left, mode, right, dtype=d,
                                                safe=True)

@@ -18,7 +18,7 @@ from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.random.bits import draw_uniform, given, parameters
@@ -90,7 +90,7 @@ def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
             out_sharding: Any = None) -> Array:
     d = int_dtype("poisson", dtype)
-    with fused("poisson"):
+    with lazy_eval("poisson"):
         typed = key_of("poisson", key)
         if typed.dtype != dtypes.key_dtype:
             raise NotImplementedError(explain(
@@ -107,7 +107,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
     d = int_dtype("geometric", dtype)
-    with fused("geometric"):
+    with lazy_eval("geometric"):
         typed = key_of("geometric", key)
         p = given("geometric", p)
         kind = float_dtype("uniform", _inexact(p).dtype)
@@ -220,7 +220,7 @@ def draw_binomial(key: Any, n: Any, p: Any, d: Dtype) -> Any:
           "binomial(key, 10.0, 0.5, (3,))", "[2. 5. 6.]", shape=_FITS, raises=_PARAMETER)
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     d = float_dtype("binomial", dtype)
-    with fused("binomial"):
+    with lazy_eval("binomial"):
         typed = key_of("binomial", key)
         size, (n, p) = parameters("binomial", shape, n, p)
         p = _inexact(p)
@@ -239,7 +239,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None,
                 unroll: Any = 1) -> Array:
     d = dtypes.canonical(float if dtype is None else dtype)
-    with fused("multinomial"):
+    with lazy_eval("multinomial"):
         typed = key_of("multinomial", key)
         n, p = given("multinomial", n), given("multinomial", p)
         kind = np.dtype(_inexact(jnp.zeros((), jnp.result_type(n, p))).dtype)

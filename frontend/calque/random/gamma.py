@@ -19,7 +19,7 @@ from calque.api.loops import while_loop
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
@@ -118,7 +118,7 @@ def _log_draws_jvp(kind: str, primals: Any, tangents: Any) -> Any:
 
 def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
     d = float_dtype("gamma", dtype)
-    with fused(name):
+    with lazy_eval(name):
         typed = key_of(name, key)
         size, (a,) = parameters(name, shape, a, dtype=d)
         return draw_gamma(typed, jnp.broadcast_to(a, size), log_space)
@@ -147,7 +147,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
     d = float_dtype("beta", dtype)
-    with fused("beta"):
+    with lazy_eval("beta"):
         first, second = subkeys(key_of("beta", key))
         size, (a, b) = parameters("beta", shape, a, b, dtype=d, safe=True)
         x = draw_gamma(first, jnp.broadcast_to(a, size), True)
@@ -166,7 +166,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
     d = float_dtype("dirichlet", dtype)
-    with fused("dirichlet"):
+    with lazy_eval("dirichlet"):
         typed = key_of("dirichlet", key)
         alpha = ew.convert(given("dirichlet", alpha), d)
         if alpha.ndim < 1:
@@ -193,7 +193,7 @@ def _draw_chisquare(key: Any, df: Any, size: Shape) -> Any:
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
     d = float_dtype("chisquare", dtype)
-    with fused("chisquare"):
+    with lazy_eval("chisquare"):
         typed = key_of("chisquare", key)
         size, (df,) = parameters("chisquare", shape, df, dtype=d, safe=True)
         return _draw_chisquare(typed, df, size)
@@ -206,7 +206,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
     d = float_dtype("t", dtype)
-    with fused("t"):
+    with lazy_eval("t"):
         first, second = subkeys(key_of("t", key))
         size, (df,) = parameters("t", shape, df, dtype=d, safe=True)
         half = jnp.broadcast_to(df / np.asarray(2).astype(d)[()], size)
@@ -221,7 +221,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
     d = float_dtype("f", dtype)
-    with fused("f"):
+    with lazy_eval("f"):
         lower, upper = subkeys(key_of("f", key))
         size, (dfnum, dfden) = parameters("f", shape, dfnum, dfden, dtype=d, safe=True)
         return (_draw_chisquare(upper, dfnum, size) / dfnum) / (
@@ -242,7 +242,7 @@ def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
                        out_sharding: Any = None) -> Array:
     d = float_dtype("gamma", dtype)
-    with fused("generalized_normal"):
+    with lazy_eval("generalized_normal"):
         typed = key_of("generalized_normal", key)
         return _draw_generalized(typed, p, shape_of("generalized_normal", shape), d)
 
@@ -255,7 +255,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
 def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
     kind = float_dtype("gamma", dtype)
-    with fused("ball"):
+    with lazy_eval("ball"):
         first, second = subkeys(key_of("ball", key))
         (n,), size = shape_of("ball", d), shape_of("ball", shape)
         p = jnp.asarray(p)

@@ -18,7 +18,7 @@ from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
@@ -139,7 +139,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
       [ 0 18]
     """
     kind = _kind(impl)
-    with fused("PRNGKey"):
+    with lazy_eval("PRNGKey"):
         made = prim.random_seed_p.bind(_seed(seed), **_given(kind))
         if config.jax_enable_custom_prng:
             return made
@@ -279,7 +279,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
     """
     typed = key_of("split", key)
     shape = shape_of("split", num)
-    with fused("split"):
+    with lazy_eval("split"):
         typed = key_of("split", key)
         return _like(key, prim.random_split_p.bind(
             typed, shape=shape, partitionable=config.jax_threefry_partitionable))
@@ -319,7 +319,7 @@ def fold_in(key: Any, data: Any) -> Array:
         raise OverflowError(errors.explain(
             f"fold_in: Python integer {data} out of bounds for uint32.",
             fix="fold in its low and its high 32 bits, one after the other."))
-    with fused("fold_in"):
+    with lazy_eval("fold_in"):
         typed = key_of("fold_in", key)
         if isinstance(data, (int, np.integer)):
             word: Any = np.uint32(int(data) & 0xFFFFFFFF)

@@ -102,7 +102,7 @@ class RegularGridInterpolator:
             raise ValueError(explain(
                 f"the requested sample points xi have dimension {util.shape_of(xi)[-1]}, but this "
                 f"RegularGridInterpolator has dimension {k}", fix=f"pass shape (..., {k})."))
-        with util.fused("RegularGridInterpolator"):
+        with util.lazy_eval("RegularGridInterpolator"):
             return self._values_at([xi[..., i] for i in range(k)], method)
 
     def _values_at(self, places: list[Any], method: str) -> Any:

@@ -103,7 +103,7 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
         raise ValueError(explain(f"Invalid 'trans' argument. Got {trans}",
                                  fix="use 0, 1, 2, 'N', 'T' or 'C'."))
     util.check_arrays("solve_triangular", a, b)
-    with util.fused("solve_triangular"):
+    with util.lazy_eval("solve_triangular"):
         a, b = arrays("solve_triangular", a, b)
         a, b, vector = _columns("solve_triangular", check_square("solve_triangular", a), b)
         x = la.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=kinds[trans] > 0,
@@ -137,7 +137,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False,
              [0., 2.]], dtype=float32)
     """
     util.check_arrays("cholesky", a)
-    with util.fused("cholesky"):
+    with util.lazy_eval("cholesky"):
         (a,) = arrays("cholesky", a)
         check_square("cholesky", a)
         factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
@@ -195,7 +195,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
     """
     c, lower = c_and_lower
     util.check_arrays("cho_solve", c, b)
-    with util.fused("cho_solve"):
+    with util.lazy_eval("cho_solve"):
         c, b = arrays("cho_solve", c, b)
         c, b, vector = _columns("cho_solve", check_square("cho_solve", c), b)
         for step in ((False, True) if lower else (True, False)):
@@ -226,7 +226,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
       (Array([[2.]], dtype=float32), Array([0], dtype=int32))
     """
     util.check_arrays("lu_factor", a)
-    with util.fused("lu_factor"):
+    with util.lazy_eval("lu_factor"):
         (a,) = arrays("lu_factor", a)
         factors, pivots, _ = la.lu(a)
         return factors, pivots
@@ -260,7 +260,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
     util.check_arrays("lu_solve", factors, pivots, b)
     if trans not in (0, 1, 2):
         raise ValueError(explain(f"'trans' value must be 0, 1, or 2, got {trans}"))
-    with util.fused("lu_solve"):
+    with util.lazy_eval("lu_solve"):
         factors, b = arrays("lu_solve", factors, b)
         factors, b, vector = _columns("lu_solve", check_square("lu_solve", factors), b)
         lead, n = util.shape_of(b)[:-2], util.shape_of(b)[-2]
@@ -316,7 +316,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
              [0., 1.]], dtype=float32)
     """
     util.check_arrays("lu", a)
-    with util.fused("lu"):
+    with util.lazy_eval("lu"):
         (a,) = arrays("lu", a)
         factors, _, order = la.lu(a)
         m, n = util.shape_of(a)[-2:]
@@ -362,7 +362,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
         raise ValueError(explain(f"Expected assume_a to be one of ['gen', 'sym', 'her', 'pos']; "
                                  f"got {assume_a!r}"))
     util.check_arrays("solve", a, b)
-    with util.fused("solve"):
+    with util.lazy_eval("solve"):
         a, b = arrays("solve", a, b)
         check_square("solve", a)
         a, b, vector = _columns("solve", a, b)

@@ -63,7 +63,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
              [0., 1.]], dtype=float32)
     """
     util.check_arrays("expm", A)
-    with util.fused("expm"):
+    with util.lazy_eval("expm"):
         (a,) = arrays("expm", A)
         check_square("expm", a)
         if util.dtype_of(a).itemsize < 4:
@@ -136,7 +136,7 @@ def block_diag(*arrs: Any) -> Any:
         raise ValueError(explain("Arguments to jax.scipy.linalg.block_diag must have at most 2 "
                                  f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
                                  f"{wrong[0]}."))
-    with util.fused("block_diag"):
+    with util.lazy_eval("block_diag"):
         parts = [ew.convert(util.array(v), util.dtype_of(v))
                  for v in util.promote("block_diag", *arrs)]
         parts = [sh.reshape(p, (1,) * (2 - len(util.shape_of(p))) + util.shape_of(p))
@@ -172,7 +172,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     """
     given = (c,) if r is None else (c, r)
     util.check_arrays("toeplitz", *given)
-    with util.fused("toeplitz"):
+    with util.lazy_eval("toeplitz"):
         values = [util.array(v) for v in util.promote("toeplitz", *given)]
         first = [v if util.shape_of(v) else sh.reshape(v, (1,)) for v in values]
         column, row = first[0], conj(first[0]) if r is None else first[1]

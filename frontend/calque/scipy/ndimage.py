@@ -98,7 +98,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
         if util.dtype_of(c).kind == "c":
             raise TypeError(explain(f"map_coordinates: floor does not accept dtype "
                                     f"{util.dtype_of(c)}.", fix="pass real coordinates."))
-    with util.fused("map_coordinates"):
+    with util.lazy_eval("map_coordinates"):
         return _mapped(x, places, int(order), mode, cval)
 
 

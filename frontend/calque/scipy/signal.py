@@ -116,7 +116,7 @@ def _convolve(name: str, in1: Any, in2: Any, mode: str, method: str, precision: 
     if method not in ("auto", "direct", "fft"):
         raise ValueError(explain(f"Got method={method!r}; expected 'auto', 'fft', or 'direct'.",
                                  fix="use one of these."))
-    with util.fused(name):
+    with util.lazy_eval(name):
         x, y = _operands(name, in1, in2)
         if correlation:
             y = _mirrored(conj(y))
@@ -267,6 +267,6 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
       Array([1., 2., 2., 1.], dtype=float32)
     """
     _check_mode(mode)
-    with util.fused("fftconvolve"):
+    with util.lazy_eval("fftconvolve"):
         x, y = _operands("fftconvolve", in1, in2)
         return _by_fft("fftconvolve", x, y, mode, axes)

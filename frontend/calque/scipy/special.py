@@ -205,7 +205,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
     """
     if exact:
         raise NotImplementedError(explain("factorial with exact=True", fix="use math.factorial."))
-    with util.fused("factorial"):
+    with util.lazy_eval("factorial"):
         (n,) = _real("factorial", n)
         return where(n < 0, 0, ew.exp_p.bind(sp.lgamma_p.bind(n + 1)))
 
@@ -240,7 +240,7 @@ def multigammaln(a: Any, d: int) -> Any:
       Array(1.550195, dtype=float32)
     """
     d = int(d) if isinstance(d, float) and d.is_integer() else operator.index(d)  # type: ignore[attr-defined]
-    with util.fused("multigammaln"):
+    with util.lazy_eval("multigammaln"):
         (a,) = _real("multigammaln", a)
         halves = np.arange(d).astype(util.dtype_of(a)) / 2
         terms = sp.lgamma_p.bind(a[..., None] - halves)
@@ -476,7 +476,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
         raise TypeError(explain("series_order must be a Python integer."))
     if not 0 <= series_order <= 30:
         raise ValueError(explain("series_order must be non-negative and at most 30."))
-    with util.fused("log_ndtr"):
+    with util.lazy_eval("log_ndtr"):
         return _log_ndtr(_float32_or_64("log_ndtr", x))
 
 

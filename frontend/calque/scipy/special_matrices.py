@@ -93,7 +93,7 @@ def circulant(c: Any) -> Any:
              [2, 1, 3],
              [3, 2, 1]], dtype=int32)
     """
-    with util.fused("circulant"):
+    with util.lazy_eval("circulant"):
         (column,) = _vector("circulant", c)
         i = np.arange(util.shape_of(column)[-1])
         return _placed([column], (i[:, None] - i) % max(1, len(i)))
@@ -121,7 +121,7 @@ def companion(a: Any) -> Any:
              [  1.,   0.,   0.],
              [  0.,   1.,   0.]], dtype=float32)
     """
-    with util.fused("companion"):
+    with util.lazy_eval("companion"):
         (a,) = _vector("companion", a, inexact=True, least=2)
         row = -a[..., 1:] / a[..., :1]
         n = util.shape_of(row)[-1]
@@ -153,7 +153,7 @@ def fiedler_companion(a: Any) -> Any:
              [ 1.,  0.,  0.],
              [ 0., -4.,  0.]], dtype=float32)
     """
-    with util.fused("fiedler_companion"):
+    with util.lazy_eval("fiedler_companion"):
         (a,) = _vector("fiedler_companion", a, inexact=True, least=1)
         row = -a[..., 1:] / a[..., :1]
         n = util.shape_of(row)[-1]
@@ -198,7 +198,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     if mode not in ("full", "valid", "same"):
         raise ValueError(explain(
             f"convolution_matrix: mode must be one of 'full', 'valid', 'same'; got {mode!r}."))
-    with util.fused("convolution_matrix"):
+    with util.lazy_eval("convolution_matrix"):
         (a,) = _vector("convolution_matrix", a, least=1)
         m = util.shape_of(a)[-1]
         less = 0 if mode == "full" else min(m, n) - 1  # rows that are left out
@@ -228,7 +228,7 @@ def fiedler(a: Any) -> Any:
              [3, 0, 2],
              [5, 2, 0]], dtype=int32)
     """
-    with util.fused("fiedler"):
+    with util.lazy_eval("fiedler"):
         (a,) = _vector("fiedler", a)
         return absolute(a[..., :, None] - a[..., None, :])
 
@@ -262,7 +262,7 @@ def hankel(c: Any, r: Any = None) -> Any:
         if not util.shape_of(v):
             raise ValueError(explain(
                 f"hankel: {name} must be at least 1-dimensional, got a scalar."))
-    with util.fused("hankel"):
+    with util.lazy_eval("hankel"):
         made = _vector("hankel", *given)
         column = made[0]
         row = made[1] if len(made) > 1 else creation.zeros_like(column)
@@ -292,7 +292,7 @@ def leslie(f: Any, s: Any) -> Any:
       Array([[1. , 2. ],
              [0.5, 0. ]], dtype=float32)
     """
-    with util.fused("leslie"):
+    with util.lazy_eval("leslie"):
         f, s = _vector("leslie", f, s, least=2)
         n = util.shape_of(f)[-1]
         if util.shape_of(s)[-1] != n - 1:

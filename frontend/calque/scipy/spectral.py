@@ -84,7 +84,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
         raise ValueError(explain(
             "Breakpoints must be non-negative and less than length of data along given axis.",
             fix=f"pass indices from 0 to {size - 1}."))
-    with util.fused("detrend"):
+    with util.lazy_eval("detrend"):
         x = moveaxis(x, axis, -1)
         pieces = [_without_trend(x[..., i:j]) for i, j in zip(breaks[:-1], breaks[1:])]
         return moveaxis(concatenate(pieces, -1) if len(pieces) > 1 else pieces[0], -1, axis)
@@ -292,7 +292,7 @@ def _averaged(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
     if average not in ("mean", "median"):
         raise ValueError(explain(f'average must be "median" or "mean", got {average}',
                                  fix="use one of these."))
-    with util.fused(name):
+    with util.lazy_eval(name):
         freqs, _, products = _spectra(name, x, y, fs, window, nperseg, noverlap, nfft, trend,
                                       onesided, scaling, axis, None, False, False)
         shape = util.shape_of(products)
@@ -383,7 +383,7 @@ def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256,
       >>> z.real.round(3)[0]
       Array([0.5, 1. , 0.5], dtype=float32)
     """
-    with util.fused("stft"):
+    with util.lazy_eval("stft"):
         return _spectra("stft", x, None, fs, window, nperseg, noverlap, nfft, detrend,
                         return_onesided, "spectrum", axis, boundary, padded, True)
 
@@ -460,7 +460,7 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     if util.shape_of(win) != (nperseg,):
         raise ValueError(explain(f"window must have length of {nperseg}",
                                  fix="pass stft's window."))
-    with util.fused("istft"):
+    with util.lazy_eval("istft"):
         z = moveaxis(z, (times, freqs), (-2, -1))
         pieces = (fft.irfft if input_onesided else fft.ifft)(z, nfft)[..., :nperseg]
         kind = np.dtype(util.dtype_of(pieces).type(0).real.dtype)

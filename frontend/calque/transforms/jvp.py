@@ -12,7 +12,7 @@ from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.source import here
-from calque.core.trace import current, under
+from calque.core.trace import as_current, current
 from calque.core.zeros import Zero, instantiate, is_zero, zero_like
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import replay, stage
@@ -54,7 +54,7 @@ class JVPTrace(PairTrace):
         """The results of a primitive and their tangents."""
         assert self.parent is not None
         rule = prim.rule("jvp")
-        with under(self.parent):
+        with as_current(self.parent):
             return rule(primals, tangents, **params)
 
 
@@ -64,7 +64,7 @@ def jvp_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
     trace = JVPTrace(current.get())
     trace.source = here()
     try:
-        with under(trace):
+        with as_current(trace):
             outs = f(*[trace.wrap(p, t) for p, t in zip(primals, tangents)])
         pairs = [trace.split(o) for o in outs]
     finally:

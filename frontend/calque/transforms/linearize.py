@@ -13,7 +13,7 @@ from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, current, under
+from calque.core.trace import Trace, Tracer, as_current, current
 from calque.core.zeros import instantiate, is_zero
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import StageTrace, StageTracer, replay, stage
@@ -59,12 +59,12 @@ class LinearizeTrace(PairTrace):
         assert self.parent is not None
         if prim.linearize is None:
             rule = prim.rule("jvp")
-            with under(self.rules):
+            with as_current(self.rules):
                 return rule(primals, tangents, **params)
         nonzero = [not is_zero(t) for t in tangents]
-        with under(self.parent):
+        with as_current(self.parent):
             out, tangent_fn = prim.linearize(nonzero, primals, **params)
-        with under(self.tangents):
+        with as_current(self.tangents):
             return out, tangent_fn(*[t for t in tangents if not is_zero(t)])
 
 
@@ -82,11 +82,11 @@ def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
     try:
         given = iter(inputs)
         wrapped = [trace.wrap(p, next(given)) if n else p for p, n in zip(primals, nonzero)]
-        with under(trace):
+        with as_current(trace):
             outs = f(*wrapped)
         pairs = [trace.split(o) for o in outs]
         if forced is not None:
-            with under(trace.tangents):
+            with as_current(trace.tangents):
                 pairs = [(o, instantiate(t) if f else t) for (o, t), f in zip(pairs, forced)]
         tangents = [t for _, t in pairs if not is_zero(t)]
         program = trace.tangents.program(inputs, tangents)

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
-from calque.core.trace import Trace, Tracer, leaked
+from calque.core.trace import Trace, Tracer, escaped_tracer_error
 from calque.core.zeros import is_zero, zero_like
 
 
@@ -40,7 +40,7 @@ class PairTrace(Trace):
         """(primal, tangent) of any value in this trace."""
         if type(x) is self.tracer and x._trace is self:
             if not self.open:
-                raise leaked(x, self.kind)
+                raise escaped_tracer_error(x, self.kind)
             return x.primal, x.tangent
         return x, zero_like(x)
 

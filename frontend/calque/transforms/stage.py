@@ -19,7 +19,7 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.refs import Frame
 from calque.core.source import called, here
-from calque.core.trace import Trace, Tracer, leaked, scopes, under
+from calque.core.trace import Trace, Tracer, as_current, escaped_tracer_error, scopes
 from calque.transforms import explicit
 
 
@@ -66,17 +66,17 @@ class StageTrace(Trace):
         """The variable or literal that stands for x in this program."""
         if type(x) is StageTracer and x._trace is self:
             if not self.open:
-                raise leaked(x, prim)
+                raise escaped_tracer_error(x, prim)
             return x._var
         if isinstance(x, (bool, int, float, complex, np.generic)):
             return Literal(x, aval_of(x))
         if isinstance(x, np.ndarray) and x.ndim == 0:
             return Literal(x[()], aval_of(x))
         if isinstance(x, Dim):
-            with under(self):
+            with as_current(self):
                 return self.atom(x.dimension_as_value())
         if isinstance(x, Tracer) and not x._trace.open:
-            raise leaked(x, prim)
+            raise escaped_tracer_error(x, prim)
         found = self.captured.get(id(x))
         if found is None:
             found = self.captured[id(x)] = (Var(aval_of(x)), x)
@@ -84,7 +84,7 @@ class StageTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.staged is not None:
-            with under(self):
+            with as_current(self):
                 args, params = prim.staged(*args, **params)
         atoms = tuple(self.atom(a, prim) for a in args)
         vma, plain = NOWHERE, True
@@ -173,7 +173,7 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
     trace.source = called(fun)
     inputs = [trace.new(a) for a in avals]
     try:
-        with under(trace):
+        with as_current(trace):
             outputs = list(f(*inputs))
         return trace.program(inputs if frame is None else [*inputs, *frame.inputs], outputs)
     finally:
@@ -182,4 +182,4 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
 
 def closed(p: Program) -> tuple[Program, list[Any]]:
     """(program without consts, the values to pass first): for higher-order primitives."""
-    return p.hoisted(), list(p.consts)
+    return p.consts_as_inputs(), list(p.consts)

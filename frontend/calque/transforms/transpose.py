@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Linear, is_linear, registry
+from calque.core.primitive import UndefinedPrimal, is_linear, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
@@ -22,9 +22,9 @@ _TYPED = frozenset(("dot_general", "conv_general_dilated", "scan", "scatter", "s
 
 
 def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Cotangents of the inputs given as Linear, in input order (Zero where nothing flows).
+    """Cotangents of the inputs given as UndefinedPrimal, in input order (Zero where nothing flows).
 
-    args: one per input, Linear(aval) for those to differentiate, a value for the others.
+    args: one per input, UndefinedPrimal(aval) for those to differentiate, a value for the others.
     """
     known: dict[Var, Any] = dict(zip(p.const_vars, p.consts))
     linear: set[Var] = set()
@@ -37,7 +37,7 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     def read(a: Atom) -> Any:
         if isinstance(a, Literal):
             return literal_value(a)
-        return Linear(a.aval) if a in linear else known[a]
+        return UndefinedPrimal(a.aval) if a in linear else known[a]
 
     tape: list[Equation] = []
     for e in p.equations:
@@ -112,7 +112,7 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
         def run(*values: Any) -> list[Any]:
             count = len(p.inputs) - sum(linear)
             known, given = iter(values[:count]), iter(values[count:])
-            args = [Linear(v.aval) if n else next(known) for v, n in zip(p.inputs, linear)]
+            args = [UndefinedPrimal(v.aval) if n else next(known) for v, n in zip(p.inputs, linear)]
             cts = [next(given) if g else Zero(o.aval) for o, g in zip(p.outputs, ct_given)]
             result = backward(p, args, cts)
             force = forced or [False] * len(result)

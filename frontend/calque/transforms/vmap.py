@@ -13,7 +13,14 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.source import here
-from calque.core.trace import Trace, Tracer, axis_bound, current, leaked, under
+from calque.core.trace import (
+    Trace,
+    Tracer,
+    as_current,
+    axis_bound,
+    current,
+    escaped_tracer_error,
+)
 from calque.transforms.stage import replay, stage
 
 
@@ -83,7 +90,7 @@ class BatchTrace(Trace):
     def split(self, x: Any) -> tuple[Any, int | None]:
         if type(x) is BatchTracer and x._trace is self:
             if not self.open:
-                raise leaked(x, "vmap")
+                raise escaped_tracer_error(x, "vmap")
             return x.value, x.axis
         return x, None
 
@@ -103,7 +110,7 @@ class BatchTrace(Trace):
         rule = prim.rule("batch")
         if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
             return self._told(self.process, prim, args, params)
-        with under(self.parent):
+        with as_current(self.parent):
             if named.get() is None:
                 out, axis = rule(self.size, values, axes, **params)
             else:
@@ -128,7 +135,7 @@ class BatchTrace(Trace):
         if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
             return self._told(self._named, prim, args, params)
         pairs = [self.split(a) for a in args]
-        with under(self.parent):
+        with as_current(self.parent):
             if prim.collective is not None:
                 value, dim = pairs[0] if pairs else (None, None)
                 out, axis = prim.collective(self.axis_name, self.size, value, dim, **params)
@@ -149,7 +156,7 @@ def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
     trace = BatchTrace(current.get(), size, axis_name, devices, spmd)
     trace.source = here()
     try:
-        with under(trace), axis_bound(axis_name, size):
+        with as_current(trace), axis_bound(axis_name, size):
             outs = f(*[trace.wrap(a, d) for a, d in zip(args, in_axes)])
         pairs = [trace.split(o) for o in outs]
     finally:

@@ -64,7 +64,7 @@ def localized(p: Program, known: Sequence[NamedSharding | None],
       A Program of the consts' and inputs' pieces; it may capture this process's place.
     """
     assert mesh.grid is not None
-    live = accumulate(eliminate_dead_code(p.hoisted()))
+    live = accumulate(eliminate_dead_code(p.consts_as_inputs()))
     part = _Partitioner(mesh, live, known, wanted)
     ins = [part.said(s, v.aval.ndim) for v, s in zip(live.inputs, known)]
     outs = [part.said(s, v.aval.ndim) for v, s in zip(live.outputs, wanted)]

@@ -16,7 +16,7 @@ from calque.core.errors import explain
 from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.dispatch.array import current_device
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
 from calque.primitives.placement import constrain
 from calque.transforms.explicit import resolved
@@ -66,7 +66,7 @@ def resharded(name: str, out_sharding: Any, function: Callable[..., Any], *args:
     sharding = explicit_sharding(name, out_sharding)
     if sharding is None:
         return function(*args, **options)
-    with fused(name):
+    with lazy_eval(name):
         return _typed(name, sharding, lambda: function(*args, **options))
 
 

@@ -25,7 +25,7 @@ from calque.core.refs import AbstractRef
 from calque.core.source import called
 from calque.core.trace import Tracer, at_bottom
 from calque.core.tracebacks import boundary
-from calque.dispatch.eager import fused
+from calque.dispatch.eager import lazy_eval
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
     check_arguments,
@@ -129,7 +129,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         if at_bottom():  # a call outside of jit is one of jit
             results = made.jitted(*leaves)
         else:
-            with fused("pallas_call"):
+            with lazy_eval("pallas_call"):
                 results = made.bound(*leaves)
         return made.out_tree.unflatten(results)
 

@@ -8,7 +8,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import is_arraylike
 from calque.core.errors import ConcretizationTypeError, explain
-from calque.core.trace import Trace, Tracer, bottom, current, under
+from calque.core.trace import Trace, Tracer, as_current, current, eval_trace
 from calque.dispatch.eager import LazyTrace
 
 
@@ -44,7 +44,7 @@ class TraceTag:
 def _trace() -> Trace:
     trace = current.get()
     while isinstance(trace, LazyTrace):  # an eager block that is recorded: nothing is traced
-        trace = trace.parent or bottom
+        trace = trace.parent or eval_trace
     return trace
 
 
@@ -126,7 +126,7 @@ def set_current_trace(trace: Trace, check_leaks: bool = False) -> Iterator[None]
       >>> with set_current_trace(find_top_trace()):
       ...     pass
     """
-    with under(trace):
+    with as_current(trace):
         yield
 
 
@@ -147,7 +147,7 @@ def take_current_trace() -> Iterator[Trace]:
       ...         pass
     """
     trace = current.get()
-    with under(bottom):
+    with as_current(eval_trace):
         yield trace
 
 

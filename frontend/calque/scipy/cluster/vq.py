@@ -56,7 +56,7 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     if codes[0] == 0:
         raise ValueError(explain("attempt to get argmin of an empty sequence",
                                  fix="pass a code book with codes."))
-    with util.fused("vq"):
+    with util.lazy_eval("vq"):
         away = obs[:, None] - book[None]
         if util.dtype_of(away).kind == "c":
             square = ew.real_p.bind(away) ** 2 + ew.imag_p.bind(away) ** 2
