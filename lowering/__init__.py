@@ -1,7 +1,8 @@
 """Programs to what IREE compiles, with the cures for what it does wrong.  Map:
 
   module.py            Program -> MLIR module: start here; flat.py: of any shape
-  builder.py           StableHLO operations on Values; sizes.py: dynamic sizes
+  builder.py           StableHLO operations on Values
+  dynamic.py           the same for sizes known at the call only, which sizes.py computes
   value.py             SSA values with operators
   mlir.py              the one door to MLIR's Python bindings
   context.py           what rules see; aliasing.py: whose memory; fusion.py: how much a loop reads
