@@ -14,8 +14,6 @@
   forms.py             which form of a primitive a target takes
   targets.py           CPUs, CUDA; vulkan.py: Vulkan
   folding.py           keeps IREE from summing constants
-  fourier.py           plans and tables of Fourier transforms
-  scatter_loop.py      the loop of a scatter
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
   short_way.py         the last stages by host_module.py and elf_link.py, off by default
