@@ -1,7 +1,8 @@
 """Programs to what IREE compiles, with the cures for what it does wrong.  Map:
 
   module.py            Program -> MLIR module: start here; flat.py: of any shape
-  builder.py           StableHLO operations on Values; sizes.py: dynamic sizes
+  builder.py           StableHLO operations on Values
+  dynamic.py           the same for sizes known at the call only, which sizes.py computes
   value.py             SSA values with operators
   mlir.py              the one door to MLIR's Python bindings
   context.py           what rules see; aliasing.py: whose memory; fusion.py: how much a loop reads
@@ -13,8 +14,6 @@
   forms.py             which form of a primitive a target takes
   targets.py           CPUs, CUDA; vulkan.py: Vulkan
   folding.py           keeps IREE from summing constants
-  fourier.py           plans and tables of Fourier transforms
-  scatter_loop.py      the loop of a scatter
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
   short_way.py         the last stages by host_module.py and elf_link.py, off by default

@@ -2,9 +2,8 @@
 
 StableHLO has no Python op classes in the wheel, so every op goes through `Builder.op` by name.
 Broadcasting here is only scalar-to-tensor (Python numbers and rank-0 values): rules do the rest.
-Shapes may hold Dims (core.dims): lowering.sizes has the forms for these.
-Start reading at `Builder.op`.  Imports lowering.mlir, sizes, folding, value and
-core.dims.
+Where shapes may hold Dims (core.dims), lowering.dynamic's Builder is taken.
+Start reading at `Builder.op`.  Imports lowering.mlir, sizes and value.
 """
 from __future__ import annotations
 
@@ -16,9 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.dims import Dim, is_static, max_dim
-from calque.lowering import mlir, sizes
-from calque.lowering.folding import unequal
+from calque.lowering import mlir
+from calque.lowering.sizes import Sizes
 from calque.lowering.value import Dtype as Dtype
 from calque.lowering.value import Scalar
 from calque.lowering.value import Value as Value
@@ -44,7 +42,7 @@ class Builder:
     `bodies`: elementwise decompositions become linalg.generic bodies; False: StableHLO only.
     """
 
-    extents: sizes.Sizes  # of dimensions that are known at the call only
+    extents: Sizes  # of dimensions that are known at the call only
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
@@ -87,8 +85,6 @@ class Builder:
         """One StableHLO op (`name` without the dialect) with one result."""
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
-        if name in ("compare", "subtract") and not is_static(shape):
-            operands = [operands[0], unequal(*operands)]
         op = self.op(f"stablehlo.{name}", operands, [(shape, dtype)], attributes)
         return Value(self, op.results[0], shape, dtype)
 
@@ -119,15 +115,10 @@ class Builder:
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
         """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
         dtype = np.dtype(dtype)
-        if isinstance(value, Dim):
-            one = self.number(value, dtype)
-            return one if not shape else self.broadcast(one, shape, ())
         a = np.asarray(value).astype(dtype)
         if dtype.kind == "c":
             part = np.dtype(f"f{dtype.itemsize // 2}")
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
-        if not is_static(shape):
-            return sizes.full(self, self.splat(value, (), dtype), shape)
         text = mlir.type_text(shape, dtype)
         if dtype == np.dtype(bool):
             body = "true" if a else "false"
@@ -139,9 +130,13 @@ class Builder:
 
     def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
         """Memory without a value (an ir.Value), for operations that write all of it."""
-        operands = [] if is_static(shape) else self.extents.dynamic(shape)
         return mlir.ir().Operation.create(
-            "tensor.empty", results=[mlir.tensor_type(shape, dtype)], operands=operands).results[0]
+            "tensor.empty", results=[mlir.tensor_type(shape, dtype)],
+            operands=self.lengths(shape)).results[0]
+
+    def lengths(self, shape: tuple[int, ...]) -> list[Any]:
+        """The sizes of a shape that are operands (ir.Values)."""
+        return []
 
     def given(self, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
         """A splat whose number a dispatch is given when it runs, instead of having it in its code
@@ -158,8 +153,6 @@ class Builder:
 
     def number(self, size: Any, dtype: Any) -> Value:
         """A size as an array of rank 0."""
-        if isinstance(size, Dim):
-            return sizes.scalar(self, size, dtype)
         return self.splat(size, (), dtype)
 
     def like(self, x: Value, value: Any) -> Value:
@@ -320,8 +313,6 @@ class Builder:
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
         if x.shape == shape:
             return x
-        if not (is_static(x.shape) and is_static(shape)):
-            return sizes.reshape(self, x, shape)
         if len(shape) > 1 and set(shape) == {1}:
             x = self._cut_out_of(_origin(x, _SEEN), len(shape), x)
         return self.emit("reshape", [x], shape, x.dtype)
@@ -343,15 +334,12 @@ class Builder:
             return self.slice(wide, at, [i + 1 for i in at]).view(x.dtype)
         zero = self.splat(0, (), np.int32 if "i32" in str(starts[0].type) else np.int64)
         places = [*[Value(self, i, (), zero.dtype) for i in starts], *[zero] * more]
-        return self.emit("dynamic_slice", [wide, *places], (1,) * rank, dtype,
-                         {"slice_sizes": int_array([1] * rank)}).view(x.dtype)
+        return self.dynamic_slice(wide, places, (1,) * rank).view(x.dtype)
 
     def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
         """broadcast_in_dim: operand axis i becomes result axis dims[i]."""
         if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
             return x
-        if not is_static(shape):
-            return sizes.broadcast(self, x, shape, tuple(dims))
         owner = x.ir.owner
         if shape and not x.shape and mlir.made_by(owner) == "stablehlo.reshape":
             # of a scalar that is broadcast twice and then changed, IREE moves both changes to the
@@ -373,22 +361,23 @@ class Builder:
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int],
               strides: Sequence[int] | None = None) -> Value:
         strides = strides or [1] * len(start)
-        if not (is_static(x.shape) and is_static(start) and is_static(limit)):
-            counts = [max_dim(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides)]
-            if tuple(counts) == x.shape:
-                return x
-            return sizes.extract(self, x, start, counts, strides)
         shape = tuple(max(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides))
         return self.emit("slice", [x], shape, x.dtype, {
             "start_indices": int_array(start), "limit_indices": int_array(limit),
             "strides": int_array(strides)})
 
+    def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+        """A window whose place, within x, is known at run time."""
+        return self.emit("dynamic_slice", [x, *starts], sizes, x.dtype,
+                         {"slice_sizes": int_array(sizes)})
+
+    def dynamic_update_slice(self, x: Value, update: Value, starts: Sequence[Value]) -> Value:
+        return self.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
+
     def concatenate(self, xs: Sequence[Value], axis: int) -> Value:
         first = xs[0]
         size = sum(x.shape[axis] for x in xs)
         shape = first.shape[:axis] + (size,) + first.shape[axis + 1:]
-        if not all(is_static(x.shape) for x in xs):
-            return sizes.concatenate(self, xs, axis, shape)
         return self.emit("concatenate", xs, shape, first.dtype, {"dimension": f"{axis} : i64"})
 
     def reverse(self, x: Value, axes: Sequence[int]) -> Value:
@@ -411,8 +400,9 @@ class Builder:
                 return (padded ^ bits).view(x.dtype)
         if not isinstance(value, Value):
             value = self.splat(value, (), x.dtype)
-        if not (is_static(x.shape) and all(map(is_static, config))):
-            return sizes.pad(self, x, value, config)
+        return self.padded(x, value, config)
+
+    def padded(self, x: Value, value: Value, config: Sequence[tuple[int, int, int]]) -> Value:
         shape = tuple(lo + hi + n + i * max(0, n - 1) for n, (lo, hi, i) in zip(x.shape, config))
         return self.emit("pad", [x, value], shape, x.dtype, {
             "edge_padding_low": int_array([c[0] for c in config]),
@@ -420,8 +410,6 @@ class Builder:
             "interior_padding": int_array([c[2] for c in config])})
 
     def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
-        if not is_static(shape):
-            return sizes.iota(self, shape, dtype, axis)
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 
     def barrier(self, *xs: Value) -> list[Value]:
@@ -436,10 +424,9 @@ class Builder:
             return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
         if x.dtype.kind == "u":  # the operation takes no unsigned tensors
             return self._cut(x.view(signed(x.dtype))).view(x.dtype)
-        more = [] if is_static(x.shape) else self.extents.dynamic(x.shape)
         made = mlir.ir().Operation.create(
             "iree_tensor_ext.compute_barrier.start", results=[mlir.tensor_type(x.shape, x.dtype)],
-            operands=[x.ir, *more])
+            operands=[x.ir, *self.lengths(x.shape)])
         return Value(self, made.results[0], x.shape, x.dtype)
 
     def apart(self, *xs: Value) -> list[Value]:
@@ -465,9 +452,8 @@ class Builder:
         return [self.tied(Value(self, r, x.shape, x.dtype)) for r, x in zip(op.results, xs)]
 
     def tied(self, x: Value) -> Value:
-        """x, its sizes said again: behind loops, branches and barriers IREE loses those that are
-        known at the call only."""
-        return x if is_static(x.shape) else sizes.tied(self, x)
+        """x, its sizes said again where they are known at the call only."""
+        return x
 
 
 def _origin(x: Value, through: Sequence[str]) -> Any:

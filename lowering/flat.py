@@ -1,7 +1,7 @@
 """Elementwise Programs for every shape: one compiled program for arrays of any size.
 
 Operands of elementwise primitives have one shape or rank 0, so such a Program does not care how its
-elements are arranged: `flatten` gives it one axis of unknown size, written DYNAMIC (MLIR's `?`).
+elements are arranged: `flatten` gives it one axis of unknown size, SIZE.
 `lower_flat` emits any number of them as entry points of one module.  Each result is written into
 memory that the caller passes behind the operands.
 """
@@ -12,19 +12,21 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core import monitoring
 from calque.core.avals import ShapedArray
+from calque.core.dimension import variable
+from calque.core.dims import SymbolicScope
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
+from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.module import Emitter
+from calque.lowering.sizes import Sizes, dimension
 from calque.lowering.targets import Target
 
-DYNAMIC = -1
+SIZE = variable("n", SymbolicScope())
 
 
 def is_flat(p: Primitive) -> bool:
@@ -35,7 +37,7 @@ def is_flat(p: Primitive) -> bool:
 
 def flat_aval(aval: ShapedArray, scalar: bool) -> ShapedArray:
     """The abstract value with one axis of unknown size; rank 0 if `scalar`."""
-    return ShapedArray(() if scalar else (DYNAMIC,), aval.dtype)
+    return ShapedArray(() if scalar else (SIZE,), aval.dtype)
 
 
 def flatten(p: Program) -> Program | None:
@@ -70,7 +72,7 @@ def flatten(p: Program) -> Program | None:
     inputs = [var(v) for v in (*p.const_vars, *p.inputs)]
     equations = [Equation(e.primitive, tuple(atom(a) for a in e.inputs),
                           tuple(var(v) for v in e.outputs),
-                          {**e.params, "shape": (DYNAMIC,)} if _spreads(e) else e.params,
+                          {**e.params, "shape": (SIZE,)} if _spreads(e) else e.params,
                           e.source, e.scope)
                  for e in p.equations]
     return Program(inputs, equations, [atom(o) for o in p.outputs], name=p.name)
@@ -91,53 +93,28 @@ def entry_name(p: Program) -> str:
     return "f" + hashlib.sha256(str(p).encode()).hexdigest()[:24]
 
 
-class FlatBuilder(Builder):
-    """A Builder whose arrays have one axis of unknown size."""
+class FlatBuilder(DynamicBuilder):
+    """A Builder whose arrays have one axis, of SIZE."""
 
-    size: Any  # index: how many elements
-    sizes: Any  # tensor<1xindex>
+    emit = Builder.emit  # (each operand is computed: none is known to equal another)
+    every: Any  # SIZE as tensor<1xindex>
 
     def measure(self, x: Value) -> None:
         """Take the size of x for all arrays."""
-        ir = mlir.ir()
-        if x.dtype.kind == "u":  # unsigned types exist in StableHLO only
-            x = self.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
-        index = ir.IndexType.get()
-        zero = ir.Operation.create("arith.constant", results=[index], attributes={
-            "value": ir.IntegerAttr.get(index, 0)}).results[0]
-        self.size = ir.Operation.create("tensor.dim", results=[index],
-                                        operands=[x.ir, zero]).results[0]
-        kind = ir.Type.parse("tensor<1xindex>", mlir.context())
-        self.sizes = ir.Operation.create("tensor.from_elements", results=[kind],
-                                         operands=[self.size]).results[0]
+        self.extents = Sizes(None)
+        self.extents.define(str(SIZE), dimension(x, 0), 1, 0)
+        self.every = self.extents.vector((SIZE,))
 
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
-        one = super().splat(value, (), dtype)
-        return self.broadcast(one, shape, ())
+        return self.broadcast(super().splat(value, (), dtype), shape, ())
 
-    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
-        if x.shape == shape:
-            return x
-        assert x.shape == () and shape == (DYNAMIC,)
+    def full(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """One value everywhere: nothing is updated in place, so StableHLO's own form will do."""
         op = mlir.ir().Operation.create(
-            "stablehlo.dynamic_broadcast_in_dim", results=[mlir.tensor_type(shape, x.dtype)],
-            operands=[x.ir, self.sizes],
+            "stablehlo.dynamic_broadcast_in_dim", operands=[value.ir, self.every],
+            results=[mlir.tensor_type(shape, value.dtype)],
             attributes={"broadcast_dimensions": mlir.ir().Attribute.parse("array<i64>")})
-        return Value(self, op.results[0], shape, x.dtype)
-
-    def _cut(self, x: Value) -> Value:
-        if not x.shape or x.dtype.kind in "cu":
-            return super()._cut(x)
-        op = mlir.ir().Operation.create("iree_tensor_ext.compute_barrier.start",
-                                        results=[mlir.tensor_type(x.shape, x.dtype)],
-                                        operands=[x.ir, self.size])
-        return Value(self, op.results[0], x.shape, x.dtype)
-
-    def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
-        if not shape:
-            return super().empty(shape, dtype)
-        return mlir.ir().Operation.create("tensor.empty", operands=[self.size], results=[
-            mlir.tensor_type(shape, dtype)]).results[0]
+        return Value(self, op.results[0], shape, value.dtype)
 
 
 def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes:

@@ -24,6 +24,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
+from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.passes import cost, hazards, keys, loops, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
@@ -32,7 +33,7 @@ from calque.lowering.passes.messages import combined
 from calque.lowering.rules import Context, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
-from calque.lowering.sizes import Sizes
+from calque.lowering.sizes import Sizes, dimension
 from calque.lowering.targets import Target
 
 ENTRY = "main"
@@ -163,6 +164,11 @@ def _measured(p: Program, inputs: Sequence[Var]) -> set[Var]:
         isinstance(d, Dim) for v in inputs for d in v.aval.shape) else set()
 
 
+def _is_dynamic(p: Program) -> bool:
+    """Whether a size, at any depth, is known at the call only."""
+    return any(cost.is_dynamic(e) or any(map(_is_dynamic, loops.inner(e))) for e in p.equations)
+
+
 def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
     """Variable -> (input, axis, factor, offset): the size there is factor * variable + offset."""
     found: dict[str, tuple[Var, int, int, int]] = {}
@@ -202,7 +208,8 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 "function_type": ir.TypeAttr.get(ir.FunctionType.get(ins, outs))})
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
-            emitter = Emitter(target, locations, in_process)
+            emitter = Emitter(target, locations, in_process,
+                              DynamicBuilder if _is_dynamic(p) else Builder)
             emitter.ctx.module, emitter.ctx.entry, emitter.ctx.views = module, block, views
             values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
@@ -278,18 +285,10 @@ class Emitter:
 
     def measure(self, inputs: Sequence[Var], values: Sequence[Value]) -> None:
         """Take the sizes that are known at the call only from arguments."""
-        sources = _sources(inputs)
         ir, b = mlir.ir(), self.ctx.b
         index = ir.IndexType.get()
-        found = []
-        for name, (v, axis, factor, offset) in sources.items():
-            x = values[list(inputs).index(v)]
-            if x.dtype.kind == "u":  # unsigned types exist in StableHLO only
-                x = b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
-            at = ir.Operation.create("arith.constant", results=[index], attributes={
-                "value": ir.IntegerAttr.get(index, axis)}).results[0]
-            found.append((name, ir.Operation.create(
-                "tensor.dim", results=[index], operands=[x.ir, at]).results[0], factor, offset))
+        found = [(name, dimension(values[list(inputs).index(v)], axis), factor, offset)
+                 for name, (v, axis, factor, offset) in _sources(inputs).items()]
         anchor = ir.Operation.create("arith.constant", results=[index], attributes={
             "value": ir.IntegerAttr.get(index, 0)}) if found else None
         b.extents = Sizes(anchor)

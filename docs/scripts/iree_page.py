@@ -40,7 +40,7 @@ the cure it names, then the test.
 
 Two defects end the process and have no test: an empty contraction divides by zero (`_dot` in
 `lowering/rules/contract.py`), and IREE's own scatter writes outside its operand (`scatter_rows`
-in `lowering/scatter_loop.py`).
+in `lowering/kernels/scatter.py`).
 
 ## What IREE still does
 """

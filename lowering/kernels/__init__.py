@@ -12,7 +12,8 @@ and what it would make many dispatches of.
   rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which;
                 stretch.py: without sums, many operations on a few vectors
   sort.py       the order of keys         move.py   large arrays moved
-  native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py
+  scatter.py    rows written at positions
+  native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py (fft_tables.py)
   user.py       kernels of the user's own: user_c.py (elf.py reads objects) for CPUs, between
                 guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
                 user_vulkan.py (spirv.py)

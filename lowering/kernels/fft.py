@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.lowering import fourier
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.forms import form_of
+from calque.lowering.kernels import fft_tables
 from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.passes.cost import is_dynamic
@@ -34,7 +34,7 @@ def takes(ctx: Context, dtype: Dtype) -> bool:
 def rows(ctx: Context, x: Value, n: int, inverse: bool, real_result: bool = False) -> Value:
     """Of each row of n complex numbers; x may be real, two numbers being taken as one (only of
     smooth lengths, as real results)."""
-    if not fourier.is_smooth(n):
+    if not fft_tables.is_smooth(n):
         return _chirp(ctx, x, n, inverse)
     return _smooth_rows(ctx, x, n, inverse, 1 / n if inverse else 1.0, real_result)
 
@@ -48,7 +48,7 @@ def _smooth_rows(ctx: Context, x: Value, n: int, inverse: bool, whole: float,
     if n <= LONG and (count >= lanes // 2 or n < SPLIT):
         return _lines(ctx, x, (1, n, count), (0, 1, n), (0, 1, n), inverse, whole, 0,
                       real_result, (count, n))
-    p, q = fourier.halves(n)
+    p, q = fft_tables.halves(n)
     turned = _lines(ctx, x, (count, p, q), (n, q, 1), (n, q, 1), inverse, 1.0, n, False,
                     (count, n))
     return _lines(ctx, turned, (count, q, p), (n, 1, q), (n, p, 1), inverse, whole, 0,
@@ -57,7 +57,7 @@ def _smooth_rows(ctx: Context, x: Value, n: int, inverse: bool, whole: float,
 
 def has_axis(n: int, inner: int, dtype: Dtype) -> bool:
     """Whether lines that lie across `inner` columns are taken where they are."""
-    return fourier.is_smooth(n) and n <= LONG and inner >= 32 // _real(dtype).itemsize
+    return fft_tables.is_smooth(n) and n <= LONG and inner >= 32 // _real(dtype).itemsize
 
 
 def axis(ctx: Context, x: Value, inverse: bool) -> Value:
@@ -83,15 +83,15 @@ def rows_to_real(ctx: Context, x: Value) -> Value:
 
 def _pairs(ctx: Context, x: Value, count: int, m: int, back: bool) -> Value:
     """From m complex elements to the m + 1 of twice as many real ones, or back."""
-    table = fourier.real_table(m)
+    table = fft_tables.real_table(m)
     return _call(ctx, "real", x, table, (count, m if back else m + 1), (count, m, int(back)))
 
 
 def _chirp(ctx: Context, x: Value, n: int, inverse: bool) -> Value:
     """Rows of any length n."""
     count = math.prod(x.shape) // n
-    m = fourier.padded(2 * n - 1)
-    chirp, kernel = (fourier.interleaved(t.real, t.imag) for t in fourier.chirp(n, m))
+    m = fft_tables.padded(2 * n - 1)
+    chirp, kernel = (fft_tables.interleaved(t.real, t.imag) for t in fft_tables.chirp(n, m))
     x = _call(ctx, "times", x, chirp, (count, m), (count, n, n, m, int(inverse)))
     x = _smooth_rows(ctx, x, m, inverse, 1.0)
     x = _call(ctx, "times", x, kernel, (count, m), (count, m, m, m, int(inverse)))
@@ -121,7 +121,7 @@ def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int,
     """One call: (outer, n, lanes) lines, with the strides of outer, elements and lanes."""
     outer, n, lanes = sizes
     real = _real(x.dtype)
-    table = fourier.line_table(n, scale, lanes if whole else 0, whole)
+    table = fft_tables.line_table(n, scale, lanes if whole else 0, whole)
     width = 64 // real.itemsize
     blocks = outer * -(-lanes // width)
     groups = max(1, min(GROUPS, blocks, outer * n * lanes // WORTH))
@@ -129,7 +129,7 @@ def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int,
     result = (*shape[:-1], 2 * shape[-1]) if real_result else shape
     work = groups * (4 * n + 8) * width
     scalars = [1 if x.dtype.kind != "c" else 2, 1 if real_result else 2, *sizes, *read, *written,
-               fourier.packed(fourier.passes(n)), int(whole > 0), int(inverse)]
+               fft_tables.packed(fft_tables.passes(n)), int(whole > 0), int(inverse)]
     suffix = "c64" if real.itemsize == 4 else "c128"
     out, _ = emit_native(ctx, "fft", f"calque_fft_{suffix}",
                          [x, ctx.b.constant(table.astype(real))],

@@ -56,8 +56,8 @@ def is_open(e: Equation) -> bool:
 
 def is_dynamic(e: Equation) -> bool:
     """Whether a size of an equation is known at the call only."""
-    return isinstance(e.params.get("length"), Dim) or not all(
-        is_static(a.aval.shape) for a in (*e.inputs, *e.outputs))
+    return not is_static((*e.params.values(), *[
+        d for a in (*e.inputs, *e.outputs) for d in a.aval.shape]))
 
 
 def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> Any:

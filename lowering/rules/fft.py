@@ -3,7 +3,7 @@
 Real transforms of even length run as complex ones of half the length.  Lines along an axis are
 taken by the C kernel where it is linked (kernels/fft.py), else by StableHLO: products with small
 dense matrices, factor by factor (Stockham's order: no shuffling at the end).  Lengths with large
-prime factors are Bluestein's chirps.  Tables: lowering/fourier.py.  Start reading at
+prime factors are Bluestein's chirps.  Tables: lowering/kernels/fft_tables.py.  Start reading at
 `_fft`.
 """
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.lowering import fourier
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import fft as kernel
+from calque.lowering.kernels import fft_tables
 from calque.lowering.rules.contract import emit_dot
 from calque.lowering.rules.registry import rule
 
@@ -88,7 +88,7 @@ def _real(ctx: Context, x: Value) -> Value:
         half = [_columns(b, part, 0, n // 2 + 1) for part in b.barrier(re, im)]
         return b.reshape(b.complex(*half), shape)
     m = n // 2
-    if kernel.takes(ctx, x.dtype) and fourier.is_smooth(m):
+    if kernel.takes(ctx, x.dtype) and fft_tables.is_smooth(m):
         return b.reshape(kernel.real_rows(ctx, x), shape)
     z = b.reshape(x, (x.shape[0], m, 2))
     even, odd = (b.reshape(b.slice(z, (0, 0, i), (x.shape[0], m, i + 1)), (x.shape[0], m))
@@ -114,7 +114,7 @@ def _unpacked(b: Builder, z: Pair) -> Value:
     back_re, back_im = _reversed(b, re), _reversed(b, im)
     even = ((re + back_re) * 0.5, (im - back_im) * 0.5)
     odd = ((im + back_im) * 0.5, (back_re - re) * 0.5)
-    w = _row_table(b, fourier.roots(2 * m, np.arange(m + 1)), re)
+    w = _row_table(b, fft_tables.roots(2 * m, np.arange(m + 1)), re)
     turned = _times(odd, w)
     return b.complex(*b.barrier(even[0] + turned[0], even[1] + turned[1]))
 
@@ -125,7 +125,7 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
     shape = (*x.shape[:-1], n)
     x = _rows(b, x)
     count, m = x.shape[0], n // 2
-    if n % 2 == 0 and kernel.takes(ctx, x.dtype) and fourier.is_smooth(m):
+    if n % 2 == 0 and kernel.takes(ctx, x.dtype) and fft_tables.is_smooth(m):
         return b.reshape(kernel.rows_to_real(ctx, x), shape)
     re, im = b.barrier(b.real(x), b.imag(x))
     if n == 1:
@@ -156,7 +156,7 @@ def _packed(b: Builder, re: Value, im: Value) -> Pair:
     re, im = _columns(b, re, 0, m), _columns(b, im, 0, m)
     even = ((re + back_re) * 0.5, (im - back_im) * 0.5)
     odd = ((re - back_re) * 0.5, (im + back_im) * 0.5)
-    c, s = fourier.roots(2 * m, np.arange(m))
+    c, s = fft_tables.roots(2 * m, np.arange(m))
     turned = _times(odd, _row_table(b, (s, c), re))  # i conj(w) = s + i c for w = c + i s
     parts = b.barrier(even[0] + turned[0], even[1] + turned[1])
     return parts[0], parts[1]
@@ -174,7 +174,7 @@ def transform(ctx: Context, x: Pair, inverse: bool) -> Pair:
     if inverse:
         im, re = transform(ctx, (x[1], x[0]), False)
         return re * (1 / n), im * (1 / n)
-    parts = fourier.radices(n, RADIX)
+    parts = fft_tables.radices(n, RADIX)
     if parts is None:
         return _chirp(ctx, x)
     return _factors(b, x, parts)
@@ -222,7 +222,7 @@ def _factors(b: Builder, x: Pair, radices: tuple[int, ...]) -> Pair:
 def _matrix(r: int) -> Any:
     """exp(-2 pi i j k / r), by j and k."""
     j = np.arange(r)
-    return fourier.roots(r, np.outer(j, j))
+    return fft_tables.roots(r, np.outer(j, j))
 
 
 def _twiddles(m: int, r: int) -> list[Any]:
@@ -232,9 +232,9 @@ def _twiddles(m: int, r: int) -> list[Any]:
     j, k = np.arange(m), np.arange(r)
     step = 64
     if m * r <= TABLE or m % step:
-        return [((0, 1), fourier.roots(m * r, np.outer(j, k)))]
-    return [("high", fourier.roots(m * r, np.outer(j[::step], k))),
-            ("low", fourier.roots(m * r, np.outer(j[:step], k)))]
+        return [((0, 1), fft_tables.roots(m * r, np.outer(j, k)))]
+    return [("high", fft_tables.roots(m * r, np.outer(j[::step], k))),
+            ("low", fft_tables.roots(m * r, np.outer(j[:step], k)))]
 
 
 def _spread(b: Builder, t: Any, m: int, r: int, which: str) -> Value:
@@ -248,8 +248,8 @@ def _chirp(ctx: Context, x: Pair) -> Pair:
     """Bluestein: j k = (j^2 + k^2 - (k - j)^2) / 2 makes of it a convolution with a chirp."""
     b = ctx.b
     rows, n = x[0].shape
-    m = fourier.padded(2 * n - 1)
-    chirp, kernel = fourier.chirp(n, m)
+    m = fft_tables.padded(2 * n - 1)
+    chirp, kernel = fft_tables.chirp(n, m)
     a = _row_table(b, (chirp.real, chirp.imag), x[0])
     zeros = b.splat(0, (rows, m - n), x[0].dtype)
     padded = b.barrier(*[b.concatenate([p, zeros], 1) for p in b.barrier(*_times(x, a))])

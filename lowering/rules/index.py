@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import in_int32, is_static, min_dim
-from calque.lowering import mlir
-from calque.lowering import sizes as cut
-from calque.lowering.builder import Builder, Value, int_array
+from calque.core.dims import in_int32, min_dim
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.rules.registry import rule
 
@@ -38,10 +36,7 @@ def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
 def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
     if sizes == x.shape:
         return x
-    if not is_static(sizes):
-        return cut.extract(b, x, _places(starts, x.shape, sizes), sizes, [1] * len(sizes))
-    return b.emit("dynamic_slice", [x, *starts], sizes, x.dtype,
-                  {"slice_sizes": int_array(sizes)})
+    return b.dynamic_slice(x, starts, sizes)
 
 
 def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) -> Value:
@@ -51,27 +46,9 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
     if 0 in update.shape:
         return x
     x, update = ctx.aliases.owned(x), ctx.aliases.apart(update, [x])
-    if is_static((*x.shape, *update.shape)):
-        out = ctx.b.emit("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
-    else:
-        out = cut.insert(ctx.b, x, update, _places(starts, x.shape, update.shape))
+    out = ctx.b.dynamic_update_slice(x, update, starts)
     ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
     return out
-
-
-def _places(starts: Sequence[Value], shape: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
-    """Clamped start indices as what tensor operations take; 0 where an axis is whole."""
-    ir = mlir.ir()
-    places: list[Any] = []
-    for s, n, k in zip(starts, shape, sizes):
-        if n == k:
-            places.append(0)
-            continue
-        element = ir.Operation.create("tensor.extract", results=[s.ir.type.element_type],
-                                      operands=[s.ir])
-        places.append(ir.Operation.create("arith.index_cast", results=[ir.IndexType.get()],
-                                          operands=[element.results[0]]).results[0])
-    return places
 
 
 @rule("dynamic_slice")

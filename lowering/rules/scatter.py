@@ -2,7 +2,7 @@
 
 IREE's scatter writes wherever its indices point and into its operand, which may be the caller's
 array.  One window is a dynamic_slice, the join and a dynamic_update_slice; several are a loop of
-ours on the CPU (lowering/scatter_loop.py), elsewhere a scatter whose bad rows change nothing.
+ours on the CPU (lowering/kernels/scatter.py), elsewhere a scatter whose bad rows change nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
+from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
 from calque.lowering.rules.registry import rule, rules
-from calque.lowering.scatter_loop import scatter_rows
 
 NAMES = {
     "scatter": "set",

@@ -336,7 +336,7 @@ def test_random_orders_of_unknown_size() -> None:
             random.permutation(key, r, independent=True),
             random.choice(key, x, (3,)),
             random.choice(key, n, (1,), replace=False),
-            random.randint(key, (4,), 0, n),  # (sizes.scalar: as an unsigned number, too)
+            random.randint(key, (4,), 0, n),  # (DynamicBuilder.number: as an unsigned number, too)
         ]
 
     call = aot.load(aot.compile(draws, "u32[2]", "f32[b]", "f32[b,2]", name="draws").vmfb).draws

@@ -11,9 +11,8 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.lowering import fourier
 from calque.lowering.compile import CompileError, compile_module, compile_to
-from calque.lowering.kernels import native
+from calque.lowering.kernels import fft_tables, native
 from calque.lowering.targets import cpu_target
 
 
@@ -32,7 +31,7 @@ def test_roots_are_correctly_rounded() -> None:
         k = np.arange(n) if n <= 1000 else np.random.default_rng(0).integers(0, n, 300)
         with mpmath.workdps(40):
             want = [mpmath.expjpi(-2 * mpmath.mpf(int(i)) / n) for i in k]
-            for part, name in zip(fourier.roots(n, k), ("real", "imag")):
+            for part, name in zip(fft_tables.roots(n, k), ("real", "imag")):
                 for got, w in zip(part.tolist(), want):
                     gap = abs(mpmath.mpf(got) - getattr(w, name))
                     assert gap <= 0.501 * np.spacing(max(abs(got), 1e-40)), (n, got)
@@ -40,20 +39,20 @@ def test_roots_are_correctly_rounded() -> None:
 
 def test_plans() -> None:
     for n in (*range(1, 300), 1000, 1 << 18, 61**2, 2 * 67, 10**6):
-        smooth = fourier.is_smooth(n)
-        assert smooth == (max(fourier.primes(n), default=1) <= 61)
-        assert np.prod(fourier.primes(n), initial=1) == n
+        smooth = fft_tables.is_smooth(n)
+        assert smooth == (max(fft_tables.primes(n), default=1) <= 61)
+        assert np.prod(fft_tables.primes(n), initial=1) == n
         if smooth:
-            assert np.prod(fourier.passes(n), initial=1) == n
-            assert fourier.packed(fourier.passes(n)) < 1 << 63
-        p, q = fourier.halves(n)
+            assert np.prod(fft_tables.passes(n), initial=1) == n
+            assert fft_tables.packed(fft_tables.passes(n)) < 1 << 63
+        p, q = fft_tables.halves(n)
         assert p * q == n and p >= q
-        parts = fourier.radices(n, 64)
-        assert (parts is None) == (max(fourier.primes(n), default=1) > 64)
+        parts = fft_tables.radices(n, 64)
+        assert (parts is None) == (max(fft_tables.primes(n), default=1) > 64)
         assert parts is None or (np.prod(parts, initial=1) == n and max(parts, default=1) <= 64)
-        m = fourier.padded(n)
-        assert m >= n and max(fourier.primes(m), default=1) <= 5
-    assert fourier.halves(1 << 18) == (512, 512)
+        m = fft_tables.padded(n)
+        assert m >= n and max(fft_tables.primes(m), default=1) <= 5
+    assert fft_tables.halves(1 << 18) == (512, 512)
 
 
 def rms(x: Any) -> float:

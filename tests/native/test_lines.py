@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calque.lowering import fourier
+from calque.lowering.kernels import fft_tables
 from tests.native.kernels import FOLDER, call, compiler, matrices, object_that_needs_nothing, real
 
 DTYPES = ("complex64", "complex128")
@@ -36,11 +36,12 @@ class Lines:
 
     def scalars(self) -> list[int]:
         return [1 if self.real_x else 2, 1 if self.real_y else 2, self.outer, self.n, self.lanes,
-                *self.read, *self.written, fourier.packed(fourier.passes(self.n)),
+                *self.read, *self.written, fft_tables.packed(fft_tables.passes(self.n)),
                 int(self.whole > 0), int(self.inverse)]
 
     def table(self) -> Any:
-        return fourier.line_table(self.n, self.scale, self.lanes if self.whole else 0, self.whole)
+        lanes = self.lanes if self.whole else 0
+        return fft_tables.line_table(self.n, self.scale, lanes, self.whole)
 
     def work(self, dtype: Any, groups: int) -> int:
         return groups * (4 * self.n + 8) * (64 // real(dtype).itemsize)
@@ -126,7 +127,7 @@ def test_real_numbers_in_pairs(dtype: str) -> None:
         for count in (1, 3):
             for groups in (1, 2):
                 x = matrices(m, count, 2 * m).astype(kind)
-                table = fourier.real_table(m).astype(kind)
+                table = fft_tables.real_table(m).astype(kind)
                 half = np.fft.fft(x.astype(np.float64).reshape(count, m, 2) @ [1, 1j]).astype(dtype)
                 (y,) = call("fft", "fft_real", dtype, [half, table], [((count, m + 1), dtype)],
                             [count, m, 0], groups)

@@ -5,7 +5,6 @@ outside, moves a row by vectors (four times as fast at 64 columns) and keeps the
 updates.  One workgroup: rows may repeat.  CPU targets only; the portable form is in
 lowering/rules/scatter.py.
 """
-
 from __future__ import annotations
 
 from typing import Any
@@ -19,13 +18,9 @@ from calque.lowering.kernels.dispatch import dispatch
 
 VECTOR_BYTES = 64
 
-_JOINS = {
-    "add": ("addf", "addi", "addi"),
-    "sub": ("subf", "subi", "subi"),
-    "mul": ("mulf", "muli", "muli"),
-    "min": ("minimumf", "minsi", "minui"),
-    "max": ("maximumf", "maxsi", "maxui"),
-}
+_JOINS = {"add": ("addf", "addi", "addi"), "sub": ("subf", "subi", "subi"),
+          "mul": ("mulf", "muli", "muli"), "min": ("minimumf", "minsi", "minui"),
+          "max": ("maximumf", "maxsi", "maxui")}
 
 
 def _join(op: str, kind: str, type_: str) -> str:
@@ -44,26 +39,18 @@ def _inner(op: str, kind: str, element: str, rows: Any, width: Any, count: Any, 
     if width == "?" or width % lanes:
         steps.append((1, "%whole", "%width"))
     for n, first, last in steps:
-        if n == 1:
-            t = element
-            load, store = (
-                "memref.load %{}[%{}, %w] : {}",
-                f"memref.store {result}, %x[%r, %w] : {x}",
-            )
-        else:
+        t, ops, end = element, "memref", ""
+        if n > 1:
             t = f"vector<{n}x{element}>"
-            load, store = (
-                f"vector.load %{{}}[%{{}}, %w] : {{}}, {t}",
-                f"vector.store {result}, %x[%r, %w] : {x}, {t}",
-            )
-        old = f"%a = {load.format('x', 'r', x)}" if op != "set" else ""
+            ops, end = "vector", f", {t}"
+        old = f"%a = {ops}.load %x[%r, %w] : {x}{end}" if op != "set" else ""
         parts.append(f"""
             %s{n} = arith.constant {n} : index
             scf.for %w = {first} to {last} step %s{n} {{
               {old}
-              %b = {load.format("u", "k", u)}
+              %b = {ops}.load %u[%k, %w] : {u}{end}
               {_join(op, kind, t)}
-              {store}
+              {ops}.store {result}, %x[%r, %w] : {x}{end}
             }}""")
     return "".join(parts)
 
@@ -72,17 +59,13 @@ def _pairs(op: str, element: str, rows: Any, width: Any, count: Any) -> str:
     """The loop over one row of complex numbers, each two elements."""
     x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
     if op == "mul":
-        body = "\n".join(
-            f"%{n} = arith.{f} {a}, {b} : {element}"
-            for n, f, a, b in (
-                ("p", "mulf", "%ar", "%br"),
-                ("q", "mulf", "%ai", "%bi"),
-                ("re", "subf", "%p", "%q"),
-                ("v", "mulf", "%ar", "%bi"),
-                ("z", "mulf", "%ai", "%br"),
-                ("im", "addf", "%v", "%z"),
-            )
-        )
+        body = f"""
+              %p = arith.mulf %ar, %br : {element}
+              %q = arith.mulf %ai, %bi : {element}
+              %re = arith.subf %p, %q : {element}
+              %v = arith.mulf %ar, %bi : {element}
+              %z = arith.mulf %ai, %br : {element}
+              %im = arith.addf %v, %z : {element}"""
     else:  # by real part, then imaginary part; NaN stays
         order = "olt" if op == "min" else "ogt"
         body = f"""
@@ -112,24 +95,10 @@ def _pairs(op: str, element: str, rows: Any, width: Any, count: Any) -> str:
             }}"""
 
 
-def _kernel(
-    name: str,
-    op: str,
-    kind: str,
-    element: str,
-    index: str,
-    rows: Any,
-    limit: int,
-    width: Any,
-    count: Any,
-    lanes: int,
-    pairs: bool,
-) -> str:
-    inner = (
-        _pairs(op, element, rows, width, count)
-        if pairs
-        else _inner(op, kind, element, rows, width, count, lanes)
-    )
+def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, limit: int,
+            width: Any, count: Any, lanes: int, pairs: bool) -> str:
+    inner = _pairs(op, element, rows, width, count) if pairs else _inner(
+        op, kind, element, rows, width, count, lanes)
     any_size = count == "?"  # sizes are arguments then
     any_width = width == "?"
     more = ", %rows: index, %count: index" if any_size else ""
@@ -192,25 +161,15 @@ def _declare(name: str, text: str) -> None:
     ir = mlir.ir()
     body = _enclosing_module().regions[0].blocks[0]
     for op in body.operations:
-        if (
-            op.operation.name == "stream.executable"
-            and op.operation.attributes["sym_name"].value == name
-        ):
+        if op.operation.name == "stream.executable" and (
+                op.operation.attributes["sym_name"].value == name):
             return
     made = ir.Operation.parse(text, context=mlir.context())
     ir.InsertionPoint.at_block_begin(body).insert(made)
 
 
-def scatter_rows(
-    x: Value,
-    ids: Value,
-    updates: Value,
-    op: str,
-    *,
-    limit: int | None = None,
-    unsigned: bool = False,
-    pairs: bool = False,
-) -> Value:
+def scatter_rows(x: Value, ids: Value, updates: Value, op: str, *, limit: int | None = None,
+                 unsigned: bool = False, pairs: bool = False) -> Value:
     """x[ids[k]] = join(x[ids[k]], updates[k]) for k in order; x's memory is written.
 
     Args:
@@ -236,11 +195,9 @@ def scatter_rows(
     if any_size:
         sizes = f"any_{'any' if any_width else width}"
     name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
-    _declare(
-        name,
-        _kernel(name, op, kind, element, index, "?" if any_size else rows, limit,
-                "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs),
-    )
+    _declare(name, _kernel(
+        name, op, kind, element, index, "?" if any_size else rows, limit,
+        "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs))
     assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
     return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
                     sizes=(rows, count, *[width] * any_width) if any_size else ())[0]
