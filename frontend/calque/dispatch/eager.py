@@ -2,8 +2,8 @@
 
 Outside a transformation a primitive runs as a program of its own; a block under `lazy_eval()`
 (eager grad, jvp, vmap, and public functions of many operations) is recorded and run as one program
-when it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables, keyed
-by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
+when it ends, or as soon as Python needs a value.  `compiled` is the memory cache of executables,
+keyed by the structure of the Program.  Start reading at `Compiled` and `LazyTrace`.
 """
 from __future__ import annotations
 
