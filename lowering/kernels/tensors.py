@@ -334,7 +334,7 @@ class _Run:
         out = e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)
         self.emitter.written(e, [x, y, made], lambda m: dot_general(
-            *m, e.params["dimension_numbers"], self.emitter.registers))
+            m[0], m[1], m[2], e.params["dimension_numbers"], self.emitter.registers))
         return [self.loaded(made)]
 
     def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:
