@@ -22,20 +22,22 @@ _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 1
           **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2}
 _LINE = 64  # bytes: where each array of an allocation begins
 _DEVICE = "on(#hal.device.affinity<@__device_0>)"
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+)>")
-_KIND = r"tensor<(?:\d+x)*\w+>"
+# (An element's name begins with a letter: where a pattern can match in two ways, a line of many
+# types that fails takes for ever.)
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*)>")
+_KIND = r"tensor<(?:\d+x)*[a-z]\w*>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
 
 # top level
 _EXECUTABLE = re.compile(r"  stream\.executable private @(\w+) \{")
-_MAIN = re.compile(rf"  func\.func @main\(((?:%arg\d+: {_KIND}(?:, )?)+)\) -> "
+_MAIN = re.compile(rf"  func\.func @main\((%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)\) -> "
                    rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
                        rf"\(({_KINDS})\) -> (?:({_KIND})|\(({_KINDS})\))")
-_CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<\w+>)")
+_CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
-                     rf"\((tensor<\w+>)\) -> ({_KIND})")
+                     rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
 _SAME = re.compile(rf"    %(\w+) = stablehlo\.(?:reshape|bitcast_convert) %([\w#]+) : "
                    rf"\(({_KIND})\) -> ({_KIND})")
 _RETURN = re.compile(rf"    return ([%\w#, ]+) : ({_KINDS})")

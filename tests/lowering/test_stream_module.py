@@ -251,6 +251,18 @@ def test_lines_that_are_not_known(old: str, new: str, word: str) -> None:
         stream_module.rewritten(MODULE.replace(old, new), DEVICE)
 
 
+def test_many_arguments() -> None:
+    """A line that fails after hundreds of types is refused at once, not after 2^100 tries."""
+    many = ", ".join(f"%arg{i}: tensor<2x3x4xf32>" for i in range(300))
+    kinds = ", ".join(["tensor<2x3x4xf32>"] * 300)
+    for head in (f"({many}, ?)", f"({many}) -> ({kinds})"):
+        with pytest.raises(stream_module.Unknown, match="func.func"):
+            stream_module.rewritten(MODULE.replace("(%arg0: tensor<10xf32>)", head), DEVICE)
+    call = MODULE.replace("(tensor<10xf32>) -> tensor<10xf32>\n", f"({kinds}) -> ({kinds}) ?\n")
+    with pytest.raises(stream_module.Unknown, match="flow.dispatch"):
+        stream_module.rewritten(call, DEVICE)
+
+
 def test_another_device() -> None:
     with pytest.raises(stream_module.Unknown, match="device"):
         stream_module.device(DEVICE.replace("local", "cuda"))
