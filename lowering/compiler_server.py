@@ -221,15 +221,19 @@ def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | N
     return found
 
 
+_loading = threading.Lock()  # (of threads that want the same module)
+
+
 def _sibling(name: str) -> Any:
     """A module beside this one, which runs as a script: its folder is no place to import from."""
     known = f"calque_{name}"
-    if known not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[known])
+    with _loading:
+        if known not in sys.modules:
+            spec = importlib.util.spec_from_file_location(
+                known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))
+            assert spec is not None and spec.loader is not None
+            sys.modules[known] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[known])
     return sys.modules[known]
 
 

@@ -3,8 +3,8 @@
 IREE's last three stages take two thirds of a small program's compile: they write the host's part,
 which is the same for all of these (host_module.py), compile libraries that the linker drops, and
 start a linker (elf_link.py).  `finish` does without; what it does not take goes on as ever.
-It is off unless CALQUE_SHORT_WAY=1: docs/first_call.md has its figures.  It imports nothing of
-calque: the compiler's process reads it.
+It is for programs that are kernels of ours (stream_module.py), and with CALQUE_SHORT_WAY=1 for any:
+docs/first_call.md has its figures.  It imports nothing of calque: the compiler's process reads it.
 """
 from __future__ import annotations
 
