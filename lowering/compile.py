@@ -40,7 +40,9 @@ MANDATORY = (
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions",)
 
 STAGES = compiler_server.STAGES
-SHORT_WAY = "--calque-short-way"  # asks compiler_server for the short way (short_way.py)
+# They ask compiler_server for the short way of all programs (short_way.py), or of those that are
+# kernels of ours (stream_module.py).
+SHORT_WAY, AT_ONCE = WAYS = "--calque-short-way", "--calque-kernels-at-once"
 _short_counts: Counter[str] = Counter()
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
@@ -70,8 +72,9 @@ class CompileError(RuntimeError):
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Every flag of a compile, in order (the cache's key covers them all)."""
     own: tuple[str, ...] = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
-    if own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORT_WAY") == "1":
-        own = (*own, SHORT_WAY)
+    way = os.environ.get("CALQUE_SHORT_WAY", "")
+    if own and target.arch == "x86_64" and way != "0":
+        own = (*own, SHORT_WAY if way == "1" else AT_ONCE)
     return (*target.flags(), *MANDATORY, *own, *options)
 
 
@@ -129,10 +132,10 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     try:
         return compiler_process.request(source, flags, stage, careful)
     except compiler_process.Crashed as crash:
-        if SHORT_WAY in flags:
+        if any(way in flags for way in WAYS):
             _short_counts["crashed"] += 1
             _say_long(f"the compiler crashed ({crash.signal})")
-            plain = tuple(f for f in flags if f != SHORT_WAY)
+            plain = tuple(f for f in flags if f not in WAYS)
             return _request(source, plain, stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
             raise

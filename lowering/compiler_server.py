@@ -37,7 +37,9 @@ _UNUSED = (
     "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
 
-_SHORT_WAY = "--calque-short-way"  # no flag of IREE's: short_way.py
+# No flags of IREE's: short_way.py for any program, stream_module.py for those that are kernels of
+# ours.
+_SHORT_WAY, _AT_ONCE = "--calque-short-way", "--calque-kernels-at-once"
 
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
@@ -111,11 +113,16 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
-    short = _SHORT_WAY in flags and not stage and not careful
-    reason = ""
+    ways = [] if stage or careful else [f for f in (_SHORT_WAY, _AT_ONCE) if f in flags]
+    short, reason = _SHORT_WAY in ways, ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
     with api.Session() as session:
-        session.set_flags(*(f for f in flags if f != _SHORT_WAY))
+        plain = tuple(f for f in flags if f not in (_SHORT_WAY, _AT_ONCE))
+        session.set_flags(*plain)
+        if ways:
+            program, reason = _at_once(api, library, session, source, plain, phases)
+            if program is not None:
+                return "short", program
         with session.invocation() as invocation:
             handle = invocation._inv_p
             library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
@@ -137,10 +144,67 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
                 with api.Output.open_membuffer() as output:
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
                     program = bytes(output.map_memory())
-                    return ("long", (program, reason)) if short else ("done", program)
+                    return ("long", (program, reason)) if ways else ("done", program)
     if careful:
         return "failed", diagnostics
     return run(api, source, flags, stage, phases, careful=True)
+
+
+_LARGEST = 1 << 20  # bytes of a module that is printed, to see whether it is kernels of ours
+_devices: dict[tuple[str, ...], str] = {}  # by flags: stream_module.device
+
+
+def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[str, ...],
+             phases: list[Phase]) -> tuple[bytes | None, str]:
+    """The .vmfb of a program that is kernels of ours, without the stages that have nothing to do
+    for them; or why not, and then nothing has happened."""
+    if b"flow" not in source or len(source) > _LARGEST:
+        return None, "no kernels of ours"
+    stream = _sibling("stream_module")
+    ignored = _receiver([])
+    invocations: list[Any] = []
+
+    def parsed(text: bytes) -> Any:
+        invocation = session.invocation()
+        invocations.append(invocation)
+        library.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, ignored, None)
+        library.ireeCompilerInvocationSetVerifyIR(invocation._inv_p, False)
+        if not invocation.parse_source(api.Source.wrap_buffer(session, text)):
+            raise stream.Unknown("it does not parse")
+        return invocation
+
+    def printed(invocation: Any) -> str:
+        with api.Output.open_membuffer() as output:
+            invocation.output_ir(output)
+            return bytes(output.map_memory()).decode()
+
+    def stage(invocation: Any, before: str, name: str) -> None:
+        start = time.perf_counter_ns()
+        good = _advance(library, invocation._inv_p, before.encode(), name.encode())
+        phases.append((name, start, time.perf_counter_ns()))
+        if not good:
+            raise stream.Unknown(f"stage {name} refuses it")
+
+    try:
+        text = printed(parsed(source))
+        if flags not in _devices:
+            empty = parsed(b"module {}")
+            stage(empty, stream.AFTER, "executable-configurations")
+            _devices[flags] = stream.device(printed(empty))
+        invocation = parsed(stream.rewritten(text, _devices[flags]).encode())
+        before = stream.AFTER
+        for name in ("executable-configurations", "executable-targets"):
+            stage(invocation, before, name)
+            before = name
+        start = time.perf_counter_ns()
+        found = _short(api, library, session, invocation._inv_p)
+        phases.append(("hal", start, time.perf_counter_ns()))
+        return found
+    except Exception as error:  # whatever it is, the ordinary way does without
+        return None, f"{type(error).__name__}: {error}"
+    finally:
+        for invocation in invocations:
+            invocation.close()
 
 
 def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | None, str]:
@@ -157,15 +221,19 @@ def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | N
     return found
 
 
+_loading = threading.Lock()  # (of threads that want the same module)
+
+
 def _sibling(name: str) -> Any:
     """A module beside this one, which runs as a script: its folder is no place to import from."""
     known = f"calque_{name}"
-    if known not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[known])
+    with _loading:
+        if known not in sys.modules:
+            spec = importlib.util.spec_from_file_location(
+                known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))
+            assert spec is not None and spec.loader is not None
+            sys.modules[known] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[known])
     return sys.modules[known]
 
 

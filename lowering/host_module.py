@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _AT = r"(?: on\(#hal\.device\.affinity<@__device_0>\))?"
 _RESOURCE = r"!stream\.resource<(?:external|transient)>"
@@ -65,18 +65,16 @@ class Unknown(Exception):
     """The function has something that the template has not."""
 
 
-@dataclass(slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """A dispatch: constants, and (slot, offset, length) of each binding."""
 
     executable: str
     function: str
     constants: list[int]
-    bindings: list[tuple[int, int, int]] = field(default_factory=list)
+    bindings: list[tuple[int, int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(NamedTuple):
     """`length` bytes at an offset of a slot become a pattern of so many bytes."""
 
     slot: int
@@ -86,8 +84,7 @@ class Fill:
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """`length` bytes between slots, from an offset to an offset."""
 
     source: int
@@ -97,30 +94,28 @@ class Copy:
     length: int
 
 
-@dataclass(slots=True)
 class Commands:
     """What is handed over at once, and the resources behind its slots, with lengths."""
 
-    slots: list[tuple[str, int]]
-    steps: list[Dispatch | Fill | Copy] = field(default_factory=list)
+    def __init__(self, slots: list[tuple[str, int]]) -> None:
+        self.slots = slots
+        self.steps: list[Dispatch | Fill | Copy] = []
 
     def dispatches(self) -> list[Dispatch]:
         return [step for step in self.steps if isinstance(step, Dispatch)]
 
 
-@dataclass(slots=True)
 class Host:
     """What the host does, in order; names are those of the text."""
 
-    name: str
-    arguments: list[tuple[str, str]]
-    reflection: str
-    asserts: list[tuple[str, str, list[int], int]] = field(default_factory=list)
-    imports: list[tuple[str, str, int]] = field(default_factory=list)
-    views: dict[str, tuple[str, int]] = field(default_factory=dict)  # subview -> (whole, offset)
-    queue: list[tuple[str, str, int] | Commands] = field(default_factory=list)
-    exports: list[tuple[str, str, int, list[int], int]] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
+    def __init__(self, name: str, arguments: list[tuple[str, str]], reflection: str) -> None:
+        self.name, self.arguments, self.reflection = name, arguments, reflection
+        self.asserts: list[tuple[str, str, list[int], int]] = []
+        self.imports: list[tuple[str, str, int]] = []
+        self.views: dict[str, tuple[str, int]] = {}  # subview -> (whole, offset)
+        self.queue: list[tuple[str, str, int] | Commands] = []
+        self.exports: list[tuple[str, str, int, list[int], int]] = []
+        self.results: list[str] = []
 
 
 def read(function: str) -> Host:
@@ -211,7 +206,7 @@ def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers
         constants = [numbers[c[1:]] for c in parts[2].split(", ")] if parts[2] else []
         if not all(-1 << 31 <= c < 1 << 32 for c in constants):
             raise Unknown("a constant of more than 32 bits")
-        commands.steps.append(Dispatch(parts[0], parts[1], constants))
+        commands.steps.append(Dispatch(parts[0], parts[1], constants, []))
         return depth + 10
     if name == "binding":
         dispatch = commands.steps[-1]

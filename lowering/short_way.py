@@ -3,15 +3,16 @@
 IREE's last three stages take two thirds of a small program's compile: they write the host's part,
 which is the same for all of these (host_module.py), compile libraries that the linker drops, and
 start a linker (elf_link.py).  `finish` does without; what it does not take goes on as ever.
-It is off unless CALQUE_SHORT_WAY=1: docs/first_call.md has its figures.  It imports nothing of
-calque: the compiler's process reads it.
+It is for programs that are kernels of ours (stream_module.py), and with CALQUE_SHORT_WAY=1 for any:
+docs/first_call.md has its figures.  It imports nothing of calque: the compiler's process reads it.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,6 +120,17 @@ def _text(value: str) -> _Text:
     return text
 
 
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    """A folder of its own for one object file.  (To import tempfile takes 5 ms.)"""
+    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"calque-short-{os.urandom(8).hex()}")
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[..., bool],
            parts: Any, link: Any) -> tuple[bytes | None, str]:
     """(the .vmfb, '') of a module after `executable-targets`, or (None, why not).
@@ -147,7 +159,7 @@ def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[
             if any(copy.library.mlirOperationGetAttributeByName(v, _text("objects")).ptr
                    for v in copy.named(executable, "hal.executable.variant")):
                 return None, "object files"
-        with tempfile.TemporaryDirectory(prefix="calque-short-") as folder:
+        with _folder() as folder:
             path = os.path.join(folder, "dispatches.o")
             for executable in executables:
                 copy.make_static(executable, path)

@@ -64,9 +64,9 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
                ) -> list[Value]:
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
     shell = Shell(ctx, xs, outs)
-    shell.count(loops.maps(p))
+    shell.count([*loops.maps(p), *loops.products(p)])
     with shell.inside():
-        emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
+        emitter = _emitter(shell)
         entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
         wanted: dict[Any, list[Memory]] = {}
         for o, m in zip(p.outputs, shell.results):
@@ -78,9 +78,13 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
     return shell.dispatch(xs)
 
 
+def _emitter(shell: Shell) -> Emitter:
+    return Emitter(shell.allocate, emit_loop, shell.registers, shell.apply, shell.written)
+
+
 # ---- over memory
 def _over_memory(shell: Shell, e: Equation) -> None:
-    emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
+    emitter = _emitter(shell)
     entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
     outs = emit_loop(emitter, e, entries, shell.results)
     for out, m in zip(outs, shell.results):
@@ -105,7 +109,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
             first, memory.index(n - m)]).results[0]
     row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
                                          [first]).results[0], (), np.dtype("i4"))
-    emitter = Emitter(shell.allocate, emit_loop, shell.registers, shell.apply)
+    emitter = _emitter(shell)
     whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
     p, count = e.params, len(parts.carried)
 

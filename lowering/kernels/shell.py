@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Shell:
         ctx.kernels += 1
         self.name = f"loop_{ctx.kernels}"
         self.groups = 1
-        self.functions: dict[Any, str] = {}  # names of what is called, by what it computes
+        self.functions: dict[Any, str] = {}  # names of what is called, by what it does
         self.uses: Counter[Any] = Counter()
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
             self.executable = ir.Operation.parse(
@@ -159,19 +160,46 @@ class Shell:
         if self.uses[key] < OFTEN or e.primitive.weight < CALLED or any(
                 x.dtype == np.dtype(bool) for x in xs):
             return apply(b, e, xs)
+        result = b.type_of(e.outputs[0].aval.dtype)
         if (*key, b.lanes) not in self.functions:
             if self.ctx.functions == len(FUNCTIONS):
                 return apply(b, e, xs)
-            self.functions[*key, b.lanes] = self.write(b, e, xs)
-        made = memory.operation("func.call", [b.type_of(e.outputs[0].aval.dtype)],
-                                [x.ir for x in xs], {
+            self.functions[*key, b.lanes] = self.write(
+                [x.ir.type for x in xs], [result], lambda given: [
+                    apply(b, e, [Value(b, v, (), x.dtype) for v, x in zip(given, xs)]).ir])
+        made = memory.operation("func.call", [result], [x.ir for x in xs], {
             "callee": mlir.ir().FlatSymbolRefAttr.get(self.functions[*key, b.lanes])})
         return Value(b, made.results[0], (), e.outputs[0].aval.dtype)
 
-    def write(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> str:
-        """A function that does what an equation does; its name."""
-        ir, types = mlir.ir(), [x.ir.type for x in xs]
-        name = FUNCTIONS[self.ctx.functions]
+    def written(self, e: Equation, operands: Sequence[Memory],
+                body: Callable[[Sequence[Memory]], None]) -> None:
+        """body(operands), which does what an equation says and no more, in place or by a call."""
+        if self.uses[_function(e)] < 2:
+            body(operands)
+            return
+        key = (_function(e), *[(m.ref.type, m.shape, m.strides,
+                                m.base if isinstance(m.base, int) else None) for m in operands])
+        given = [v for m in operands
+                 for v in (m.ref, *(() if isinstance(m.base, int) else (m.base,)))]
+        if key not in self.functions:
+            if self.ctx.functions == len(FUNCTIONS):
+                body(operands)
+                return
+
+            def inside(arguments: Sequence[Any]) -> list[Any]:
+                left = iter(arguments)
+                body([replace(m, ref=next(left), base=m.base if isinstance(m.base, int)
+                              else next(left)) for m in operands])
+                return []
+
+            self.functions[key] = self.write([v.type for v in given], [], inside)
+        memory.operation("func.call", [], given, {
+            "callee": mlir.ir().FlatSymbolRefAttr.get(self.functions[key])})
+
+    def write(self, types: Sequence[Any], results: Sequence[Any],
+              body: Callable[[Sequence[Any]], Sequence[Any]]) -> str:
+        """A function of MLIR values; its name."""
+        ir, name = mlir.ir(), FUNCTIONS[self.ctx.functions]
         self.ctx.functions += 1
         with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
             function = ir.Operation.create("func.func", regions=1, attributes={
@@ -179,12 +207,11 @@ class Shell:
                 "sym_visibility": ir.StringAttr.get("private"),
                 "no_inline": ir.UnitAttr.get(),  # (for MLIR; of LLVM compiler_server asks it)
                 "function_type": ir.TypeAttr.get(ir.FunctionType.get(
-                    types, [b.type_of(e.outputs[0].aval.dtype)]))})
+                    list(types), list(results)))})
         block = function.regions[0].blocks.append(
             *types, arg_locs=[ir.Location.unknown()] * len(types))
         with ir.InsertionPoint(block):
-            out = apply(b, e, [Value(b, a, (), x.dtype) for a, x in zip(block.arguments, xs)])
-            memory.operation("func.return", [], [out.ir])
+            memory.operation("func.return", [], body(list(block.arguments)))
         return name
 
     def dispatch(self, xs: Sequence[Value]) -> list[Value]:
@@ -223,8 +250,9 @@ class Shell:
 
 
 def _function(e: Equation) -> Any:
-    """What an elementwise equation computes of its operands."""
+    """What an elementwise equation, or a product, computes of its operands."""
     return (e.primitive.name, e.outputs[0].aval.dtype, *[a.aval.dtype for a in e.inputs],
+            *[a.aval.shape for a in e.inputs if e.primitive.kernel != "map"],
             *[(k, param_key(v)) for k, v in e.params.items()],
             *[np.asarray(a.value).tobytes() for a in e.inputs if isinstance(a, Literal)])
 

@@ -39,9 +39,10 @@ class Emitter:
 
     def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
                  emit_loop: Callable[..., list[Entry]], registers: Registers,
-                 apply: Callable[[KernelBuilder, Equation, Sequence[Value]], Value]) -> None:
+                 apply: Callable[[KernelBuilder, Equation, Sequence[Value]], Value],
+                 written: Callable[..., None]) -> None:
         self.new, self.emit_loop, self.registers = allocate, emit_loop, registers
-        self.apply = apply
+        self.apply, self.written = apply, written
         self.made: list[Any] = []  # the memory allocated so far, in order
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
@@ -332,7 +333,8 @@ class _Run:
         x, y = [self.in_memory(a) for a in args]
         out = e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)
-        dot_general(x, y, made, e.params["dimension_numbers"], self.emitter.registers)
+        self.emitter.written(e, [x, y, made], lambda m: dot_general(
+            m[0], m[1], m[2], e.params["dimension_numbers"], self.emitter.registers))
         return [self.loaded(made)]
 
     def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:

@@ -37,6 +37,16 @@ def maps(p: Program) -> Iterator[Equation]:
             yield from maps(q)
 
 
+def products(p: Program) -> Iterator[Equation]:
+    """The products of a Program that are not in its loops, where a call would count."""
+    for e in p.equations:
+        if e.primitive.name == "dot_general":
+            yield e
+        elif e.primitive.kernel != "loop":
+            for q in inner(e):
+                yield from products(q)
+
+
 def is_plain(e: Equation) -> bool:
     """Whether arrays of an equation are of dtypes that kernels have, and not empty."""
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))

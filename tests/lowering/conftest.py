@@ -10,7 +10,7 @@ import pytest
 def by_iree(request: pytest.FixtureRequest) -> Iterator[None]:
     import calque
     from calque.lowering.passes import cost
-    if request.module.__name__.endswith("test_whole"):
+    if request.module.__name__.endswith(("test_whole", "test_stream_module")):
         yield
         return
     calque.clear_caches()

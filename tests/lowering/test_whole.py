@@ -172,6 +172,44 @@ def test_gradients_of_a_network() -> None:
                                atol=2.4e-6)
 
 
+def layers(np: Any, x: Any, w: Any, many: int) -> Any:
+    for i in range(many):
+        x = x @ w - w @ x[::-1].T if i % 2 else x @ w
+    return x
+
+
+def test_products_are_written_once() -> None:
+    """A function for each pair of shapes and orders, however often they are multiplied; a product
+    of its own, and those in loops, stand where they are used."""
+    w = (np.arange(9).reshape(3, 3) % 4 - 1).astype(np.int32)
+    texts = [calque.jit(lambda x, w, k=k: [layers(jnp, x, w, k)]).lower(N[:3, :3], w).as_text()
+             for k in (2, 4, 12)]
+    written = [t.count("func.func private @calque_function") for t in texts]
+    assert written[0] > 0 and written[1] == written[2]
+    assert texts[2].count("arith.muli") < 1.2 * texts[1].count("arith.muli")
+    for k in (2, 4, 12):
+        holds(lambda np, x, w, k=k: [layers(np, x, w, k)], N[:3, :3], w)
+    holds(lambda np, x: [x @ x.T, x.max(0)], N)
+    looped = calque.jit(lambda x: lax.fori_loop(0, 3, lambda i, c: c @ c @ c, x)).lower(w)
+    assert "calque_function" not in looped.as_text()
+
+
+def test_products_of_windows_and_rows() -> None:
+    """Operands whose place is known when the kernel runs, and others than the first's, share a
+    function only with those that lie as they do."""
+    def f(np: Any, x: Any, k: Any) -> Any:
+        rows = [x[i] if np is not jnp else lax.dynamic_index_in_dim(x, k + i, keepdims=False)
+                for i in range(4)]
+        return [rows[0] @ rows[1], rows[2] @ rows[3].T, rows[1] @ rows[3], rows[3] @ x[0],
+                (x[:, :2, :2] @ x[:, 1:, 1:]).max(0)]
+
+    x = (np.arange(36).reshape(4, 3, 3) * 7 % 11 - 5).astype(np.int32)
+    assert dispatches(lambda x, k: f(jnp, x, k), x, np.int32(0)) == 1
+    for o, w in zip(calque.jit(lambda x, k: f(jnp, x, k))(x, np.int32(0)), f(np, x, 0),
+                    strict=True):
+        np.testing.assert_array_equal(np.asarray(o), w)
+
+
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no kernel as a whole is none in parts either (passes/rows)."""

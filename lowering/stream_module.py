@@ -1,0 +1,421 @@
+"""A program that is dispatches of our own kernels, as IREE's first eight stages leave it.
+
+Such a module has nothing for them to do: no operation to fuse, to tile or to place.  `rewritten`
+writes at once what they make of it, the kernels word for word (their bindings named as
+executables' interfaces name them), and around them a host's part that imports the arguments,
+allocates, runs the dispatches one after another and exports the results; so the compile begins at
+`executable-configurations`.  What it does not know it refuses, line by line, and IREE does it all.
+It imports nothing of calque: the compiler's process reads it.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+AFTER = "executable-sources"  # the last of the stages that are not needed
+
+_BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 16, 32, 64)},
+          **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2}
+_LINE = 64  # bytes: where each array of an allocation begins
+_DEVICE = "on(#hal.device.affinity<@__device_0>)"
+# (An element's name begins with a letter: where a pattern can match in two ways, a line of many
+# types that fails takes for ever.)
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*)>")
+_KIND = r"tensor<(?:\d+x)*[a-z]\w*>"
+_KINDS = rf"{_KIND}(?:, {_KIND})*"
+
+# top level
+_EXECUTABLE = re.compile(r"  stream\.executable private @(\w+) \{")
+_MAIN = re.compile(rf"  func\.func @main\((%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)\) -> "
+                   rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
+# of main
+_DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
+                       rf"\(({_KINDS})\) -> (?:({_KIND})|\(({_KINDS})\))")
+_CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
+_SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
+                     rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
+_SAME = re.compile(rf"    %(\w+) = stablehlo\.(?:reshape|bitcast_convert) %([\w#]+) : "
+                   rf"\(({_KIND})\) -> ({_KIND})")
+_RETURN = re.compile(rf"    return ([%\w#, ]+) : ({_KINDS})")
+# of an executable
+_EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(\) -> "
+                     r"\(index, index, index\) \{")
+_COUNTS = re.compile(r"      stream\.return (.*) : index, index, index")
+_NUMBER = re.compile(r"      %\S+ = arith\.constant \d+ : index")
+_HEAD = re.compile(r"      func\.func @(\w+)\(%arg0: !stream\.binding"
+                   r"((?:, %arg\d+: !stream\.binding)*)\) \{")
+_SUBSPAN = re.compile(r"( +%\S+ = )stream\.binding\.subspan %arg(\d+)\[(%\S+)\] : "
+                      r"!stream\.binding -> (memref<[^<>]+>)")
+_GROUP = re.compile(r"( +%\S+ = )stream\.dispatch\.workgroup\.id\[([012])\] : index")
+
+
+class Unknown(Exception):
+    """The module has something that is not known here."""
+
+
+class _Array(NamedTuple):
+    """Where a value lies: in an argument, 'made' by a dispatch, or 'filled' with one number; which
+    of these it is; and its type."""
+
+    place: str
+    number: int
+    kind: str
+
+    @property
+    def nbytes(self) -> int:
+        return _nbytes(self.kind)
+
+
+class _Dispatch(NamedTuple):
+    executable: str
+    function: str
+    operands: list[_Array]
+    results: list[_Array]
+
+
+class _Program:
+    """What main does."""
+
+    def __init__(self, arguments: list[str], kinds: list[str]) -> None:
+        self.arguments, self.kinds = arguments, kinds  # (of the results)
+        self.steps: list[_Dispatch] = []
+        self.made: list[_Array] = []
+        self.fills: list[tuple[_Array, int]] = []  # with the bits of the number
+        self.results: list[_Array] = []
+
+
+def device(printed: str) -> str:
+    """The line of the device, of an empty module that IREE gave one."""
+    lines = [line for line in printed.splitlines() if line.startswith("  util.global private @__d")]
+    if len(lines) != 1 or "#hal.device.target<\"local\", [#hal.executable.target<" not in lines[0]:
+        raise Unknown("another device")
+    return lines[0]
+
+
+def rewritten(text: str, device: str) -> str:
+    """The module after stage AFTER; `text` as MLIR prints it, without locations."""
+    lines = text.rstrip().split("\n")
+    aliases = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
+    if lines[len(aliases)] != "module @calque {" or lines.pop() != "}":
+        raise Unknown("the module's head")
+    executables: dict[str, list[str]] = {}
+    main: _Program | None = None
+    for part in _parts(lines[len(aliases) + 1:]):
+        found = _EXECUTABLE.fullmatch(part[0])
+        if found is not None:
+            executables[found[1]] = part
+        elif main is None:
+            main = _read_main(part)
+        else:
+            raise Unknown("several functions")
+    if main is None or not main.steps or {d.executable for d in main.steps} != set(executables):
+        raise Unknown("no dispatches, or others' executables")
+    target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
+    written: list[str] = []
+    for name, part in executables.items():
+        (how,) = {(len(d.operands), len(d.results)) for d in main.steps if d.executable == name}
+        written += _executable(name, part, target.removeprefix("#hal.executable.target"), *how)
+    return "\n".join([
+        *aliases,
+        "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",
+        device, *written, *_Host(main).text(), "}", ""])
+
+
+def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The operations of a module, each from its first line to the one that closes it."""
+    part: list[str] = []
+    for line in lines:
+        part.append(line)
+        if line == "  }":
+            yield part
+            part = []
+    if part:
+        raise Unknown(part[0].strip()[:80])
+
+
+def _nbytes(kind: str) -> int:
+    found = _TENSOR.fullmatch(kind)
+    if found is None or found[2] not in _BYTES:
+        raise Unknown(kind)
+    return math.prod(_sizes(kind)) * _BYTES[found[2]]
+
+
+def _sizes(kind: str) -> list[int]:
+    return [int(n) for n in re.findall(r"(\d+)x", kind.removeprefix("tensor<"))]
+
+
+# ---- main
+def _read_main(lines: list[str]) -> _Program:
+    head = _MAIN.fullmatch(lines[0])
+    if head is None:
+        raise Unknown(lines[0].strip()[:80])
+    kinds = [a.split(": ")[1] for a in head[1].split(", ")]
+    p = _Program(kinds, _split(head[2] or head[3]))
+    env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
+    numbers: dict[str, tuple[str, str]] = {}
+    for line in lines[1:-1]:
+        if (found := _CONSTANT.fullmatch(line)) is not None:
+            numbers[found[1]] = found[2], found[3]
+        elif (found := _SPREAD.fullmatch(line)) is not None:
+            value, kind = numbers.get(found[2], ("", ""))
+            if kind != found[3]:
+                raise Unknown("a broadcast of no number")
+            env[found[1]] = _filled(p, value, found[4])
+        elif (found := _SAME.fullmatch(line)) is not None:
+            x = env.get(found[2])
+            if x is None or x.kind != found[3] or x.nbytes != _nbytes(found[4]):
+                raise Unknown(line.strip()[:80])
+            env[found[1]] = _Array(x.place, x.number, found[4])
+        elif (found := _DISPATCH.fullmatch(line)) is not None:
+            _read_dispatch(p, env, numbers, found)
+        elif (found := _RETURN.fullmatch(line)) is not None and line is lines[-2]:
+            p.results = [env.get(v, _Array("", 0, "tensor<i1>")) for v in _names(found[1])]
+            if any(r.place != "made" for r in p.results) or (
+                    [r.kind for r in p.results] != p.kinds or _split(found[2]) != p.kinds
+                    or len({r.number for r in p.results}) != len(p.results)):
+                raise Unknown("results that are not each a dispatch's")
+        else:
+            raise Unknown(line.strip()[:80])
+    if not p.results:
+        raise Unknown("no results")
+    return p
+
+
+def _read_dispatch(p: _Program, env: dict[str, _Array], numbers: dict[str, tuple[str, str]],
+                   found: re.Match[str]) -> None:
+    operands = []
+    for name, kind in zip(_names(found[5]), _split(found[6]), strict=True):
+        if name in numbers:
+            env[name] = _filled(p, *numbers.pop(name))
+        if name not in env or env[name].kind != kind:
+            raise Unknown(f"an operand: {found[0].strip()[:80]}")
+        operands.append(env[name])
+    kinds = _split(found[7] or found[8])
+    results = [_Array("made", len(p.made) + i, kind) for i, kind in enumerate(kinds)]
+    if int(found[2] or 1) != len(kinds) or not all(a.nbytes for a in (*operands, *results)):
+        raise Unknown(f"a dispatch: {found[0].strip()[:80]}")
+    p.made += results
+    p.steps.append(_Dispatch(found[3], found[4], operands, results))
+    for i, made in enumerate(results):
+        env[found[1] if found[2] is None else f"{found[1]}#{i}"] = made
+
+
+def _filled(p: _Program, value: str, kind: str) -> _Array:
+    """An array of one number everywhere."""
+    found = _TENSOR.fullmatch(kind)
+    element = "" if found is None else found[2]
+    if element == "f32":
+        bits = int(value, 16) if value.startswith("0x") else struct.unpack(
+            "<I", struct.pack("<f", float(value)))[0]
+    elif element in ("i32", "ui32") and re.fullmatch(r"-?\d+", value):
+        bits = int(value) % (1 << 32)
+    else:
+        raise Unknown(f"a number of {kind}")
+    made = _Array("filled", len(p.fills), kind)
+    p.fills.append((made, bits))
+    return made
+
+
+def _split(kinds: str) -> list[str]:
+    return kinds.split(", ")
+
+
+def _names(text: str) -> list[str]:
+    return [v.removeprefix("%") for v in text.split(", ")]
+
+
+# ---- executables
+def _executable(name: str, lines: list[str], target: str, operands: int, results: int
+                ) -> Iterator[str]:
+    """An executable as executables' interfaces are written: its operands are only read."""
+    bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">'] * operands + [
+        "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
+    layout = f"<bindings = [{', '.join(bindings)}], flags = Indirect>"
+    export = _EXPORT.fullmatch(lines[1])
+    end = lines.index("    }")
+    counts = _COUNTS.fullmatch(lines[end - 1])
+    if export is None or counts is None or not all(
+            _NUMBER.fullmatch(line) for line in lines[2:end - 1]) or (
+            lines[end + 1] != "    builtin.module {" or lines[-2:] != ["    }", "  }"]):
+        raise Unknown(f"executable {name}")
+    yield f"  hal.executable private @{name} {{"
+    yield f"    hal.executable.variant public @embedded_elf_x86_64 target({target}) {{"
+    yield (f"    hal.executable.export public @{export[1]} ordinal(0) layout(#hal.pipeline.layout"
+           f"{layout}) count(%device: !hal.device) -> (index, index, index) {{")
+    yield from lines[2:end - 1]
+    yield f"      hal.return {counts[1]} : index, index, index"
+    yield "    }"
+    yield lines[end + 1]
+    heads = 0
+    for line in lines[end + 2:-2]:
+        if "stream." not in line:
+            yield line
+            continue
+        head, part, group = (p.fullmatch(line) for p in (_HEAD, _SUBSPAN, _GROUP))
+        if head is not None and head[1] == export[1] and (
+                head[2].count("binding") == len(bindings) - 1):
+            heads += 1
+            yield f"      func.func @{head[1]}() {{"
+        elif part is not None and heads == 1 and int(part[2]) < len(bindings):
+            n = int(part[2])
+            flags = '"ReadOnly|Indirect"' if n < operands else "Indirect"
+            yield (f"{part[1]}hal.interface.binding.subspan layout({layout}) binding({n}) "
+                   f"alignment({_LINE}) offset({part[3]}) flags({flags}) : {part[4]}")
+        elif group is not None:
+            yield f"{group[1]}hal.interface.workgroup.id[{group[2]}] : index"
+        else:
+            raise Unknown(line.strip()[:80])
+    if heads != 1:
+        raise Unknown(f"functions of {name}")
+    yield from ("    }", "    }", "  }")
+
+
+# ---- the host
+class _Slab:
+    """Arrays that are allocated together, and a resource of that size."""
+
+    def __init__(self, name: str, lifetime: str, arrays: Sequence[_Array]) -> None:
+        self.name, self.kind = name, f"!stream.resource<{lifetime}>"
+        self.places: dict[tuple[str, int], int] = {}
+        end = 0
+        for a in arrays:
+            self.places[a.place, a.number] = end
+            end += -(-a.nbytes // _LINE) * _LINE
+        self.size = arrays[0].nbytes if len(arrays) == 1 and lifetime == "external" else end
+
+
+class _Host:
+    """Writes the function main as IREE's stages write it."""
+
+    def __init__(self, p: _Program) -> None:
+        self.p = p
+        self.lines: list[str] = []
+        self.numbers: dict[int, None] = {}
+        returned = {r.number for r in p.results}
+        between = [a for a in p.made if a.number not in returned] + [a for a, _ in p.fills]
+        self.slabs = [_Slab("made", "external", p.results)]
+        if between:
+            self.slabs.append(_Slab("between", "transient", between))
+
+    def number(self, n: int) -> str:
+        self.numbers[n] = None
+        return f"%c{n}"
+
+    def sized(self, kind: str, size: int) -> str:
+        return f"{kind}{{{self.number(size)}}}"
+
+    def place(self, a: _Array) -> str:
+        """Where it lies in the commands: resource[offset for size] : type."""
+        if a.place == "argument":
+            name, at = f"in{a.number}", 0
+            kind = self.sized("!stream.resource<external>", _nbytes(self.p.arguments[a.number]))
+        else:
+            slab = next(s for s in self.slabs if (a.place, a.number) in s.places)
+            name, at = slab.name, slab.places[a.place, a.number]
+            kind = self.sized(slab.kind, slab.size)
+        return f"%x_{name}[{self.number(at)} for {self.number(a.nbytes)}] : {kind}"
+
+    def text(self) -> list[str]:
+        self.enter()
+        ready = self.allocate()
+        last = self.run(ready)
+        self.leave(last)
+        count, p = len(self.p.results), self.p
+        given = [f"%arg{i}: !hal.buffer_view" for i in range(len(p.arguments))]
+        given += ["%before: !hal.fence", "%after: !hal.fence"]
+        views = ", ".join(["!hal.buffer_view"] * count)
+        head = (f"  util.func public @main({', '.join(given)}) -> "
+                f"{views if count == 1 else f'({views})'} attributes {{iree.abi.stub, "
+                f'iree.reflection = {{iree.abi.declaration = "{_declaration(p)}", '
+                'iree.abi.model = "coarse-fences"}} {')
+        constants = [f"    %c{n} = arith.constant {n} : index" for n in self.numbers]
+        constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> 31 << 32)} : i32"
+                      for a, bits in p.fills]
+        return [head, *constants, *self.lines, "  }"]
+
+    def enter(self) -> None:
+        """Look at the arguments and take their memory."""
+        self.lines.append("    %row_major = hal.encoding_type<dense_row_major> : i32")
+        for i, kind in enumerate(self.p.arguments):
+            element = kind.removesuffix(">").removeprefix("tensor<").rpartition("x")[2]
+            shape = ", ".join(map(self.number, _sizes(kind)))
+            self.lines += [
+                f"    %element{i} = hal.element_type<{element}> : i32",
+                f'    hal.buffer_view.assert<%arg{i} : !hal.buffer_view> message("input{i}") '
+                f"shape([{shape}]) type(%element{i}) encoding(%row_major)",
+                f"    %in{i} = stream.tensor.import {_DEVICE} %arg{i} : !hal.buffer_view -> {kind} "
+                f"in {self.sized('!stream.resource<external>', _nbytes(kind))}"]
+        self.lines.append(f"    %wait = stream.timepoint.import {_DEVICE} %before : (!hal.fence) "
+                          "=> !stream.timepoint")
+
+    def allocate(self) -> str:
+        """The timepoint at which there is memory."""
+        for s in self.slabs:
+            self.lines.append(
+                f"    %{s.name}, %{s.name}_ready = stream.resource.alloca uninitialized {_DEVICE} "
+                f"await(%wait) => {self.sized(s.kind, s.size)} => !stream.timepoint")
+        if len(self.slabs) == 1:
+            return "%made_ready"
+        self.lines.append("    %ready = stream.timepoint.join max(%made_ready, %between_ready) => "
+                          "!stream.timepoint")
+        return "%ready"
+
+    def run(self, ready: str) -> str:
+        """The timepoint at which all is done."""
+        read = sorted({a.number for d in self.p.steps for a in d.operands
+                       if a.place == "argument"})
+        held = [(f"in{i}", self.sized("!stream.resource<external>", _nbytes(self.p.arguments[i])))
+                for i in read]
+        held += [(s.name, self.sized(s.kind, s.size)) for s in self.slabs]
+        self.lines.append(
+            f"    %done = stream.cmd.execute {_DEVICE} await({ready}) => with("
+            + ", ".join(f"%{name} as %x_{name}: {kind}" for name, kind in held) + ") {")
+        for a, _ in self.p.fills:
+            where, _, kind = self.place(a).rpartition(" : ")
+            self.lines.append(f"      stream.cmd.fill %bits{a.number}, {where} : i32 -> {kind}")
+        for d in self.p.steps:
+            bound = [f"        ro {self.place(a)}" for a in d.operands]
+            bound += [f"        wo {self.place(a)}" for a in d.results]
+            self.lines += [
+                f"      stream.cmd.dispatch @{d.executable}::@embedded_elf_x86_64::@{d.function} "
+                "{",
+                *[f"{b}," for b in bound[:-1]], bound[-1], "      }"]
+        self.lines.append("    } => !stream.timepoint")
+        if len(self.slabs) == 1:
+            return "%done"
+        s = self.slabs[1]
+        self.lines.append(f"    %left = stream.resource.dealloca {_DEVICE} await(%done) => "
+                          f"%{s.name} : {self.sized(s.kind, s.size)} => !stream.timepoint")
+        return "%left"
+
+    def leave(self, last: str) -> None:
+        """Signal, and give the results."""
+        made, results = self.slabs[0], self.p.results
+        self.lines.append(f"    stream.timepoint.chain_external {_DEVICE} {last} => "
+                          "(%after : !hal.fence)")
+        for i, r in enumerate(results):
+            view, kind = "%made", self.sized(made.kind, r.nbytes)
+            if len(results) > 1:
+                view = f"%view{i}"
+                at = self.number(made.places[r.place, r.number])
+                self.lines.append(f"    {view} = stream.resource.subview %made[{at}] : "
+                                  f"{self.sized(made.kind, made.size)} -> {kind}")
+            self.lines.append(f"    %out{i} = stream.tensor.export {_DEVICE} {view} : {r.kind} in "
+                              f"{kind} -> !hal.buffer_view")
+        names = ", ".join(f"%out{i}" for i in range(len(results)))
+        self.lines.append(f"    util.return {names} : "
+                          f"{', '.join(['!hal.buffer_view'] * len(results))}")
+
+
+def _declaration(p: _Program) -> str:
+    def one(name: str, kind: str) -> str:
+        plain = kind.replace("xui", "xi").replace("<ui", "<i")
+        return f"%{name}: {plain}" + (f" {{iree.abi.encoding = {kind}}}" if plain != kind else "")
+
+    given = ", ".join(one(f"input{i}", k) for i, k in enumerate(p.arguments))
+    made = ", ".join(one(f"output{i}", k) for i, k in enumerate(p.kinds))
+    return f"async func @main({given}) -> ({made})"

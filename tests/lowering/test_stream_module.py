@@ -1,0 +1,269 @@
+"""Programs that are kernels of ours, compiled without IREE's first stages (stream_module.py): the
+bits of an ordinary compile, and an ordinary compile of what is refused."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import samples
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.lowering import compile as compiling
+from calque.lowering import stream_module
+from calque.lowering.passes import cost, loops
+
+RNG = np.random.default_rng(5)
+X = (RNG.standard_normal((5, 7)) * 3).astype(np.float32)
+EDGES = np.array([[0.0, -0.0, np.inf], [-np.inf, np.nan, 1e-40], [3e38, -1, 2]], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("CALQUE_CACHE", "0")
+    yield
+    calque.clear_caches()
+
+
+def answers(f: Callable[..., Any], args: Any, **options: Any) -> list[tuple[str, bytes]]:
+    """Dtypes and bits of the results of a fresh compile."""
+    calque.clear_caches()
+    leaves = [np.asarray(v) for v in calque.tree.leaves(calque.jit(f, **options)(*args))]
+    return [(f"{v.dtype}{v.shape}", v.tobytes()) for v in leaves]
+
+
+def same(f: Callable[..., Any], *args: Any, taken: bool = True, **options: Any) -> list[Any]:
+    """The results of f, which have an ordinary compile's bits; whether IREE's stages were left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALQUE_SHORT_WAY", "0")
+        plain = answers(f, args, **options)
+        patch.delenv("CALQUE_SHORT_WAY")
+        compiling._short_counts.clear()
+        assert answers(f, args, **options) == plain
+    counts = compiling.short_way_counts()
+    assert (set(counts) == {"taken"}) == taken, counts
+    return calque.tree.leaves(calque.jit(f)(*args))
+
+
+def chain(x: Any, many: int = 10) -> Any:
+    for i in range(many):
+        x = (jnp.sin(x), jnp.tanh(x), jnp.exp(-x), jnp.log1p(x * x))[i % 4] + 1 / (1 + i)
+    return x
+
+
+def layers(x: Any, many: int = 4) -> Any:
+    for i in range(many):
+        x = jnp.tanh(x @ x) + i
+    return x
+
+
+def looping(x: Any, n: Any) -> Any:
+    last, rows = lax.scan(lambda c, r: (jnp.cos(c) + r, c.max()), x[0], x)
+    turns = lax.while_loop(lambda v: v[0] < n, lambda v: (v[0] + 1, v[1] * 0.5 + v[0]), (0, x[1]))
+    return last, rows, turns, x.sum(1)
+
+
+def turning(x: Any) -> Any:
+    return lax.fori_loop(0, 60, lambda i, c: jnp.cos(c.T) + c[::-1] * 0.5, x)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "a chain": (chain, (X[0],)),
+    "its gradient, with a cotangent of ones": (calque.grad(lambda x: chain(x).sum()), (X[0],)),
+    "layers": (layers, (X[:5, :5],)),
+    "gradient of layers": (calque.grad(lambda x: layers(x).sum()), (X[:5, :5],)),
+    "loops": (looping, (X, np.int32(3))),
+    "edges": (lambda x: (chain(x), x.sum(0), x.max(1), (x < x.T).any(0), x @ x), (EDGES,)),
+    "scalars": (lambda x, y: (x.sum() * y, x.prod(), y + x[0, 0] * x.max()), (X, np.float32(2))),
+    "size 0 beside others": (lambda x, y: (x.sum(0), y.sum(), y.max(0)), (X[:0], X)),
+    "scratch": (turning, (RNG.standard_normal((90, 90)).astype(np.float32),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_bits(name: str) -> None:
+    f, args = PROGRAMS[name]
+    same(f, *args, taken="size 0" not in name)  # (IREE writes the sums over nothing)
+
+
+def test_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after another, what lies between them allocated and given back."""
+    def f(x: Any) -> Any:
+        rows = lax.fori_loop(0, 70, lambda i, c: jnp.tanh(c @ c) + i, x)
+        return lax.fori_loop(0, 70, lambda i, c: c @ rows * 1e-3 - i, rows), rows
+
+    monkeypatch.setattr(cost, "WHOLE_WORK", -1)
+    text = calque.jit(f).lower(X[:5, :5]).as_text()
+    assert text.count("flow.dispatch @") == 2
+    _, rows = same(f, X[:5, :5])
+    want = X[:5, :5].astype(np.float64)
+    for i in range(70):
+        want = np.tanh(want @ want) + i
+    np.testing.assert_allclose(np.asarray(rows), want, rtol=1e-5)  # (as in test_values)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int32", "float16",
+                                   "bfloat16", "int64", "uint64", "float64"])
+def test_dtypes(dtype: str, x64: None) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    x = (np.arange(35).reshape(5, 7) * 37 % 11).astype(kind)
+
+    def f(x: Any) -> Any:
+        return x.sum(0), x.max(1), x.T, (x != x[:1]).any(), jnp.concatenate([x, x[::-1]], 1)
+
+    got = same(f, x)
+    np.testing.assert_array_equal(np.asarray(got[1]).astype(float), x.astype(float).max(1))
+    np.testing.assert_array_equal(np.asarray(got[2]), x.T)
+    np.testing.assert_array_equal(np.asarray(got[4])[:, 7:], x[::-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_every_primitive(part: int, x64: None) -> None:
+    """The samples of all primitives that are no keys, with sums beside them, eight at a time: what
+    becomes a kernel has the bits of an ordinary compile."""
+    found: list[tuple[Any, ...]] = []
+    for row in samples.ROWS.values():
+        for dtype in row.dtypes:
+            for sample in (row.samples[:1] if dtype != row.main else row.samples):
+                if dtype in loops.DTYPES and not any(
+                        o.dtype is samples.KEY or 0 in o.shape for o in sample.operands):
+                    found.append((row, sample, dtype))
+    taken = 0
+    for row, sample, dtype in found[part::8]:
+        xs, params = row.arrays(sample, dtype), sample.parameters(dtype)
+
+        def f(*xs: Any, name: str = row.name, params: Any = params) -> Any:
+            outs = samples.bind(name, *xs, **params)
+            outs = outs if isinstance(outs, (list, tuple)) else [outs]
+            return outs, [x.astype(np.float32).sum() for x in outs if x.dtype != complex]
+
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("CALQUE_SHORT_WAY", "0")
+                plain = answers(f, xs)
+        except Exception:  # (a sample that needs its own way to be called)
+            continue
+        compiling._short_counts.clear()
+        assert answers(f, xs) == plain, f"{row.name} {sample.label} {dtype}"
+        taken += compiling.short_way_counts().get("taken", 0)
+    assert taken > 20
+
+
+def test_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling._short_counts.clear()
+    answers(layers, (X[:5, :5],))
+    answers(jnp.negative, (X,))
+    assert compiling.short_way_counts() == {"taken": 1, "no kernels of ours": 1}
+    monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
+    compiling._short_counts.clear()
+    answers(layers, (X[:5, :5],))
+    assert compiling.short_way_counts() == {}
+
+
+def test_values() -> None:
+    """Not only the same as before: right."""
+    (got,) = same(lambda x: layers(x, 3), X[:4, :4])
+    want = X[:4, :4].astype(np.float64)
+    for i in range(3):
+        want = np.tanh(want @ want) + i
+    # (numbers up to 3, a few roundings each; their products through tanh, whose slope is below 1)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5)
+
+
+def test_what_is_shared_and_given_away() -> None:
+    """Donated arguments, results of one allocation, arrays on their way from other programs."""
+    step = calque.jit(lambda w, n: (w - n.sum(0), (w * n).max(), w + n[0]), donate_argnums=0)
+    w = jnp.zeros(7)
+    for _ in range(3):
+        w, top, other = step(w, X)
+        kept = np.asarray(other)
+    np.testing.assert_allclose(np.asarray(w), -3 * X.sum(0, dtype=np.float64), rtol=1e-5, atol=1e-5)
+    del w, top
+    np.testing.assert_array_equal(np.asarray(other), kept)
+    slow = calque.jit(lambda a: jnp.tanh(a @ a) * 0)(jnp.ones((700, 700)))
+    out = calque.jit(lambda a, n: (a.sum() + n.sum(), n.max(0)))(slow[:2, :2], X)
+    np.testing.assert_allclose(float(out[0]), X.sum(dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name, f", [
+    ("an operation of IREE's", lambda x: (jnp.cumsum(x, 0), x.sum(0))),
+    ("a function from elsewhere", lambda x: (jnp.fmod(x, 1.5), x.sum(0), x.max(1))),
+    ("no arguments", lambda: (jnp.arange(6.0).sum(), jnp.ones((2, 3)).max(0)))])
+def test_what_is_refused_compiles_as_ever(name: str, f: Callable[..., Any]) -> None:
+    args = () if name == "no arguments" else (X,)
+    calque.clear_caches()
+    compiling._short_counts.clear()
+    got = [np.asarray(v) for v in calque.tree.leaves(calque.jit(f)(*args))]
+    for a, b in zip(got, calque.tree.leaves(f(*args)), strict=True):
+        np.testing.assert_allclose(a, np.asarray(b), rtol=1e-5, atol=1e-5)
+    if "elsewhere" not in name:
+        assert "taken" not in compiling.short_way_counts()
+
+
+DEVICE = ('  util.global private @__device_0 = #hal.device.target<"local", '
+          '[#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {cpu = "znver3"}>]> '
+          ": !hal.device")
+MODULE = """module @calque {
+  stream.executable private @loop_1 {
+    stream.executable.export public @loop_1 workgroups() -> (index, index, index) {
+      %c1 = arith.constant 1 : index
+      stream.return %c1, %c1, %c1 : index, index, index
+    }
+    builtin.module {
+      func.func @loop_1(%arg0: !stream.binding, %arg1: !stream.binding) {
+        %c0 = arith.constant 0 : index
+        %0 = stream.binding.subspan %arg0[%c0] : !stream.binding -> memref<10xf32>
+        return
+      }
+    }
+  }
+  func.func @main(%arg0: tensor<10xf32>) -> tensor<10xf32> {
+    %0 = flow.dispatch @loop_1::@loop_1(%arg0) : (tensor<10xf32>) -> tensor<10xf32>
+    return %0 : tensor<10xf32>
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("old, new, word", [
+    ("-> tensor<10xf32>\n    ret", "-> %arg0\n    ret", "flow.dispatch"),
+    ("flow.dispatch @loop_1::@loop_1(", "flow.dispatch @loop_1::@loop_1[%c](", "flow.dispatch"),
+    ("flow.dispatch @loop_1::@loop_1(%arg0)", "flow.dispatch @loop_1::@loop_1(%other)", "operand"),
+    ("return %0 : tensor", "return %arg0 : tensor", "results"),
+    ("tensor<10xf32> {\n", "tensor<10xf32> attributes {iree.reflection = {}} {\n", "func.func"),
+    ("(%arg0: tensor<10xf32>)", "(%arg0: tensor<?xf32>)", "func.func"),
+    ("f32", "complex<f32>", "func.func"),
+    ("stream.binding.subspan %arg0[%c0]", "stream.binding.subspan %arg7[%c0]", "subspan"),
+    ("        return\n", "        stream.dispatch.other\n        return\n", "dispatch.other"),
+    ("%c1 = arith.constant 1 : index", "%c1 = test.count : index", "executable"),
+    ("module @calque {", "module @other {", "head"),
+    ("  func.func @main", "  util.global private @g : i32\n  func.func @main", "util.global"),
+    ("@loop_1::@loop_1", "@loop_2::@loop_1", "others' executables")])
+def test_lines_that_are_not_known(old: str, new: str, word: str) -> None:
+    assert "hal.interface.binding.subspan" in stream_module.rewritten(MODULE, DEVICE)
+    assert MODULE.replace(old, new) != MODULE
+    with pytest.raises(stream_module.Unknown, match=word):
+        stream_module.rewritten(MODULE.replace(old, new), DEVICE)
+
+
+def test_many_arguments() -> None:
+    """A line that fails after hundreds of types is refused at once, not after 2^100 tries."""
+    many = ", ".join(f"%arg{i}: tensor<2x3x4xf32>" for i in range(300))
+    kinds = ", ".join(["tensor<2x3x4xf32>"] * 300)
+    for head in (f"({many}, ?)", f"({many}) -> ({kinds})"):
+        with pytest.raises(stream_module.Unknown, match="func.func"):
+            stream_module.rewritten(MODULE.replace("(%arg0: tensor<10xf32>)", head), DEVICE)
+    call = MODULE.replace("(tensor<10xf32>) -> tensor<10xf32>\n", f"({kinds}) -> ({kinds}) ?\n")
+    with pytest.raises(stream_module.Unknown, match="flow.dispatch"):
+        stream_module.rewritten(call, DEVICE)
+
+
+def test_another_device() -> None:
+    with pytest.raises(stream_module.Unknown, match="device"):
+        stream_module.device(DEVICE.replace("local", "cuda"))
+    assert stream_module.device(f"module {{\n{DEVICE}\n}}") == DEVICE
