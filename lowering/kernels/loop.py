@@ -20,7 +20,7 @@ from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.shell import Shell, size_of
+from calque.lowering.kernels.shell import FEW, Shell, size_of
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
@@ -65,6 +65,9 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
     shell = Shell(ctx, xs, outs)
     shell.count([*loops.maps(p), *loops.products(p)])
+    if all(v.aval.size <= FEW for e in p.equations for v in e.outputs) and not any(
+            e.primitive.kernel == "loop" for e in p.equations):
+        shell.often = 2
     with shell.inside():
         emitter = _emitter(shell)
         entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]

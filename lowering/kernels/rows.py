@@ -22,7 +22,7 @@ from calque.lowering.context import Context
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import I32, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.shell import Shell
+from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
@@ -108,6 +108,8 @@ class Kernel:
         self.nodes: list[Node] = []
         self.follow(p, rows, inputs)
         self.shell.count(n.what for n in self.nodes if n.kind == "map")
+        if math.prod(self.space.sizes) <= FEW:
+            self.shell.often = 2
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
                         for o, m in zip(p.outputs, shell.results)]
         self.lanes = self.width()

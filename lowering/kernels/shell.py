@@ -26,6 +26,7 @@ from calque.lowering.kernels.values import KernelBuilder
 from calque.lowering.passes.cost import MOST_BINDINGS
 
 OFTEN, CALLED = 4, 2  # uses of a function in a kernel, and its weight, from which it is called
+FEW = 128  # elements up to which twice is often: to compile it costs more than to call it
 STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 Spec = tuple[tuple[int, ...], Dtype]
 
@@ -68,6 +69,7 @@ class Shell:
         self.groups = 1
         self.functions: dict[Any, str] = {}  # names of what is called, by what it does
         self.uses: Counter[Any] = Counter()
+        self.often = OFTEN
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
             self.executable = ir.Operation.parse(
                 f"stream.executable private @{self.name} {{ builtin.module {{ }} }}")
@@ -157,7 +159,7 @@ class Shell:
     def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
         """An elementwise equation on registers, by its rule or by a call."""
         key = _function(e)
-        if self.uses[key] < OFTEN or e.primitive.weight < CALLED or any(
+        if self.uses[key] < self.often or e.primitive.weight < CALLED or any(
                 x.dtype == np.dtype(bool) for x in xs):
             return apply(b, e, xs)
         result = b.type_of(e.outputs[0].aval.dtype)

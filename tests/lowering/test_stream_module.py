@@ -2,6 +2,7 @@
 bits of an ordinary compile, and an ordinary compile of what is refused."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +100,8 @@ def test_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "WHOLE_WORK", -1)
     text = calque.jit(f).lower(X[:5, :5]).as_text()
     assert text.count("flow.dispatch @") == 2
-    _, rows = same(f, X[:5, :5])
+    # (x86-64-v2 has no multiply-add: this one calls fmaf of IREE's library, which is refused)
+    _, rows = same(f, X[:5, :5], taken=os.environ.get("CALQUE_CPU") != "x86-64-v2")
     want = X[:5, :5].astype(np.float64)
     for i in range(70):
         want = np.tanh(want @ want) + i
