@@ -407,7 +407,7 @@ def test_guard_pages_end_a_process_that_reads_outside() -> None:
     """Of 64 bytes each: 1 behind the end, 1 before the start."""
     for end, step in ((True, 64), (False, -1)):
         code = subprocess.run([sys.executable, "-c", (
-            "import ctypes, numpy as np; from guard import Guarded;"
+            "import ctypes, numpy as np; from support.guard import Guarded;"
             f"g = Guarded(np.zeros(16, np.float32), {end}); at = g.array.ctypes.data;"
             f"ctypes.c_char.from_address(at + {step - 1 if end else 0}).value; print('inside');"
             f"ctypes.c_char.from_address(at + {step}).value")],

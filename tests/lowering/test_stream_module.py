@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import samples
+from support import samples
 
 import calque
 import calque.numpy as jnp
