@@ -91,7 +91,7 @@ class _Program:
 def device(printed: str) -> str:
     """The line of the device, of an empty module that IREE gave one."""
     lines = [line for line in printed.splitlines() if line.startswith("  util.global private @__d")]
-    if len(lines) != 1 or "#hal.device.target<\"local\", [#hal.executable.target<" not in lines[0]:
+    if len(lines) != 1 or '#hal.device.target<"local", [#hal.executable.target<' not in lines[0]:
         raise Unknown("another device")
     return lines[0]
 

@@ -24,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
-COMMON = '''
+COMMON = """
 import dataclasses, pathlib, pickle, re, sys
 FOLDER = pathlib.Path({folder})
 import calque
@@ -38,8 +38,8 @@ def said(program, donated):
 def entry():
     place[0] += 1
     return FOLDER / "programs" / f"{{calque.process_index()}}-{{place[0] - 1}}.pickle"
-'''
-RECORD = COMMON + '''
+"""
+RECORD = COMMON + """
 from calque.lowering.attempts import compile_lowered
 from calque.lowering.module import lower
 from calque.lowering.targets import parse_target
@@ -58,8 +58,8 @@ def compile_program(program, device, donated=(), reason=""):
     return plain(program, device, donated, reason)
 
 eager.compile_program = compile_program
-'''
-REPLAY = COMMON + '''
+"""
+REPLAY = COMMON + """
 from calque.lowering.module import Lowered
 
 def compile_program(program, device, donated=(), reason=""):
@@ -70,7 +70,7 @@ def compile_program(program, device, donated=(), reason=""):
     return eager.Compiled(Lowered(program=program, module=None, **fields), device, vmfb)
 
 eager.compile_program = compile_program
-'''
+"""
 RUN = '''"""Two processes that share a GPU: mpiexec -n 2 python run.py [--platform cuda]"""
 import os, sys
 os.environ["JAX_PLATFORMS"] = sys.argv[2] if len(sys.argv) > 2 else "cuda"

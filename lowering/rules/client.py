@@ -58,7 +58,6 @@ class LoweringContext:
             self._ctx.aliases.add_argument(v, protected=True)
         return [v.ir for v in self._ctx.emit_program(closed_by_constants(p), values)]
 
-
     @property
     def source(self) -> Any:
         """The user's line."""

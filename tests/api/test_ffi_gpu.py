@@ -77,7 +77,7 @@ def test_ptx_text_and_its_record() -> None:
     assert f"constant {struct.unpack('<i', struct.pack('<f', 0.5))[0]} : i32" in text
     assert "constant -2 : i32" in text and "workgroup_local_memory = 100000" in text
     assert "workgroup_size = [32 : index, 2 : index, 1 : index]" in text
-    record = json.loads(text.split('calque.signature = "')[1].split('"}')[0].replace('\\22', '"'))
+    record = json.loads(text.split('calque.signature = "')[1].split('"}')[0].replace("\\22", '"'))
     assert record["target"]["features"] == ["ptx=7.0"]
 
 

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 def ld(q):
     return -0.5 * jnp.sum((q["x"] - jnp.arange(3.0)) ** 2 * jnp.array([1.0, 4.0, 0.5]))
+
+
 q0 = {"x": jnp.zeros(3)}
 
 

@@ -7,8 +7,12 @@ import jaxopt
 k = jax.random.key(0)
 A = jax.random.normal(k, (10, 3))
 b = A @ jnp.array([1.0, -2.0, 3.0])
+
+
 def f(w, l=0.1):
     return jnp.sum((A @ w - b) ** 2) + l * jnp.sum(w**2)
+
+
 for s in (
     jaxopt.GradientDescent(f, maxiter=200),
     jaxopt.LBFGS(f),

@@ -21,8 +21,12 @@ for s in (lx.GMRES(1e-4, 1e-4, restart=4),):
     print(type(s).__name__, lx.linear_solve(lx.MatrixLinearOperator(A), b, s).value)
 print("grad", jax.grad(lambda A: lx.linear_solve(lx.MatrixLinearOperator(A), b).value.sum())(A)[0])
 print("vmap", jax.vmap(lambda b: lx.linear_solve(op, b, lx.CG(1e-6, 1e-6)).value)(jnp.eye(4))[0])
+
+
 def f(y, a):
     return jnp.tanh(y) - a * y + 0.5
+
+
 for s in (optx.Newton(1e-5, 1e-5), optx.Chord(1e-5, 1e-5), optx.Bisection(1e-5, 1e-5)):
     o = dict(options=dict(lower=-5.0, upper=5.0)) if isinstance(s, optx.Bisection) else {}
     print(type(s).__name__, optx.root_find(f, s, jnp.float32(1.0), 2.0, **o).value)
@@ -30,16 +34,24 @@ print(
     "rgrad",
     jax.grad(lambda a: optx.root_find(f, optx.Newton(1e-5, 1e-5), jnp.float32(1.0), a).value)(2.0),
 )
+
+
 def rosen(y, a):
     return (10 * (y[1] - y[0] ** 2), 1 - y[0])
+
+
 for s in (
     optx.LevenbergMarquardt(1e-5, 1e-5),
     optx.GaussNewton(1e-5, 1e-5),
     optx.Dogleg(1e-5, 1e-5),
 ):
     print(type(s).__name__, optx.least_squares(rosen, s, jnp.array([-1.2, 1.0]), None).value)
+
+
 def fn(y, a):
     return jnp.sum((y - a) ** 2) + jnp.sum(y**4)
+
+
 for s in (
     optx.BFGS(1e-5, 1e-5),
     optx.NelderMead(1e-5, 1e-5),

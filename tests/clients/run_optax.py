@@ -57,8 +57,12 @@ for name in (
     u, s = jax.jit(o.update)(jax.grad(loss)(p, x, y), s, p)
     print(name, float(optax.global_norm(u)))
 opt = optax.lbfgs()
+
+
 def f(q):
     return ((q - jnp.arange(5.0)) ** 4).sum() + (q**2).sum()
+
+
 vg = optax.value_and_grad_from_state(f)
 
 

@@ -7,7 +7,7 @@ import sys
 
 from calque.compat.versions import RUN
 
-PROGRAM = '''
+PROGRAM = """
 import importlib.metadata, sys
 import jax, jax.numpy as jnp, jax.scipy.stats.norm, jaxlib
 from jax import lax, random, tree_util
@@ -52,7 +52,7 @@ for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.d
     except Exception as e:
         assert name in [k.__name__ for k in type(e).__mro__], (code, repr(e))
         print(code, "->", str(e).splitlines()[0])
-'''
+"""
 
 
 def run(*args: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:

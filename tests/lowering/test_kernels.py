@@ -155,6 +155,7 @@ def written_at(x: Any, n: Any) -> Any:
 def nested(x: Any) -> Any:
     def inner(c: Any, i: Any) -> Any:
         return c * 0.9 + x[i % 4], c.sum()
+
     def outer(c: Any, k: Any) -> Any:
         c, s = lax.scan(inner, c, jnp.arange(9))
         c = lax.cond(s[-1] > k, lambda c: c * 0.5, lambda c: c + 1, c)

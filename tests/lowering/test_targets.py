@@ -64,6 +64,7 @@ ask = t._ask_compiler
 t._ask_compiler = lambda: calls.append(1) or ask()
 print(t.host_target().cpu, len(calls))
 """
+
     def run():
         return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                               cwd=tmp_path, env={"TMPDIR": str(tmp_path)}, check=True).stdout

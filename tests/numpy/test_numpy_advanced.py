@@ -176,6 +176,7 @@ def test_bad_indices() -> None:
 def test_derivatives_and_batches() -> None:
     x = np.arange(6.0, dtype=np.float32)
     i = np.array([1, 1, 4])
+
     def f(x: Any, v: Any) -> Any:
         return (x.at[i].set(v) ** 2).sum() + (x[i] * v).sum()
 

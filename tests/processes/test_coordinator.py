@@ -51,7 +51,7 @@ def test_garbage_hurts_nobody(served: Any) -> None:
             with connect() as c:
                 c.sendall(start + rng.randbytes(rng.randrange(200)) + rng.choice([b"", b"\n"]))
     for line in (b"cmd=put\n", b"cmd=get\n", b"cmd=unknown\ncmd=abort\n", b"cmd=initack\n",
-                 b"{}\n", b"[]\n", b"{\"rank\": \"a\", \"size\": 3}\n", b"{\"rank\": null}\n",
+                 b"{}\n", b"[]\n", b'{"rank": "a", "size": 3}\n', b'{"rank": null}\n',
                  b"x" * (2 * LONGEST_LINE)):
         with connect() as c:
             try:

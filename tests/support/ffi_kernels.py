@@ -136,7 +136,7 @@ def reverse(dtype: str) -> dict[str, ffi.Kernel]:
 layout(push_constant) uniform P { uint n; };
 void main() { uint i = gl_GlobalInvocationID.x; if (i < n) y[i] = x[n - 1 - i]; }
 """, "main", scalars=size_and(), grid=threads),
-        "cuda": ffi.Kernel("extern \"C\" __global__ void reverse(const T *x, T *y, unsigned n) {\n"
+        "cuda": ffi.Kernel('extern "C" __global__ void reverse(const T *x, T *y, unsigned n) {\n'
                            "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
                            "  if (i < n) y[i] = x[n - 1 - i];\n}".replace("T", cuda), "reverse",
                            scalars=size_and(), grid=threads, block=64)}

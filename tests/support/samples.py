@@ -293,6 +293,7 @@ row("clamp", REAL, (
     specials=(sample("special", op(values=0), op(values=special), op(values=1)),
               sample("crossed", op(values=3), op(values=special), op(values=1))))
 
+
 # ---- reductions
 def _reduces(dims: str = "axes", **rest: Any) -> list[Sample]:
     made = [((3, 4), (0,)), ((3, 4), (1,)), ((3, 4, 2), (0, 2)), ((3, 4), (0, 1)), ((1,), (0,)),

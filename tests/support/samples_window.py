@@ -103,4 +103,3 @@ def _bits(e: int, m: int) -> dict[str, int]:
 row("reduce_precision", FLOATS, [Sample(s.label, s.operands, _bits(11, 52)) for s in UNARY],
     linear=(0,), specials=[Sample(f"{e} {m}", (op(values=special),), _bits(e, m))
                            for e, m in ((5, 10), (8, 7), (4, 3), (8, 0), (2, 2), (11, 60))])
-

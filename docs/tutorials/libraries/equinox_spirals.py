@@ -98,6 +98,8 @@ print(frozen.readout.bias, jax.tree.structure(frozen) == jax.tree.structure(mode
 #> [0.] True
 trained, static = eqx.partition(model, eqx.is_inexact_array)
 print(len(jax.tree.leaves(trained)), eqx.tree_equal(eqx.combine(trained, static), model))
+
+
 #> 6 True
 
 # ---- an error of the values, out of a compiled function

@@ -163,7 +163,6 @@ class _Pullback:
             outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
             return self.in_tree.unflatten(outs)
 
-
     def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
         """The pullback that adds cotangents to references.
 

@@ -108,4 +108,3 @@ def build(done: Callable[[Any], None] = lambda dtype: None) -> int:
     with _lock:
         _loaded.clear()
     return len(found)
-

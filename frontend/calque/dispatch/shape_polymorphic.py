@@ -122,4 +122,3 @@ def run(program: Program, args: Sequence[Array], device: Device, reason: str
     size = program.outputs[0].aval.size
     made = found.executable(buffers, shape, size * found.weight < cost.SMALL_WORK)
     return [Array(b, o.aval) for b, o in zip(made, program.outputs)]
-

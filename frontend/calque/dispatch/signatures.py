@@ -56,7 +56,6 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
     return tuple(signature), buffers, leaves
 
 
-
 def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
     """A function that reads positional arguments structured like these, and says None to others;
     None where the structure has nodes of other kinds.  key: what stands for it in keys.

@@ -133,8 +133,6 @@ def _flatten(e: Error) -> Any:
     return (e._code, e._values), e._sites
 
 
-
-
 def _unflatten(sites: tuple[Site, ...], parts: Any) -> Error:
     code, values = parts
     return Error(code, values, sites)

@@ -517,7 +517,6 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     return ew.clamp_p.bind(*values)
 
 
-
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",
     "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt",

@@ -204,7 +204,6 @@ def _entry(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite: Any, metho
         return _quantile(name, x, q, axis, method, bool(keepdims), name.startswith("nan"), weights)
 
 
-
 @_doc("Element that a share q of the elements lies below.", "Array(3., dtype=float32)",
       "the shares, from 0 to 1", ", 0.75")
 @util.planned

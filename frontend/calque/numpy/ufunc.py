@@ -353,7 +353,6 @@ def attach(f: Function, nin: int, identity: Any = None, **own: Any) -> None:
                       **{m: getattr(methods, m) for m in _NAMES})
 
 
-
 attach(ufuncs.add, 2, 0, reduce=rd.sum, accumulate=cumulative.cumsum, at="add")
 attach(ufuncs.multiply, 2, 1, reduce=rd.prod, accumulate=cumulative.cumprod, at="multiply")
 attach(ufuncs.subtract, 2, at="subtract")

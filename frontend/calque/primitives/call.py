@@ -85,4 +85,3 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
 
 jit_p.abstract, jit_p.jvp, jit_p.linearize = _abstract, _jvp, _linearize
 jit_p.transpose, jit_p.batch = _transpose, _batch
-

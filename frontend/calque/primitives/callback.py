@@ -77,4 +77,3 @@ pure_callback_p.jvp, io_callback_p.jvp = _no_jvp("Pure"), _no_jvp("IO")
 debug_callback_p.jvp = _debug_jvp
 pure_callback_p.batch, io_callback_p.batch = _pure_batch, _io_batch
 debug_callback_p.batch = _debug_batch
-

@@ -141,4 +141,3 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 
 dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, _dot_jvp
 dot_general_p.transpose, dot_general_p.batch = _dot_transpose, _dot_batch
-

@@ -264,6 +264,7 @@ def _next_round(x: Any) -> Any:
     """Rows of a round-robin tournament move on: row k plays row k + n/2, row 0 stays."""
     n = aval_of(x).shape[0]
     h = n // 2
+
     def part(low: int, high: int) -> Any:
         return sh.slice_in_dim(x, low, max(low, high), 0)
     if h == 1:

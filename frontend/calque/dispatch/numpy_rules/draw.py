@@ -118,4 +118,4 @@ def _unwrap(out: Any, keys: Value) -> Any:
 
 
 RULES: dict[str, Any] = {"random_bits": _bits, "random_split": _split, "random_fold_in": _fold_in,
-         "random_seed": _seed,         "random_wrap": _wrap, "random_unwrap": _unwrap}
+         "random_seed": _seed, "random_wrap": _wrap, "random_unwrap": _unwrap}
