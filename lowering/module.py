@@ -30,7 +30,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.messages import combined
-from calque.lowering.rules import Context, physical, rules
+from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
 from calque.lowering.sizes import Sizes, dimension
@@ -395,7 +395,7 @@ class Emitter:
             values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e
         try:
-            out = rule(self.ctx, values, params, avals)
+            out = rule(Op(self.ctx, values, params, avals))
         except InconclusiveDimensionOperation as error:
             if getattr(error, "located", False):
                 raise

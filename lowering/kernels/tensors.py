@@ -21,7 +21,7 @@ from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes.loops import decomposition
-from calque.lowering.rules.registry import rules
+from calque.lowering.rules.registry import Op, rules
 
 Entry = Value | Memory
 FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),
@@ -407,8 +407,8 @@ class _Run:
         def put(where: list[Index]) -> None:
             i = memory.operation("arith.index_cast", [SCALAR.type_of(whole)],
                                  [memory.index(where[axis])]).results[0]
-            value = rules["convert_element_type"](
-                _context(SCALAR), [Value(SCALAR, i, (), whole)], {}, [ShapedArray((), out.dtype)])
+            value = rules["convert_element_type"](Op(
+                Context(SCALAR), [Value(SCALAR, i, (), whole)], {}, [ShapedArray((), out.dtype)]))
             memory.store(SCALAR, value, made, where)
 
         memory.nest(out.shape, put)
@@ -461,18 +461,14 @@ def _aligned(s: Part, shape: tuple[int, ...]) -> Part:
     return s
 
 
-def _context(b: KernelBuilder) -> Context:
-    return Context(b)
-
-
 def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
     """An elementwise equation on registers, by the rule of its primitive."""
-    ctx = _context(b)
+    ctx = Context(b)
     for a, v in zip(e.inputs, values):
         if isinstance(a, Literal):
             ctx.literals[v] = a
-    out: Value = rules[e.primitive.name](ctx, list(values), e.params,
-                                         [ShapedArray((), e.outputs[0].aval.dtype)])
+    out: Value = rules[e.primitive.name](
+        Op(ctx, list(values), e.params, [ShapedArray((), e.outputs[0].aval.dtype)]))
     return out
 
 

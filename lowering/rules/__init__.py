@@ -1,6 +1,6 @@
 """Lowering rules; importing this package fills the table.
 
-registry.py holds the table, lowering/context what a rule is given.  A primitive of
+registry.py holds the table and what a rule is given (`Op`).  A primitive of
 calque/primitives has its rule in the file of the same name: call.py (with while: control.py;
 loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
@@ -38,6 +38,6 @@ from calque.lowering.rules import (  # noqa: F401
     spectral,
     window,
 )
-from calque.lowering.rules.registry import rules
+from calque.lowering.rules.registry import Op, rules
 
-__all__ = ["Context", "physical", "rules"]
+__all__ = ["Context", "Op", "physical", "rules"]

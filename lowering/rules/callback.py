@@ -9,11 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.context import Context
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 def carriers(dtype: Dtype) -> list[Dtype]:
@@ -39,16 +37,15 @@ def _back(b: Builder, parts: list[Value], dtype: Dtype) -> Value:
 
 
 @rule("pure_callback", "io_callback", "debug_callback")
-def _callback(ctx: Context, xs: list[Value], params: dict[str, Any],
-              outs: list[ShapedArray]) -> list[Value]:
-    return call_host(ctx, params["callback"], xs, [a.aval for a in ctx.equation.inputs], outs)
+def _callback(op: Op) -> list[Value]:
+    return call_host(op, op["callback"])
 
 
-def call_host(ctx: Context, function: Any, xs: list[Value], given: list[ShapedArray],
-              outs: list[ShapedArray]) -> list[Value]:
+def call_host(op: Op, function: Any) -> list[Value]:
     """Results of function([arrays]) -> [arrays], called by the program on its caller's thread."""
-    ir, b = mlir.ir(), ctx.b
-    operands = [p for x, a in zip(xs, given) if a.size for p in _out(b, x)]
+    ir, ctx, b, outs = mlir.ir(), op.ctx, op.b, op.outs
+    given = [a.aval for a in ctx.equation.inputs]
+    operands = [p for x, a in zip(op.operands, given) if a.size for p in _out(b, x)]
     specs = [(o.shape, d) for o in outs if o.size for d in carriers(o.dtype)]
     name = f"py.call{len(ctx.callbacks)}"
     ctx.callbacks.append((function, tuple((a.shape, a.dtype) for a in given),
@@ -59,9 +56,9 @@ def call_host(ctx: Context, function: Any, xs: list[Value], given: list[ShapedAr
         ir.Operation.create("func.func", regions=1, attributes={
             "sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(kind),
             "sym_visibility": ir.StringAttr.get("private")})
-    op = ir.Operation.create("func.call", results=list(kind.results),
-                             operands=[v.ir for v in operands],
-                             attributes={"callee": ir.FlatSymbolRefAttr.get(name)})
-    parts = iter([Value(b, r, *s) for r, s in zip(op.results, specs)])
+    call = ir.Operation.create("func.call", results=list(kind.results),
+                               operands=[v.ir for v in operands],
+                               attributes={"callee": ir.FlatSymbolRefAttr.get(name)})
+    parts = iter([Value(b, r, *s) for r, s in zip(call.results, specs)])
     return [_back(b, [next(parts) for _ in carriers(o.dtype)], o.dtype) if o.size
             else b.splat(0, o.shape, o.dtype) for o in outs]

@@ -18,7 +18,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.passes.clients import closed_by_constants, const_p
-from calque.lowering.rules.registry import Rule
+from calque.lowering.rules.registry import Op, Rule
 
 
 class LoweringContext:
@@ -91,25 +91,23 @@ def emitted(prim: Primitive) -> Rule | None:
         return None
     rule: Callable[..., Any] | None = getattr(prim, "lowering", None)
 
-    def constant(ctx: Context, xs: list[Value], params: dict[str, Any],
-                 outs: list[ShapedArray]) -> Value:
-        made = ctx.b.constant(np.asarray(params["value"]).reshape(outs[0].shape))
-        ctx.constants.add(made)
+    def constant(op: Op) -> Value:
+        made = op.b.constant(np.asarray(op["value"]).reshape(op.out.shape))
+        op.ctx.constants.add(made)
         return made
 
-    def run(ctx: Context, xs: list[Value], params: dict[str, Any],
-            outs: list[ShapedArray]) -> list[Value]:
+    def run(op: Op) -> list[Value]:
         assert rule is not None
         with mlir.context(), mlir.ir().Location.unknown():
-            made = rule(LoweringContext(ctx), *[x.ir for x in xs], **params)
+            made = rule(LoweringContext(op.ctx), *[x.ir for x in op.operands], **op.params)
         made = list(made) if isinstance(made, (list, tuple)) else [made]
-        values = [_value(ctx, v, a) for v, a in zip(made, outs)]
-        for v, a in zip(values, outs):
+        values = [_value(op.ctx, v, a) for v, a in zip(made, op.outs)]
+        for v, a in zip(values, op.outs):
             want = mlir.tensor_type(a.shape, a.dtype)
-            if len(made) != len(outs) or v.ir.type != want:
+            if len(made) != len(op.outs) or v.ir.type != want:
                 raise TypeError(explain(
                     f"{prim.name}: its lowering made a value of type {v.ir.type}, its abstract "
-                    f"evaluation says {want}.", where=str(ctx.equation.source),
+                    f"evaluation says {want}.", where=str(op.ctx.equation.source),
                     fix="let both give the same types."))
         return values
 

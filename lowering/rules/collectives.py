@@ -1,21 +1,16 @@
 """Collectives that no vmap has given a meaning: the name of the axis is not bound."""
 from __future__ import annotations
 
-from typing import Any
-
-from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 @rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",
       "axis_index", "psum_invariant")
-def _unbound(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> list[Value]:
+def _unbound(op: Op) -> list[Value]:
     raise NameError(explain(
-        f"Found an unbound axis name: {', '.join(map(str, params['axes']))}: "
-        f"{ctx.equation.primitive.name} needs a mapped axis of that name.",
-        where=str(ctx.equation.source), fix="call the function under "
+        f"Found an unbound axis name: {', '.join(map(str, op['axes']))}: "
+        f"{op.ctx.equation.primitive.name} needs a mapped axis of that name.",
+        where=str(op.ctx.equation.source), fix="call the function under "
         "shard_map over a mesh with that axis, or under pmap or vmap(..., axis_name=...)."))

@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -16,7 +15,7 @@ from calque.lowering.context import Context
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import BodyBuilder, scalar_type
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
 
 HALF = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
@@ -110,16 +109,16 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
 
 
 @rule("dot_general")
-def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    b, (x, y), out = ctx.b, xs, outs[0]
-    dims, dtype, shape = params["dimension_numbers"], out.dtype, out.shape
+def _dot(op: Op) -> Value:
+    b, (x, y), out = op.b, op.operands, op.out
+    dims, dtype, shape = op["dimension_numbers"], out.dtype, out.shape
     (xc, _), _ = dims
     if math.prod(x.shape[i] for i in xc) == 0:  # IREE divides by the contracted size
         result = b.splat(0, shape, dtype)
     elif is_static((*x.shape, *y.shape)) and math.prod(x.shape[i] for i in xc) == 1:
         result = _outer(b, x, y, dims, shape, dtype)
     elif dtype.kind == "c":
-        result = _complex_dot(ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
+        result = _complex_dot(op.ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
     elif dtype == np.dtype(bool):
         counts = _barred(b, x.astype(np.int32), y.astype(np.int32), dims, shape, np.dtype("int32"))
         result = counts > 0
@@ -127,15 +126,15 @@ def _dot(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Shape
         result = _integer_dot(b, x, y, dims, shape, dtype)
     elif dtype in HALF or dtype.kind == "V":
         wide = x.dtype if x.dtype in HALF and x.dtype == y.dtype else np.dtype("float32")
-        acc = real_dot(ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
+        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
         result = acc.astype(dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALF):
             x, y = x.astype(dtype), y.astype(dtype)
-        if _is_vecmat(ctx, x, y, dims):
+        if _is_vecmat(op.ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = real_dot(ctx, x, y, dims, shape, dtype)
+            result = real_dot(op.ctx, x, y, dims, shape, dtype)
     return result
 
 

@@ -32,34 +32,33 @@ from calque.lowering.passes.loops import DTYPES
 from calque.lowering.rules import views
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 @rule("cond")
-def _cond(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> list[Value]:
-    index, *operands = xs
-    branches: tuple[Program, ...] = params["branches"]
+def _cond(op: Op) -> list[Value]:
+    index, *operands = op.operands
+    branches: tuple[Program, ...] = op["branches"]
     if len(branches) == 1:
-        return ctx.emit_program(branches[0], operands)
-    ctx.aliases.shared.update(operands)
-    fixed = views.is_possible(outs)
+        return op.ctx.emit_program(branches[0], operands)
+    op.ctx.aliases.shared.update(operands)
+    fixed = views.is_possible(op.outs)
     # Of unknown sizes inside a loop always: a branch in a loop in IREE may fail when it runs
     # ("indirect buffer reference slot 0 is out of range").
     # But never what calls Python: a branch that is not taken may raise.
     if all(is_cheap(p) for p in branches) or (
-            ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
-        results = [ctx.emit_program(p, operands) for p in branches]
-        return [_select(ctx.b, index, list(cases)) for cases in zip(*results)]
+            op.ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
+        results = [op.ctx.emit_program(p, operands) for p in branches]
+        return [_select(op.b, index, list(cases)) for cases in zip(*results)]
     # With two of IREE's own branches in a program, memory was freed or used again too early on
     # local-task (tests/lowering/test_branches_with_callbacks.py: "transient buffer has not been
     # committed", or wrong values).
     if fixed:
-        ctx.aliases.protect(*operands)
-        return views.branch(ctx, index, len(branches),
-                            lambda i: ctx.emit_program(branches[i], operands),
-                            [(a.shape, a.dtype) for a in outs])
-    return _case(ctx, index, operands, branches, outs)
+        op.ctx.aliases.protect(*operands)
+        return views.branch(op.ctx, index, len(branches),
+                            lambda i: op.ctx.emit_program(branches[i], operands),
+                            [(a.shape, a.dtype) for a in op.outs])
+    return _case(op.ctx, index, operands, branches, op.outs)
 
 
 def _select(b: Builder, index: Value, cases: list[Value]) -> Value:
@@ -90,25 +89,24 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
 
 
 @rule("scan")
-def _scan(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> list[Value]:
-    body: Program = params["jaxpr"]
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    consts, carry, stacked = xs[:n_consts], xs[n_consts:n_consts + n_carry], \
-        xs[n_consts + n_carry:]
-    length = params["length"]
-    if is_kernel(ctx.equation) and _has_kernel(ctx):
-        return emit_kernel(ctx, ctx.equation, xs, outs)
-    ctx.aliases.shared.update(consts)
-    loop = _Loop(ctx, body, consts, stacked, n_carry, length, params["reverse"])
-    if is_unrolled(params):
+def _scan(op: Op) -> list[Value]:
+    body: Program = op["jaxpr"]
+    n_consts, n_carry = op["num_consts"], op["num_carry"]
+    consts, carry, stacked = op.operands[:n_consts], op.operands[n_consts:n_consts + n_carry], \
+        op.operands[n_consts + n_carry:]
+    length = op["length"]
+    if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
+        return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
+    op.ctx.aliases.shared.update(consts)
+    loop = _Loop(op.ctx, body, consts, stacked, n_carry, length, op["reverse"])
+    if is_unrolled(op.params):
         return loop.unrolled(carry)
-    loop.views = _by_views(ctx, [body], [*carry, *outs])
+    loop.views = _by_views(op.ctx, [body], [*carry, *op.outs])
     if writes_in_place(body) and not loop.views:
         # IREE's loop writes into its initial values even if they are used after it
-        carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
+        carry = [c if _single(c) else op.ctx.aliases.private(c) for c in carry]
         loop.keep_out = True
-    return loop.rolled(carry, outs[n_carry:])
+    return loop.rolled(carry, op.outs[n_carry:])
 
 
 def _single(v: Value) -> bool:
@@ -235,41 +233,40 @@ def _has_kernel(ctx: Context) -> bool:
 
 
 @rule("while")
-def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
-           outs: list[ShapedArray]) -> list[Value]:
+def _while(op: Op) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
     condition reads and the body does not."""
-    if is_kernel(ctx.equation) and _has_kernel(ctx):
-        return emit_kernel(ctx, ctx.equation, xs, outs)
-    b, cond, body = ctx.b, params["cond_jaxpr"], params["body_jaxpr"]
-    k = params["cond_nconsts"]
-    n = k + params["body_nconsts"]
-    cond_consts, body_consts, carry = xs[:k], xs[k:n], xs[n:]
-    ctx.aliases.shared.update(xs[:n])
-    by_views = _by_views(ctx, [cond, body], carry)
+    if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
+        return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
+    b, cond, body = op.b, op["cond_jaxpr"], op["body_jaxpr"]
+    k = op["cond_nconsts"]
+    n = k + op["body_nconsts"]
+    cond_consts, body_consts, carry = op.operands[:k], op.operands[k:n], op.operands[n:]
+    op.ctx.aliases.shared.update(op.operands[:n])
+    by_views = _by_views(op.ctx, [cond, body], carry)
     in_place = writes_in_place(body) and not by_views
     if in_place:
-        carry = [c if _single(c) else ctx.aliases.private(c) for c in carry]
-    carry = [ctx.opaque(c) for c in carry]
+        carry = [c if _single(c) else op.ctx.aliases.private(c) for c in carry]
+    carry = [op.ctx.opaque(c) for c in carry]
 
     def head(carry: Sequence[Value]) -> list[Value]:
-        (pred,) = ctx.emit_program(cond, [*cond_consts, *carry])
+        (pred,) = op.ctx.emit_program(cond, [*cond_consts, *carry])
         if not pred.shape:
             return [pred]
         (some,) = emit_reduce(b, [pred], [False], range(len(pred.shape)), fold("or"))
         return [some, pred]
 
-    go, *rows = [ctx.opaque(v) for v in head(carry)]
+    go, *rows = [op.ctx.opaque(v) for v in head(carry)]
 
     def step(state: list[Value]) -> tuple[Value, list[Value]]:
         """The state begins with the rows that go on, where the predicate has rows."""
         old = state[len(rows):]
-        new = ctx.emit_program(body, [*body_consts, *old])
+        new = op.ctx.emit_program(body, [*body_consts, *old])
         if rows:
             new = [b.select(b.broadcast(state[0], o.shape, range(len(state[0].shape))), v, o)
                    for v, o in zip(new, old)]
         if in_place:
-            new = kept_out(ctx, new, xs[:n])
+            new = kept_out(op.ctx, new, op.operands[:n])
         go, *more = head(new)
         return go, [*more, *new]
 
@@ -278,9 +275,9 @@ def _while(ctx: Context, xs: list[Value], params: dict[str, Any],
         return [values[0] & go, *state]
 
     if by_views:
-        ctx.aliases.protect(*xs[:n])
-        return views.conditional(ctx, go, [*rows, *carry], step)[len(rows):]
-    out = emit_while(ctx, [go, *rows, *carry], slice(1 + len(rows), None), lambda v: v[0], both,
+        op.ctx.aliases.protect(*op.operands[:n])
+        return views.conditional(op.ctx, go, [*rows, *carry], step)[len(rows):]
+    out = emit_while(op.ctx, [go, *rows, *carry], slice(1 + len(rows), None), lambda v: v[0], both,
                      in_place)
     return out[1 + len(rows):]
 

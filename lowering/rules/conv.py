@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import floordiv, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.lowering import math, mlir
@@ -28,7 +28,7 @@ from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import real_dot
 from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
@@ -47,101 +47,133 @@ class Numbers(NamedTuple):
     out_spec: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution without its operands: the primitive's parameters, the result's shape, and the
+    dtype of its sums.  Where it is channels last, groups are those of features."""
+
+    ctx: Context
+    params: dict[str, Any]
+    shape: tuple[Any, ...]
+    dtype: Dtype
+
+    @property
+    def b(self) -> Builder:
+        return self.ctx.b
+
+    @property
+    def numbers(self) -> Numbers:
+        return self.params["dimension_numbers"]
+
+    @property
+    def strides(self) -> Sequence[int]:
+        return self.params["window_strides"]
+
+    @property
+    def dilation(self) -> Sequence[int]:
+        return self.params["rhs_dilation"]
+
+    @property
+    def groups(self) -> int:
+        return self.params["feature_group_count"]
+
+    @property
+    def count(self) -> int:
+        """Groups of features or of the batch."""
+        return max(self.groups, self.params["batch_group_count"])
+
+    @property
+    def places(self) -> list[Any]:
+        """The result's spatial sizes."""
+        return [self.shape[i] for i in self.numbers.out_spec[2:]]
+
+    def by(self, dtype: Dtype) -> Conv:
+        return replace(self, dtype=dtype)
+
+
 @rule("conv_general_dilated")
-def _conv(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    (x, y), (out,) = xs, outs
+def _conv(op: Op) -> Value:
+    (x, y), out = op.operands, op.out
     if 0 in x.shape or 0 in y.shape:
-        return ctx.b.splat(0, out.shape, out.dtype)
-    return _by_kind(ctx, x, y, params, out.shape, out.dtype)
+        return op.b.splat(0, out.shape, out.dtype)
+    return _by_kind(Conv(op.ctx, op.params, out.shape, out.dtype), x, y)
 
 
-def _by_kind(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-             dtype: Dtype) -> Value:
+def _by_kind(c: Conv, x: Value, y: Value) -> Value:
     """In a dtype that the code generator takes: complex by parts, others widened."""
-    b = ctx.b
+    b, dtype = c.b, c.dtype
     if x.dtype.kind == "c" or dtype.kind == "c":
         part = np.dtype(f"f{dtype.itemsize // 2}")
         x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
         xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
         def one(u: Value, v: Value) -> Value:
-            return emit_conv(ctx, u, v, p, shape, part)
+            return emit_conv(c.by(part), u, v)
 
         re, im = b.barrier(one(xr, yr) - one(xi, yi), one(xr, yi) + one(xi, yr))
         return b.complex(re, im)
     if dtype == np.dtype(bool):
-        counts = _integers(ctx, x, y, p, shape, np.dtype(np.int32))
-        return counts > 0
+        return _integers(c.by(np.dtype(np.int32)), x, y) > 0
     if dtype.kind in "iu" and x.dtype.kind in "biu":
         wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
-        return _integers(ctx, x, y, p, shape, wide).astype(dtype)
+        return _integers(c.by(wide), x, y).astype(dtype)
     if dtype in NARROW or dtype.kind in "Viu":
         wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-        if x.dtype != y.dtype or not _is_product(ctx, x.dtype, y, p, shape):
+        if x.dtype != y.dtype or not _is_product(c, x.dtype, y):
             x, y = math.convert(b, x, wide), math.convert(b, y, wide)
-            places = [shape[i] for i in p["dimension_numbers"].out_spec[2:]]
-            if is_static(places) and 1 < prod(places) <= FEW:
+            if is_static(c.places) and 1 < prod(c.places) <= FEW:
                 (x,) = b.barrier(x)  # each place's window widened anew: more stack than there is
-        return math.convert(b, emit_conv(ctx, x, y, p, shape, wide), dtype)
+        return math.convert(b, emit_conv(c.by(wide), x, y), dtype)
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
-    return emit_conv(ctx, x, y, p, shape, dtype)
+    return emit_conv(c, x, y)
 
 
-def _integers(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-              wide: Dtype) -> Value:
+def _integers(c: Conv, x: Value, y: Value) -> Value:
     """Behind a barrier: fused, narrow unsigned operands are read as signed."""
-    b = ctx.b
-    x, y = b.barrier(x.astype(wide), y.astype(wide))
-    return emit_conv(ctx, x, y, p, shape, wide)
+    return emit_conv(c, *c.b.barrier(x.astype(c.dtype), y.astype(c.dtype)))
 
 
-def emit_conv(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-              dtype: Dtype) -> Value:
-    """Convolution of operands of one dtype with sums of `dtype`."""
-    b = ctx.b
-    dn = p["dimension_numbers"]
-    result = [shape[i] for i in dn.out_spec[2:]]
+def emit_conv(c: Conv, x: Value, y: Value) -> Value:
+    """Convolution of operands of one dtype."""
+    b, p, dn, result, dtype = c.b, c.params, c.numbers, c.places, c.dtype
     kernel = [y.shape[i] for i in dn.rhs_spec[2:]]
     any_place = not is_static((*result, *[x.shape[i] for i in dn.lhs_spec[2:]]))
-    if 0 not in shape and not any_place and _has_phases(p):
-        return _by_phase(ctx, x, y, p, shape, dtype)
+    if 0 not in c.shape and not any_place and _has_phases(p):
+        return _by_phase(c, x, y)
     config = [(0, 0, 0)] * len(x.shape)
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
     x = padded(b, x, 0, config)
-    if 0 in shape:
-        return b.splat(0, shape, dtype)
+    if 0 in c.shape:
+        return b.splat(0, c.shape, dtype)
     if any_place:
         if is_static(kernel):
-            return _at_any_place(ctx, x, y, p, shape, dtype)
+            return _at_any_place(c, x, y)
         if not is_static(result) or prod(result) > FEW:
             raise InconclusiveDimensionOperation(
                 f"windows of {tuple(kernel)} at {tuple(result)} places.")
         x, y = b.barrier(x, y)
-        alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
-        return (_by_columns if alone else _by_position)(ctx, x, y, p, shape, dtype)
+        return (_by_columns if c.count == 1 else _by_position)(c, x, y)
     count, window = guess(prod(result)), guess(prod(kernel))
-    if any(c != (0, 0, 0) for c in config):
+    if any(changed != (0, 0, 0) for changed in config):
         (x,) = b.barrier(x)
-    if count != 1 and _is_product(ctx, x.dtype, y, p, shape):
-        made = convolve(ctx, x, y, dn, p["window_strides"], p["rhs_dilation"], shape, dtype)
+    if count != 1 and _is_product(c, x.dtype, y):
+        made = convolve(c.ctx, x, y, dn, c.strides, c.dilation, c.shape, dtype)
         if made is not None:
             return made
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     if count == 1 or (count <= FEW and count < window):
-        return _by_position(ctx, x, y, p, shape, dtype)
-    return _channels_last(ctx, x, y, p, shape, dtype)
+        return _by_position(c, x, y)
+    return _channels_last(c, x, y)
 
 
-def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
-                shape: tuple[Any, ...]) -> bool:
+def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
     vectors have no mask registers, and everywhere along one axis, along three, for few input
     features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
-    dn = p["dimension_numbers"]
+    dn, shape, target = c.numbers, c.shape, c.ctx.target
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
-    alone = max(p["feature_group_count"], p["batch_group_count"]) == 1
-    if not alone or not is_static((*y.shape, *shape)) or not gemm.takes(ctx.target, dtype.name):
+    if c.count > 1 or not is_static((*y.shape, *shape)) or not gemm.takes(target, dtype.name):
         return False
     window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
     if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
@@ -149,7 +181,7 @@ def _is_product(ctx: Context, dtype: Dtype, y: Value, p: dict[str, Any],
         return False
     if window * y.shape[i] < LEAST_DEPTH:
         return False
-    return (level_of(ctx.target) != "x86-64-v4" or along != 2
+    return (level_of(target) != "x86-64-v4" or along != 2
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
             or _is_uneven(shape[dn.out_spec[-1]]))
 
@@ -162,37 +194,32 @@ def _is_uneven(width: int) -> bool:
 
 
 # ---- places that are known at the call only
-def _at_any_place(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
-                  dtype: Dtype) -> Value:
+def _at_any_place(c: Conv, x: Value, y: Value) -> Value:
     """A padded operand without holes under a kernel of known size."""
-    b = ctx.b
-    dn = p["dimension_numbers"]
+    b, dn = c.b, c.numbers
     reaches = [1] * len(x.shape)
-    for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], p["rhs_dilation"]):
+    for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], c.dilation):
         reaches[axis] = (y.shape[tap] - 1) * d + 1
     x = with_windows(b, x, 0, reaches)
-    made = list(shape)
-    for axis, place, s in zip(dn.lhs_spec[2:], dn.out_spec[2:], p["window_strides"]):
+    made = list(c.shape)
+    for axis, place, s in zip(dn.lhs_spec[2:], dn.out_spec[2:], c.strides):
         made[place] = floordiv(x.shape[axis] - reaches[axis], s) + 1
     x, y = b.barrier(x, y)
-    out = _channels_last(ctx, x, y, p, tuple(made), dtype)
-    return b.slice(out, [0] * len(shape), shape)
+    out = _channels_last(replace(c, shape=tuple(made)), x, y)
+    return b.slice(out, [0] * len(c.shape), c.shape)
 
 
-def _by_columns(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[Any, ...],
-                dtype: Dtype) -> Value:
+def _by_columns(c: Conv, x: Value, y: Value) -> Value:
     """Few results of a window of any size (the gradient of a kernel): one product, over all that
     the window holds, of what each of its elements sees."""
-    b = ctx.b
-    dn = p["dimension_numbers"]
-    (n, c, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
-    moved, kernel = b.transpose(x, (c, *space, n)), b.transpose(y, (i, *taps, o))
-    window, places = kernel.shape[:-1], [shape[a] for a in dn.out_spec[2:]]
-    (every,) = b.barrier(_columns(b, moved, places, kernel.shape, p["rhs_dilation"],
-                                  p["window_strides"]))
+    b, dn, places = c.b, c.numbers, c.places
+    (n, f, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
+    moved, kernel = b.transpose(x, (f, *space, n)), b.transpose(y, (i, *taps, o))
+    window = kernel.shape[:-1]
+    (every,) = b.barrier(_columns(b, moved, places, kernel.shape, c.dilation, c.strides))
     rows, width = prod(window), prod(places) * x.shape[n]
-    out = real_dot(ctx, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
-                   (((0,), (0,)), ((), ())), (width, y.shape[o]), dtype)
+    out = real_dot(c.ctx, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
+                   (((0,), (0,)), ((), ())), (width, y.shape[o]), c.dtype)
     rank = len(places)
     whole = b.reshape(out, (*places, x.shape[n], y.shape[o]))
     return _laid_out(b, b.transpose(whole, (rank, *range(rank), rank + 1)), dn.out_spec)
@@ -207,14 +234,12 @@ def _has_phases(p: dict[str, Any]) -> bool:
         np.prod(p["lhs_dilation"])) <= FEW
 
 
-def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-              dtype: Dtype) -> Value:
+def _by_phase(c: Conv, x: Value, y: Value) -> Value:
     """Results q * h + r see the taps t = t0 + h u that meet no hole: a convolution for each r."""
-    b = ctx.b
-    dn, holes = p["dimension_numbers"], p["lhs_dilation"]
-    taps, rank = dn.rhs_spec[2:], len(holes)
-    result = [shape[i] for i in dn.out_spec[2:]]
-    counts = [-(-n // h) for n, h in zip(result, holes)]
+    b, p, dn, shape = c.b, c.params, c.numbers, c.shape
+    holes, taps = p["lhs_dilation"], dn.rhs_spec[2:]
+    rank = len(holes)
+    counts = [-(-n // h) for n, h in zip(c.places, holes)]
     part_shape = list(shape)
     for axis, m in zip(dn.out_spec[2:], counts):
         part_shape[axis] = m
@@ -233,15 +258,14 @@ def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
             padding.append((before, m + size - 1 - x.shape[axis] - before))
         kernel = b.slice(y, start, limit, step)
         if 0 in kernel.shape:
-            parts.append(b.splat(0, tuple(part_shape), dtype))
+            parts.append(b.splat(0, tuple(part_shape), c.dtype))
             continue
         (kernel,) = b.barrier(kernel)  # fused, the convolution has no fast code
-        parts.append(emit_conv(ctx, x, kernel, {
-            **p, "padding": padding, "lhs_dilation": (1,) * rank}, tuple(part_shape), dtype))
+        plain = {**p, "padding": padding, "lhs_dilation": (1,) * rank}
+        parts.append(emit_conv(replace(c, params=plain, shape=tuple(part_shape)), x, kernel))
     # interleaved: the phase of an axis is the minor part of its index
-    spread = [n for i, n in enumerate(part_shape)]
-    whole = b.concatenate([b.reshape(v, (1, *spread)) for v in parts], 0)
-    whole = b.reshape(whole, (*holes, *spread))
+    whole = b.concatenate([b.reshape(v, (1, *part_shape)) for v in parts], 0)
+    whole = b.reshape(whole, (*holes, *part_shape))
     order, sizes = [], []
     for axis in range(len(shape)):
         order.append(rank + axis)
@@ -255,22 +279,16 @@ def _by_phase(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[
 
 
 # ---- few results: a product for each
-def _by_position(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-                 dtype: Dtype) -> Value:
-    b = ctx.b
-    dn = p["dimension_numbers"]
-    groups, batches = p["feature_group_count"], p["batch_group_count"]
-    count = max(groups, batches)
-    n, c, *space = dn.lhs_spec
-    o, i, *taps = dn.rhs_spec
+def _by_position(c: Conv, x: Value, y: Value) -> Value:
+    b, dn, shape, count, result = c.b, c.numbers, c.shape, c.count, c.places
+    (n, f, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
     kernel = [y.shape[t] for t in taps]
-    result = [shape[a] for a in dn.out_spec[2:]]
-    grouped, split_y = c if groups > 1 else n, _grouped(b, y, o, count)
+    grouped, split_y = f if c.groups > 1 else n, _grouped(b, y, o, count)
 
     pieces = []
     for at in itertools.product(*map(range, result)):
         start, limit, step = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
-        for a, place, s, k, d in zip(space, at, p["window_strides"], kernel, p["rhs_dilation"]):
+        for a, place, s, k, d in zip(space, at, c.strides, kernel, c.dilation):
             start[a], step[a] = place * s, d
             limit[a] = place * s + (k - 1) * d + 1
         pieces.append(_grouped(b, b.slice(x, start, limit, step), grouped, count))
@@ -278,19 +296,19 @@ def _by_position(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tup
     def inner(axis: int, by: int) -> int:  # behind the axis of groups
         return axis + (axis >= by) if count > 1 else axis
 
-    left = [inner(c, grouped), *[inner(a, grouped) for a in space]]
+    left = [inner(f, grouped), *[inner(a, grouped) for a in space]]
     right = [inner(i, o), *[inner(t, o) for t in taps]]
     dims = ((left, right), ([grouped], [o]) if count > 1 else ([], []))
     free_x, free_y = pieces[0].shape[inner(n, grouped)], split_y.shape[inner(o, o)]
     if count == 1 and len(pieces) > 1 and free_x <= NARROW_BATCH:  # one product of all
         (every,) = b.barrier(b.concatenate(pieces, n))
-        product = real_dot(ctx, every, split_y, dims, (len(pieces) * free_x, free_y), dtype)
+        product = real_dot(c.ctx, every, split_y, dims, (len(pieces) * free_x, free_y), c.dtype)
         whole = b.reshape(product, (*result, free_x, free_y))
         rank = len(result)
         whole = b.transpose(whole, (rank, *range(rank), rank + 1))
         return _laid_out(b, whole, dn.out_spec)
     lead = (count,) if count > 1 else ()
-    parts = [real_dot(ctx, piece, split_y, dims, (*lead, free_x, free_y), dtype)
+    parts = [real_dot(c.ctx, piece, split_y, dims, (*lead, free_x, free_y), c.dtype)
              for piece in pieces]
     # each: (groups,) batch, output feature
     flat = []
@@ -322,91 +340,79 @@ def _laid_out(b: Builder, whole: Value, spec: Sequence[int]) -> Value:
 
 
 # ---- channels last
-def _channels_last(ctx: Context, x: Value, y: Value, p: dict[str, Any], shape: tuple[int, ...],
-                   dtype: Dtype) -> Value:
-    b = ctx.b
-    dn = p["dimension_numbers"]
-    groups, batches = p["feature_group_count"], p["batch_group_count"]
-    (n, c, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
-    last_x = b.transpose(x, (n, *space, c))
+def _channels_last(c: Conv, x: Value, y: Value) -> Value:
+    b, dn, groups = c.b, c.numbers, c.count
+    (n, f, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
+    last_x = b.transpose(x, (n, *space, f))
     last_y = b.transpose(y, (*taps, i, o))
-    if batches > 1:  # groups of the batch become groups of features
+    if groups > c.groups:  # groups of the batch become groups of features
         size, *rest, features = last_x.shape
-        apart = b.reshape(last_x, (batches, size // batches, *rest, features))
+        apart = b.reshape(last_x, (groups, size // groups, *rest, features))
         rank = len(apart.shape)
         apart = b.transpose(apart, (*range(1, rank - 1), 0, rank - 1))
-        last_x, groups = b.reshape(apart, (size // batches, *rest, batches * features)), batches
+        last_x = b.reshape(apart, (size // groups, *rest, groups * features))
     # IREE folds a transposed operand into the convolution, and then has no fast code for it
     if last_x is not x:
         (last_x,) = b.barrier(last_x)
     if last_y is not y:
         (last_y,) = b.barrier(last_y)
     rank = len(space)
-    result = tuple(shape[a] for a in dn.out_spec)
-    full = (result[0], *result[2:], result[1])
-    out = _grouped_convolution(ctx, last_x, last_y, full, p["window_strides"], p["rhs_dilation"],
-                               groups, dtype)
-    if any(a != e for a, e in zip(dn.out_spec, (0, rank + 1, *range(1, rank + 1)))):
+    last = (0, rank + 1, *range(1, rank + 1))
+    params = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
+              "padding": [(0, 0)] * rank, "lhs_dilation": [1] * rank, "window_strides": c.strides,
+              "rhs_dilation": c.dilation, "feature_group_count": groups, "batch_group_count": 1}
+    batch, features, *places = (c.shape[a] for a in dn.out_spec)
+    out = _grouped_convolution(replace(c, params=params, shape=(batch, *places, features)),
+                               last_x, last_y)
+    if any(a != e for a, e in zip(dn.out_spec, last)):
         (out,) = b.barrier(out)
     return _laid_out(b, out, dn.out_spec)
 
 
-def _grouped_convolution(ctx: Context, x: Value, y: Value, shape: tuple[int, ...],
-                         strides: Sequence[int], dilation: Sequence[int], groups: int,
-                         dtype: Dtype) -> Value:
+def _grouped_convolution(c: Conv, x: Value, y: Value) -> Value:
     """Channels last, in the form that is fastest for its groups and features."""
-    b = ctx.b
-    rank, features = len(strides), y.shape[-2]
-    if not is_static(shape[1:-1]):
-        return _of_columns(ctx, x, y, shape, strides, dilation, groups, dtype)
-    if 1 < groups <= SPLIT_GROUPS and features > 1:
-        return _by_group(ctx, x, y, shape, strides, dilation, groups, dtype)
-    if groups == 1 and (_is_few(ctx, y, shape, dtype) or (
+    features = y.shape[-2]
+    if not is_static(c.shape[1:-1]):
+        return _of_columns(c, x, y)
+    if 1 < c.groups <= SPLIT_GROUPS and features > 1:
+        return _by_group(c, x, y)
+    if c.groups == 1 and (_is_few(c, y) or (
             features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
-        return _gathered(ctx, x, y, shape, strides, dilation, dtype)
+        return _gathered(c, x, y)
     long = [k for k in y.shape[:-2] if k > 1]
-    if groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
-        return _by_tap(ctx, x, y, shape, strides, dilation, dtype)
-    return _convolution(b, x, y, shape, strides, dilation, groups, rank, dtype)
+    if c.groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
+        return _by_tap(c, x, y)
+    return _convolution(c, x, y)
 
 
-def _by_group(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
-              dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
+def _by_group(c: Conv, x: Value, y: Value) -> Value:
     """A convolution for each group."""
-    b, rank, features, size = ctx.b, len(strides), y.shape[-2], shape[-1] // groups
-    last = (0, rank + 1, *range(1, rank + 1))
-    alone = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
-             "padding": [(0, 0)] * rank, "lhs_dilation": [1] * rank, "window_strides": strides,
-             "rhs_dilation": dilation, "feature_group_count": 1, "batch_group_count": 1}
+    b, rank, features, size = c.b, len(c.strides), y.shape[-2], c.shape[-1] // c.groups
+    one = replace(c, params={**c.params, "feature_group_count": 1}, shape=(*c.shape[:-1], size))
     parts = []
-    for g in range(groups):
+    for g in range(c.groups):
         part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
                 for v, k in ((x, features), (y, size))]
-        mine, kernel = b.barrier(*part)
-        made = (*shape[:-1], size)
-        parts.append(emit_conv(ctx, mine, kernel, alone, made, dtype) if size >= WIDE_GROUP else
-                     _convolution(b, mine, kernel, made, strides, dilation, 1, rank, dtype))
+        parts.append((emit_conv if size >= WIDE_GROUP else _convolution)(one, *b.barrier(*part)))
     return b.concatenate(parts, rank + 1)
 
 
-def _is_few(ctx: Context, y: Value, shape: tuple[Any, ...], dtype: Dtype) -> bool:
+def _is_few(c: Conv, y: Value) -> bool:
     """Whether so few places see windows that the C kernel reads the convolution's as it lies."""
     along = sum(k > 1 for k in y.shape[:-2])
-    return (is_static(shape) and gemm.takes(ctx.target, dtype.name)
-            and prod(shape[:-1]) <= gemm.FEW and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2]
-            and (along <= 1 or level_of(ctx.target) != "x86-64-v4"))
+    return (is_static(c.shape) and gemm.takes(c.ctx.target, c.dtype.name)
+            and prod(c.shape[:-1]) <= gemm.FEW and prod(y.shape[:-1]) >= gemm.LEAST_SIZES[2]
+            and (along <= 1 or level_of(c.ctx.target) != "x86-64-v4"))
 
 
-def _by_tap(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
-            dilation: Sequence[int], dtype: Dtype) -> Value:
+def _by_tap(c: Conv, x: Value, y: Value) -> Value:
     """The sum of a product for each tap."""
-    b = ctx.b
-    total, taps, rank = None, y.shape[:-2], len(strides)
+    b, total, taps, rank = c.b, None, y.shape[:-2], len(c.strides)
     for tap in itertools.product(*map(range, taps)):
-        seen = _under(b, x, tap, shape, strides, dilation)
+        seen = _under(c, x, tap)
         kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
-        part = real_dot(ctx, seen, b.reshape(kernel, y.shape[-2:]),
-                        (((rank + 1,), (0,)), ((), ())), shape, dtype)
+        part = real_dot(c.ctx, seen, b.reshape(kernel, y.shape[-2:]),
+                        (((rank + 1,), (0,)), ((), ())), c.shape, c.dtype)
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -439,20 +445,17 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
     return Value(b, op.results[0], whole, x.dtype)
 
 
-def _of_columns(ctx: Context, x: Value, y: Value, shape: tuple[Any, ...], strides: Sequence[int],
-                dilation: Sequence[int], groups: int, dtype: Dtype) -> Value:
+def _of_columns(c: Conv, x: Value, y: Value) -> Value:
     """One product of what each place sees with the kernel; of single features their sums."""
-    b = ctx.b
+    b, shape, groups = c.b, c.shape, c.groups
     taps, (inputs, outputs) = y.shape[:-2], y.shape[-2:]
     rows, window = prod(shape[:-1]), prod(taps)
-    if window == 1 and set(strides) == {1}:
-        (every,) = b.barrier(x)
-    else:
-        (every,) = b.barrier(_columns(b, x, taps, shape, strides, dilation))
+    alone = window == 1 and set(c.strides) == {1}
+    (every,) = b.barrier(x if alone else _columns(b, x, taps, shape, c.strides, c.dilation))
     if groups == 1:
         flat = b.reshape(every, (rows, window * inputs))
         kernel = b.reshape(y, (window * inputs, outputs))
-        out = real_dot(ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), dtype)
+        out = real_dot(c.ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), c.dtype)
         return b.reshape(out, shape)
     own = outputs // groups
     if inputs == 1:
@@ -462,49 +465,45 @@ def _of_columns(ctx: Context, x: Value, y: Value, shape: tuple[Any, ...], stride
         return b.reshape(emit_reduce(b, [flat * kernel], [0], [1], fold("add"))[0], shape)
     flat = b.reshape(every, (rows, window, groups, inputs))
     kernel = b.reshape(y, (window, inputs, groups, own))
-    out = real_dot(ctx, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own), dtype)
+    out = real_dot(c.ctx, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own),
+                   c.dtype)
     return b.reshape(b.transpose(out, (1, 0, 2)), shape)
 
 
-def _under(b: Builder, x: Value, tap: Sequence[int], shape: Sequence[Any], strides: Sequence[int],
-           dilation: Sequence[int]) -> Value:
+def _under(c: Conv, x: Value, tap: Sequence[int]) -> Value:
     """What of x (batch, spatial..., features) a tap sees."""
-    start = [0, *[t * d for t, d in zip(tap, dilation)], 0]
+    start = [0, *[t * d for t, d in zip(tap, c.dilation)], 0]
     limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
-        start[1:-1], shape[1:-1], strides)], x.shape[-1]]
-    return b.slice(x, start, limit, [1, *strides, 1])
+        start[1:-1], c.shape[1:-1], c.strides)], x.shape[-1]]
+    return c.b.slice(x, start, limit, [1, *c.strides, 1])
 
 
-def _gathered(ctx: Context, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
-              dilation: Sequence[int], dtype: Dtype) -> Value:
+def _gathered(c: Conv, x: Value, y: Value) -> Value:
     """The elements under all taps side by side, then one product."""
-    b = ctx.b
-    taps = y.shape[:-2]
-    pieces = []
-    for tap in itertools.product(*map(range, taps)):
-        pieces.append(_under(b, x, tap, shape, strides, dilation))
+    b, taps = c.b, y.shape[:-2]
+    pieces = [_under(c, x, tap) for tap in itertools.product(*map(range, taps))]
     every = pieces[0]
     if len(pieces) > 1 or every is not x:
         (every,) = b.barrier(b.concatenate(pieces, len(taps) + 1))
-    rows = prod(shape[:-1])
+    rows = prod(c.shape[:-1])
     flat = b.reshape(every, (rows, every.shape[-1]))
     kernel = b.reshape(y, (every.shape[-1], y.shape[-1]))
-    out = real_dot(ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, shape[-1]), dtype)
-    return b.reshape(out, shape)
+    out = real_dot(c.ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, c.shape[-1]), c.dtype)
+    return b.reshape(out, c.shape)
 
 
-def _convolution(b: Builder, x: Value, y: Value, shape: tuple[int, ...], strides: Sequence[int],
-                 dilation: Sequence[int], groups: int, rank: int, dtype: Dtype) -> Value:
+def _convolution(c: Conv, x: Value, y: Value) -> Value:
     """stablehlo.convolution of (batch, spatial..., feature) with (spatial..., input, output)."""
     x, y = guarded_one(x, y)
+    rank = len(c.strides)
     space = ", ".join(map(str, range(rank)))
-    numbers = (f"#stablehlo.conv<[b, {space}, f]x[{space}, i, o]->[b, {space}, f]>")
-    return b.apart(b.emit("convolution", [x, y], shape, dtype, {
-        "window_strides": _array(strides), "rhs_dilation": _array(dilation),
+    return c.b.apart(c.b.emit("convolution", [x, y], c.shape, c.dtype, {
+        "window_strides": _array(c.strides), "rhs_dilation": _array(c.dilation),
         "lhs_dilation": _array([1] * rank),
         "padding": f"dense<0> : tensor<{rank}x2xi64>",
         "window_reversal": f"array<i1: {', '.join(['false'] * rank)}>",
-        "dimension_numbers": numbers, "feature_group_count": f"{groups} : i64",
+        "dimension_numbers": f"#stablehlo.conv<[b, {space}, f]x[{space}, i, o]->[b, {space}, f]>",
+        "feature_group_count": f"{c.groups} : i64",
         "batch_group_count": "1 : i64",
         "precision_config": "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]"}))[0]
 

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_larger
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value
-from calque.lowering.context import Context
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.reduce import NARROW, extreme
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 Combine = Callable[[Builder, Value, Value], Value]
 
@@ -85,10 +83,9 @@ def emit_prefixes(b: Builder, x: Value, axis: int, combine: Combine, identity: A
 
 def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -> None:
     @rule(name)
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        b, (x,) = ctx.b, xs
-        axis, reverse = params["axis"], params["reverse"]
+    def emit(op: Op) -> Value:
+        b, x = op.b, op.x
+        axis, reverse = op["axis"], op["reverse"]
         if x.shape[axis] in (0, 1) or 0 in x.shape:
             return x
         if x.dtype.kind == "u":

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.rules.registry import rule, rules
+from calque.lowering.rules.registry import Op, rule, rules
 
 Emit = Callable[..., Value]
 
@@ -27,10 +25,9 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
         @rule(*names)
-        def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-                 outs: list[ShapedArray]) -> Value:
-            values = [_spread(ctx.b, x, outs[0].shape) for x in xs]
-            return ctx.fusion.note(f(ctx.b, *values, **params), xs)
+        def emit(op: Op) -> Value:
+            values = [_spread(op.b, x, op.out.shape) for x in op.operands]
+            return op.ctx.fusion.note(f(op.b, *values, **op.params), op.operands)
         return f
     return register
 
@@ -58,14 +55,14 @@ def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
 
 
 @rule("pow")
-def _pow(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    x, y = xs
-    known = ctx.literals.get(y)
-    x = _spread(ctx.b, x, outs[0].shape)
+def _pow(op: Op) -> Value:
+    x, y = op.operands
+    known = op.ctx.literals.get(y)
+    x = _spread(op.b, x, op.out.shape)
     if isinstance(known, Literal) and x.dtype.kind == "f" and np.isreal(known.value):
-        return ctx.fusion.note(math.pow_const(ctx.b, x, float(known.value)), xs)
-    y = _spread(ctx.b, y, outs[0].shape)
-    return ctx.fusion.note(math.TABLE["pow"](ctx.b, x, y), xs)
+        return op.ctx.fusion.note(math.pow_const(op.b, x, float(known.value)), op.operands)
+    y = _spread(op.b, y, op.out.shape)
+    return op.ctx.fusion.note(math.TABLE["pow"](op.b, x, y), op.operands)
 
 
 # ---- comparison: complex numbers by real part, then imaginary
@@ -107,40 +104,36 @@ def _conj(b: Builder, x: Value) -> Value:
 
 # ---- conversion
 @rule("convert_element_type")
-def _convert(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    return ctx.fusion.note(math.convert(ctx.b, xs[0], outs[0].dtype), xs)
+def _convert(op: Op) -> Value:
+    return op.ctx.fusion.note(math.convert(op.b, op.x, op.out.dtype), op.operands)
 
 
 @rule("bitcast_convert_type")
-def _bitcast(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    return ctx.b.emit("bitcast_convert", xs, outs[0].shape, outs[0].dtype) \
-        if xs[0].dtype != outs[0].dtype else xs[0]
+def _bitcast(op: Op) -> Value:
+    return op.b.emit("bitcast_convert", op.operands, op.out.shape, op.out.dtype) \
+        if op.x.dtype != op.out.dtype else op.x
 
 
 # ---- choice
 @rule("select_n")
-def _select_n(ctx: Context, xs: list[Value], params: dict[str, Any],
-              outs: list[ShapedArray]) -> Value:
-    b, (which, *cases) = ctx.b, xs
+def _select_n(op: Op) -> Value:
+    b, (which, *cases) = op.b, op.operands
     if len(cases) == 1:
         return cases[0]
     shape = cases[0].shape
     if len(which.shape) < len(shape):  # a scalar, or the mask of an array of keys
         which = b.broadcast(which, shape, range(len(which.shape)))
     if which.dtype == np.dtype(bool):
-        return ctx.fusion.note(b.select(which, cases[1], cases[0]), xs)
+        return op.ctx.fusion.note(b.select(which, cases[1], cases[0]), op.operands)
     result = cases[-1]
     for i in range(len(cases) - 2, -1, -1):
         result = b.select(which <= i if i == 0 else which.eq(i), cases[i], result)
-    return ctx.fusion.note(result, xs)
+    return op.ctx.fusion.note(result, op.operands)
 
 
 @rule("copy", "stop_gradient")
-def _copy(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    return xs[0]
+def _copy(op: Op) -> Value:
+    return op.x
 
 
 # ---- the others: lowering/math keeps their forms under their names

@@ -2,11 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.lowering import mlir
@@ -17,57 +15,56 @@ from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.kernels.user_guard import guarded, wanted
 from calque.lowering.rules.callback import call_host
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 _BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
 
 
 @rule("ffi_call")
-def _ffi_call(ctx: Context, xs: list[Value], params: dict[str, Any],
-              outs: list[ShapedArray]) -> list[Value]:
-    kernels, where = params["kernels"], str(ctx.equation.source)
-    platform = "cpu" if ctx.cpu else getattr(ctx.target, "backend", "").split("-")[0]
+def _ffi_call(op: Op) -> list[Value]:
+    kernels, where = op["kernels"], str(op.ctx.equation.source)
+    platform = "cpu" if op.ctx.cpu else getattr(op.ctx.target, "backend", "").split("-")[0]
     kernel = kernels.get(platform)
-    if kernel is None and params["plain"] is not None:
-        return ctx.emit_program(params["plain"], xs)
+    if kernel is None and op["plain"] is not None:
+        return op.ctx.emit_program(op["plain"], op.operands)
     if kernel is None:
         have = ", ".join(p for p, _ in kernels.of)
         raise NotImplementedError(explain(
             f"ffi_call: {kernels.name!r} has no kernel for {platform}; it has: {have}.",
             where=where, fix="compile for a platform that it has a kernel for, or register a "
             "function with platform='default'."))
-    ins = [a.aval for a in ctx.equation.inputs]
-    known = all(is_static(a.shape) for a in (*ins, *outs))
-    if not known and (not ctx.cpu or kernel.grid is not None or params["aliases"]):
+    ins = [a.aval for a in op.ctx.equation.inputs]
+    known = all(is_static(a.shape) for a in (*ins, *op.outs))
+    if not known and (not op.ctx.cpu or kernel.grid is not None or op["aliases"]):
         raise NotImplementedError(explain(
             f"ffi_call: {kernels.name!r} is called with sizes that are known at the call only; "
             "kernels for CPUs without a grid and input_output_aliases take them.",
             where=where, fix="compile the function for fixed sizes."))
-    b = ctx.b
+    b = op.b
     # of an empty array the kernel gets a pointer that it must not read
     given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if is_empty(a.shape)
-             else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(xs, ins)]
-    call = prepared(kernel, kernels.name, where, ins, outs,
-                    {k: v for k, v, _ in params["attributes"]}, dict(params["aliases"]), ctx.cpu)
+             else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(op.operands, ins)]
+    call = prepared(kernel, kernels.name, where, ins, op.outs,
+                    {k: v for k, v, _ in op["attributes"]}, dict(op["aliases"]), op.ctx.cpu)
     if 0 in call.grid:  # every result is empty
-        return [b.splat(0, a.shape, a.dtype) for a in outs]
-    if known and ctx.cpu and ctx.in_process and wanted() and not params["has_side_effect"]:
-        assert ctx.target is not None
-        return call_host(ctx, guarded(call, ctx.target, [a.shape for a in outs]), xs, ins, outs)
+        return [b.splat(0, a.shape, a.dtype) for a in op.outs]
+    if known and op.ctx.cpu and op.ctx.in_process and wanted() and not op["has_side_effect"]:
+        assert op.ctx.target is not None
+        return call_host(op, guarded(call, op.ctx.target, [a.shape for a in op.outs]))
     for i in call.aliases:
-        given[i] = _written(ctx, given[i], [x for j, x in enumerate(given) if j != i])
-    effect = params["has_side_effect"]
+        given[i] = _written(op.ctx, given[i], [x for j, x in enumerate(given) if j != i])
+    effect = op["has_side_effect"]
     if effect:  # the host waits: IREE keeps the order of these, and leaves none of them out
-        if not given and not ctx.cpu:
+        if not given and not op.ctx.cpu:
             raise NotImplementedError(explain(
                 f"ffi_call: {kernels.name!r} has side effects and no argument.", where=where,
                 fix="give it one: on GPUs what has none is not kept in order."))
         given = _now(given or [b.splat(0, (1,), _BYTE)])
-    made = (call_c if ctx.cpu else call_gpu)(ctx, call, given)
+    made = (call_c if op.ctx.cpu else call_gpu)(op.ctx, call, given)
     if effect:
         made = _now(made)
     return [b.splat(0, a.shape, a.dtype) if is_empty(a.shape)
-            else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, outs)]
+            else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, op.outs)]
 
 
 def _now(xs: Sequence[Value]) -> list[Value]:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.kernels import fft_tables
 from calque.lowering.rules.contract import emit_dot
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 RADIX = 64  # the largest dense matrix
 TABLE = 4096  # twiddles beyond are products from two small tables
@@ -27,20 +26,20 @@ Pair = tuple[Value, Value]  # real and imaginary part
 
 
 @rule("fft")
-def _fft(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    b, x, out = ctx.b, xs[0], outs[0]
+def _fft(op: Op) -> Value:
+    b, x, out = op.b, op.x, op.out
     if 0 in out.shape:
         return b.splat(0, out.shape, out.dtype)
-    kind, lengths = params["fft_type"].name, params["fft_lengths"]
+    kind, lengths = op["fft_type"].name, op["fft_lengths"]
     first = len(out.shape) - len(lengths)
     inverse = kind in ("IFFT", "IRFFT")
     if kind == "RFFT":
-        x = _real(ctx, x)
+        x = _real(op.ctx, x)
     elif kind == "FFT" or kind == "IFFT":
-        x = _axis(ctx, x, len(x.shape) - 1, inverse)
+        x = _axis(op.ctx, x, len(x.shape) - 1, inverse)
     for axis in reversed(range(first, len(x.shape) - 1)):
-        x = _axis(ctx, x, axis, inverse)
-    return _back_to_real(ctx, x, out.shape[-1]) if kind == "IRFFT" else x
+        x = _axis(op.ctx, x, axis, inverse)
+    return _back_to_real(op.ctx, x, out.shape[-1]) if kind == "IRFFT" else x
 
 
 def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:

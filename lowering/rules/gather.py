@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import in_int32, is_larger, is_static, min_dim
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
 from calque.lowering.kernels import move
 from calque.lowering.math.region import scalar_type
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
 
@@ -178,22 +177,12 @@ def _elements(data: Value, ids: Value, target: Value) -> Value:
 
 
 @rule("gather")
-def _gather(
-    ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]
-) -> Value:
-    b, (x, indices) = ctx.b, xs
-    d, sizes, out = params["dimension_numbers"], params["slice_sizes"], outs[0]
-    ask = params["mode"].name == "FILL_OR_DROP"
-    at = addresses(
-        ctx,
-        indices,
-        x.shape,
-        sizes,
-        d.start_index_map,
-        d.operand_batching_dims,
-        d.start_indices_batching_dims,
-        ask,
-    )
+def _gather(op: Op) -> Value:
+    b, (x, indices) = op.b, op.operands
+    d, sizes, out = op["dimension_numbers"], op["slice_sizes"], op.out
+    ask = op["mode"].name == "FILL_OR_DROP"
+    at = addresses(op.ctx, indices, x.shape, sizes, d.start_index_map, d.operand_batching_dims,
+                   d.start_indices_batching_dims, ask)
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     window = tuple(s for a, s in enumerate(sizes) if a not in dropped)
     if not d.operand_batching_dims and all(x.shape[a] == sizes[a] for a in d.start_index_map):
@@ -205,11 +194,11 @@ def _gather(
         rows, ids = b.reshape(x, (at.rows, at.width)), b.reshape(at.ids, (at.count,))
         moved = None
         if at.inside is not None and at.inside.shape == at.ids.shape:
-            fill = 0 if params["fill_value"] is None else params["fill_value"]
-            moved = move.pick(ctx, rows, ids, b.reshape(at.inside, ids.shape), fill)
+            fill = 0 if op["fill_value"] is None else op["fill_value"]
+            moved = move.pick(op.ctx, rows, ids, b.reshape(at.inside, ids.shape), fill)
         if moved is not None:
             at = replace(at, inside=None)
-        found = take_rows(ctx, rows, ids) if moved is None else moved
+        found = take_rows(op.ctx, rows, ids) if moved is None else moved
         found = b.reshape(found, (*at.batch, *window))
     places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
     order = [
@@ -219,7 +208,7 @@ def _gather(
     found = b.transpose(found, order)
     if at.inside is None:
         return found
-    fill = 0 if params["fill_value"] is None else params["fill_value"]
+    fill = 0 if op["fill_value"] is None else op["fill_value"]
     mask = b.broadcast(at.inside, out.shape, places)
     picked = b.select(mask, found, b.splat(fill, out.shape, out.dtype))
-    return ctx.fusion.note(picked, [found, indices])
+    return op.ctx.fusion.note(picked, [found, indices])

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.random import I32, U32, threefry
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 U64 = np.dtype(np.uint64)
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -24,13 +22,12 @@ _ROUNDS = 10
 
 
 @rule("rng_bit_generator")
-def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> list[Value]:
+def _bits(op: Op) -> list[Value]:
     """A state is a key and a counter of 64 bits each, low words first."""
-    b, state, out = ctx.b, xs[0], outs[1]
+    b, state, out = op.b, op.x, op.outs[1]
     words = _split(b, state) if state.dtype == U64 else state
     w = [b.reshape(b.slice(words, (i,), (i + 1,)), ()) for i in range(4)]
-    made = _threefry if params["algorithm"].name == "RNG_THREE_FRY" else philox
+    made = _threefry if op["algorithm"].name == "RNG_THREE_FRY" else philox
     bits, steps = made(b, w, out.shape, out.dtype)
     low, carry = _plus(b, w[2], b.splat(steps & 0xFFFFFFFF, (), U32))
     high = w[3] + carry + (steps >> 32)
@@ -146,6 +143,5 @@ def _threefry_at(b: Builder, w: list[Value], shape: tuple[int, ...]) -> tuple[Va
 
 
 @rule("optimization_barrier")
-def _barrier(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> list[Value]:
-    return [x if 0 in x.shape else ctx.b.barrier(x)[0] for x in xs]
+def _barrier(op: Op) -> list[Value]:
+    return [x if 0 in x.shape else op.b.barrier(x)[0] for x in op.operands]

@@ -4,15 +4,13 @@ copied when it may be an argument's memory (IREE updates in place).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import in_int32, min_dim
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
@@ -52,20 +50,18 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
 
 
 @rule("dynamic_slice")
-def _dynamic_slice(ctx: Context, xs: list[Value], params: dict[str, Any],
-                   outs: list[ShapedArray]) -> Value:
-    x, *starts = xs
-    sizes = outs[0].shape
-    starts = _with_words(ctx.b, x, starts)
-    return emit_slice(ctx.b, x, clamped(ctx.b, starts, x.shape, sizes), sizes)
+def _dynamic_slice(op: Op) -> Value:
+    x, *starts = op.operands
+    sizes = op.out.shape
+    starts = _with_words(op.b, x, starts)
+    return emit_slice(op.b, x, clamped(op.b, starts, x.shape, sizes), sizes)
 
 
 @rule("dynamic_update_slice")
-def _dynamic_update_slice(ctx: Context, xs: list[Value], params: dict[str, Any],
-                          outs: list[ShapedArray]) -> Value:
-    x, update, *starts = xs
-    starts = _with_words(ctx.b, x, starts)
-    return emit_update(ctx, x, update, clamped(ctx.b, starts, x.shape, update.shape))
+def _dynamic_update_slice(op: Op) -> Value:
+    x, update, *starts = op.operands
+    starts = _with_words(op.b, x, starts)
+    return emit_update(op.ctx, x, update, clamped(op.b, starts, x.shape, update.shape))
 
 
 def _with_words(b: Builder, x: Value, starts: list[Value]) -> list[Value]:

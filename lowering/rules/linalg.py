@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calque.core.avals import ShapedArray
@@ -18,29 +19,29 @@ from calque.lowering.forms import FORMS, form_of
 from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.passes.cost import is_open
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have
 
-Native = Callable[[Context, list[Value], dict[str, Any], list[Spec]], list[Value]]
+Native = Callable[[Op], list[Value]]
 
 
 @rule("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "geqrf", "geqp3",
       "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
       "tridiagonal_solve", "cholesky_update", "pinv")
-def _form(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> list[Value]:
-    e = ctx.equation
+def _form(op: Op) -> list[Value]:
+    e = op.ctx.equation
     name = e.primitive.name
     if name in NATIVE:
-        kind = form_of(name, ctx.target, xs[0].dtype, ctx.in_process)
-        if kind == "native" and not params.get("perturb_singular"):
-            return NATIVE[name](ctx, xs, params, [(o.shape, o.dtype) for o in outs])
+        kind = form_of(name, op.ctx.target, op.x.dtype, op.ctx.in_process)
+        if kind == "native" and not op.params.get("perturb_singular"):
+            return NATIVE[name](op)
         if is_open(e):
             raise InconclusiveDimensionOperation("only the C kernels take matrices of any size.")
     assert e.primitive.program is not None, e.primitive
-    return ctx.emit_program(e.primitive.program(*[a.aval for a in e.inputs], **params), xs)
+    p = e.primitive.program(*[a.aval for a in e.inputs], **op.params)
+    return op.ctx.emit_program(p, op.operands)
 
 
 def _batch(x: Value, cores: int = 2) -> int:
@@ -50,6 +51,14 @@ def _batch(x: Value, cores: int = 2) -> int:
 def _groups(x: Value, batch: int) -> int:
     """How many workgroups share the batch."""
     return int(max(1, min(GROUPS, guess(batch), guess(math.prod(x.shape)) // WORTH)))
+
+
+def _native(op: Op, scalars: Sequence[Any], work: Any = 0, entry: str = "",
+            outs: Sequence[ShapedArray] | None = None) -> list[Value]:
+    """The results of the entry of an equation's primitive."""
+    results = [(o.shape, o.dtype) for o in outs or op.outs]
+    name = op.ctx.equation.primitive.name
+    return call_native(op.ctx, name, op.operands, results, scalars, work, entry)
 
 
 def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[Spec],
@@ -68,22 +77,20 @@ def call_native(ctx: Context, name: str, xs: Sequence[Value], results: Sequence[
     return emit_native(ctx, form.source, symbol, xs, [*results, *more], scalars, groups, batch)
 
 
-def _cholesky(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-              ) -> list[Value]:
-    return call_native(ctx, "cholesky", xs, outs, (_batch(xs[0]), xs[0].shape[-1]))
+def _cholesky(op: Op) -> list[Value]:
+    return _native(op, (_batch(op.x), op.x.shape[-1]))
 
 
-def _lu(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
-    return call_native(ctx, "lu", xs, outs, (_batch(xs[0]), *xs[0].shape[-2:]))
+def _lu(op: Op) -> list[Value]:
+    return _native(op, (_batch(op.x), *op.x.shape[-2:]))
 
 
-def _triangular_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-                      ) -> list[Value]:
-    a, b = xs
-    n, m = b.shape[-2:] if params["left_side"] else b.shape[:-3:-1]
-    flags = [int(params[k]) for k in ("left_side", "lower", "transpose_a", "conjugate_a",
-                                      "unit_diagonal")]
-    return call_native(ctx, "triangular_solve", xs, outs, (_batch(b), n, m, *flags))
+def _triangular_solve(op: Op) -> list[Value]:
+    b = op.operands[1]
+    n, m = b.shape[-2:] if op["left_side"] else b.shape[:-3:-1]
+    flags = [int(op[k]) for k in ("left_side", "lower", "transpose_a", "conjugate_a",
+                                  "unit_diagonal")]
+    return _native(op, (_batch(b), n, m, *flags))
 
 
 def _reflections(m: Any, n: Any) -> Any:
@@ -91,70 +98,60 @@ def _reflections(m: Any, n: Any) -> Any:
     return 32 * m + 64 * n + 2048
 
 
-def _geqrf(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-           ) -> list[Value]:
-    m, n = xs[0].shape[-2:]
-    return call_native(ctx, "geqrf", xs, outs, (_batch(xs[0]), m, n), _reflections(m, n))[:2]
+def _geqrf(op: Op) -> list[Value]:
+    m, n = op.x.shape[-2:]
+    return _native(op, (_batch(op.x), m, n), _reflections(m, n))[:2]
 
 
-def _geqp3(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-           ) -> list[Value]:
-    m, n = xs[0].shape[-2:]
-    return call_native(ctx, "geqp3", xs, outs, (_batch(xs[0]), m, n), 3 * n)[:3]
+def _geqp3(op: Op) -> list[Value]:
+    m, n = op.x.shape[-2:]
+    return _native(op, (_batch(op.x), m, n), 3 * n)[:3]
 
 
-def _householder_product(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-                         ) -> list[Value]:
-    (m, n), k = xs[0].shape[-2:], xs[1].shape[-1]
-    return call_native(ctx, "householder_product", xs, outs, (_batch(xs[0]), m, n, k),
-                       _reflections(m, n))[:1]
+def _householder_product(op: Op) -> list[Value]:
+    (m, n), k = op.x.shape[-2:], op.operands[1].shape[-1]
+    return _native(op, (_batch(op.x), m, n, k), _reflections(m, n))[:1]
 
 
-def _eigh(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-          ) -> list[Value]:
-    (a,), b = xs, ctx.b
+def _eigh(op: Op) -> list[Value]:
+    a, b = op.x, op.b
     n = a.shape[-1]
-    if not params["lower"]:  # the upper triangle is the conjugate of the lower of a^T
+    if not op["lower"]:  # the upper triangle is the conjugate of the lower of a^T
         a = b.transpose(a, (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2))
         a = b.complex(b.real(a), -b.imag(a)) if a.dtype.kind == "c" else a
+        op = replace(op, operands=[a])
     batch = _batch(a)
-    if not params["compute_vectors"]:
-        return call_native(ctx, "eigh", [a], outs, (batch, n), n * n + 16 * n, "eigvalsh")[:1]
-    return call_native(ctx, "eigh", [a], outs, (batch, n), 2 * n * n + 192 * n + 2048)[:2]
+    if not op["compute_vectors"]:
+        return _native(op, (batch, n), n * n + 16 * n, "eigvalsh")[:1]
+    return _native(op, (batch, n), 2 * n * n + 192 * n + 2048)[:2]
 
 
-def _svd(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]) -> list[Value]:
-    m, n = xs[0].shape[-2:]
-    p, k, batch = max_dim(m, n), min_dim(m, n), _batch(xs[0])
-    if not params["compute_uv"]:
-        return call_native(ctx, "svd", xs, outs, (batch, m, n), p * (2 * k + 208) + 4096,
-                           "svdvals")[:1]
-    full = params["full_matrices"]
-    s, u, vh = outs
+def _svd(op: Op) -> list[Value]:
+    m, n = op.x.shape[-2:]
+    p, k, batch = max_dim(m, n), min_dim(m, n), _batch(op.x)
+    if not op["compute_uv"]:
+        return _native(op, (batch, m, n), p * (2 * k + 208) + 4096, "svdvals")[:1]
+    full = op["full_matrices"]
+    s, u, vh = op.outs
     room = p * (2 * k + 208) + 2 * k * (k + 80) + p * (p if full else k) + 4096
-    made = call_native(ctx, "svd", xs, [u, s, vh], (batch, m, n, int(full)), room)
-    return [made[1], made[0], made[2]]
+    left, values, right = _native(op, (batch, m, n, int(full)), room, outs=[u, s, vh])[:3]
+    return [values, left, right]
 
 
-def _tridiagonal(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-                 ) -> list[Value]:
-    n = xs[0].shape[-1]
-    return call_native(ctx, "tridiagonal", xs, outs, (_batch(xs[0]), n, int(params["lower"])),
-                       n * n + 16 * n, "sytrd")[:4]
+def _tridiagonal(op: Op) -> list[Value]:
+    n = op.x.shape[-1]
+    return _native(op, (_batch(op.x), n, int(op["lower"])), n * n + 16 * n, "sytrd")[:4]
 
 
-def _tridiagonal_solve(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-                       ) -> list[Value]:
-    n, m = xs[3].shape[-2:]
-    return call_native(ctx, "tridiagonal_solve", xs, outs, (_batch(xs[3]), n, m), 3 * n,
-                       "gtsv")[:1]
+def _tridiagonal_solve(op: Op) -> list[Value]:
+    b = op.operands[3]
+    n, m = b.shape[-2:]
+    return _native(op, (_batch(b), n, m), 3 * n, "gtsv")[:1]
 
 
-def _hessenberg(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[Spec]
-                ) -> list[Value]:
-    n = xs[0].shape[-1]
-    return call_native(ctx, "hessenberg", xs, outs, (_batch(xs[0]), n), n * n + 64 * n + 512,
-                       "gehrd")[:2]
+def _hessenberg(op: Op) -> list[Value]:
+    n = op.x.shape[-1]
+    return _native(op, (_batch(op.x), n), n * n + 64 * n + 512, "gehrd")[:2]
 
 
 NATIVE: dict[str, Native] = {

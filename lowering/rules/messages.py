@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import processes
-from calque.core.avals import ShapedArray
 from calque.lowering.builder import Value
-from calque.lowering.context import Context
 from calque.lowering.rules.callback import call_host
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 class Message:
@@ -36,12 +34,11 @@ class Message:
 
 
 @rule("message_reduce", "message_gather", "message_exchange", "message_scatter", "message_permute")
-def _message(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> list[Value]:
-    how = {k: v for k, v in params.items() if k != "axes"}
-    kind = ctx.equation.primitive.name.removeprefix("message_")
-    made = Message(kind, params["axes"], how, str(ctx.equation.source))
-    results = call_host(ctx, made, xs, [a.aval for a in ctx.equation.inputs], outs)
+def _message(op: Op) -> list[Value]:
+    how = {k: v for k, v in op.params.items() if k != "axes"}
+    kind = op.ctx.equation.primitive.name.removeprefix("message_")
+    made = Message(kind, op["axes"], how, str(op.ctx.equation.source))
+    results = call_host(op, made)
     for r in results:
-        ctx.imported |= ctx.aliases.roots_of(r)
+        op.ctx.imported |= op.ctx.aliases.roots_of(r)
     return results

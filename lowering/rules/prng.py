@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dtypes import is_key
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
@@ -23,7 +22,7 @@ from calque.lowering.rules import elementwise as _elementwise  # noqa: F401  eq 
 from calque.lowering.rules import generator, random
 from calque.lowering.rules.random import I32, U32
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import rule, rules
+from calque.lowering.rules.registry import Op, rule, rules
 
 _PARITY = 0x1BD11BDA
 _ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
@@ -38,16 +37,15 @@ def _kind(ctx: Context) -> str:
 
 
 @rule("random_bits")
-def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    b, (keys,), kind, width = ctx.b, xs, _kind(ctx), params["bit_width"]
+def _bits(op: Op) -> Value:
+    b, (keys,), kind, width = op.b, op.operands, _kind(op.ctx), op["bit_width"]
     dtype = np.dtype(f"uint{width}")
     if kind == "fry":
-        return random.bits_of(b, keys, width, params["shape"], params["partitionable"])
+        return random.bits_of(b, keys, width, op["shape"], op["partitionable"])
     if kind in ("rbg", "urbg"):
-        return _drawn(b, keys, outs[0].shape, dtype)
-    high, low = random.counts64(b, keys.shape[:-1], params["shape"])
-    zero, key = b.like(low, 0), random.words_of(b, keys, params["shape"])
+        return _drawn(b, keys, op.out.shape, dtype)
+    high, low = random.counts64(b, keys.shape[:-1], op["shape"])
+    zero, key = b.like(low, 0), random.words_of(b, keys, op["shape"])
     counter = [high, low] if kind == "phx2" else [high, low, zero, zero]
     words = _rounds(kind, counter, key)
     if width == 64:
@@ -58,15 +56,14 @@ def _bits(ctx: Context, xs: list[Value], params: dict[str, Any],
 
 
 @rule("random_split")
-def _split(ctx: Context, xs: list[Value], params: dict[str, Any],
-           outs: list[ShapedArray]) -> Value:
-    b, (keys,), kind, shape = ctx.b, xs, _kind(ctx), params["shape"]
+def _split(op: Op) -> Value:
+    b, (keys,), kind, shape = op.b, op.operands, _kind(op.ctx), op["shape"]
     if kind == "fry":
-        return random.split_of(b, keys, shape, params["partitionable"])
+        return random.split_of(b, keys, shape, op["partitionable"])
     batch = keys.shape[:-1]
     if kind == "rbg":
         halves = b.reshape(keys, (*batch, 2, 2))
-        made = random.split_of(b, halves, shape, params["partitionable"])
+        made = random.split_of(b, halves, shape, op["partitionable"])
         n = len(batch)
         order = [*range(n), *range(n + 1, n + 1 + len(shape)), n, n + 1 + len(shape)]
         return b.reshape(b.transpose(made, order), (*batch, *shape, 4))
@@ -80,10 +77,9 @@ def _split(ctx: Context, xs: list[Value], params: dict[str, Any],
 
 
 @rule("random_fold_in")
-def _fold_in(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    b, (keys, data), kind = ctx.b, xs, _kind(ctx)
-    batch, words = outs[0].shape[:-1], keys.shape[-1]
+def _fold_in(op: Op) -> Value:
+    b, (keys, data), kind = op.b, op.operands, _kind(op.ctx)
+    batch, words = op.out.shape[:-1], keys.shape[-1]
     if keys.shape[:-1] != batch:
         keys = b.broadcast(keys, (*batch, words), [len(batch)])
     if kind == "urbg":
@@ -103,35 +99,32 @@ def _fold_in(ctx: Context, xs: list[Value], params: dict[str, Any],
 
 
 @rule("random_seed")
-def _seed(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    b, (x,), kind = ctx.b, xs, _kind(ctx)
+def _seed(op: Op) -> Value:
+    b, (x,), kind = op.b, op.operands, _kind(op.ctx)
     high, low = random.seed_words(x)
     if kind == "fry":
         return _joined(b, [high, low])
     if kind in ("rbg", "urbg"):
         return _joined(b, [high, low, high, low])
-    zero, words = b.like(low, 0), outs[0].shape[-1]
+    zero, words = b.like(low, 0), op.out.shape[-1]
     counter = {"phx2": [high, low], "phx4": [high, low, zero, zero], "fry4": [zero] * 4}[kind]
     key = {"phx2": [zero], "phx4": [zero, zero], "fry4": [high, low, zero, zero]}[kind]
     return _joined(b, _rounds(kind, counter, key)[:words])
 
 
 @rule("random_wrap", "random_unwrap")
-def _pass(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> Value:
-    return xs[0]
+def _pass(op: Op) -> Value:
+    return op.x
 
 
 def _of_keys(name: str, plain: Any) -> Any:
     """eq and ne, for keys of all their words."""
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        lead, b, equal = len(outs[0].shape), ctx.b, name == "eq"
-        wide = max((x.shape for x in xs), key=len)
+    def emit(op: Op) -> Value:
+        lead, b, equal = len(op.out.shape), op.b, name == "eq"
+        wide = max((x.shape for x in op.operands), key=len)
         if len(wide) == lead:
-            return plain(ctx, xs, params, outs)
-        x, y = (v if v.shape == wide else b.broadcast(v, wide, [lead]) for v in xs)
+            return plain(op)
+        x, y = (v if v.shape == wide else b.broadcast(v, wide, [lead]) for v in op.operands)
         return emit_reduce(b, [x.eq(y) if equal else x.ne(y)], [equal], [lead],
                            fold("and" if equal else "or"))[0]
 

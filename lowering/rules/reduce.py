@@ -11,14 +11,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, floordiv, is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
 from calque.lowering.folding import guarded
 from calque.lowering.math.region import BodyBuilder, elementwise
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
 NARROW = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
@@ -235,13 +234,13 @@ def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Valu
 
 
 @rule("reduce_sum")
-def _sum(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    return emit_sum(ctx, xs[0], params["axes"])
+def _sum(op: Op) -> Value:
+    return emit_sum(op.ctx, op.x, op["axes"])
 
 
 @rule("reduce_prod")
-def _prod(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    return emit_sum(ctx, xs[0], params["axes"], "multiply", 1)
+def _prod(op: Op) -> Value:
+    return emit_sum(op.ctx, op.x, op["axes"], "multiply", 1)
 
 
 def extreme(dtype: np.dtype[Any], largest: bool) -> Any:
@@ -259,20 +258,19 @@ def extreme(dtype: np.dtype[Any], largest: bool) -> Any:
 
 def _extremum(name: str, direction: str, largest: bool) -> None:
     @rule(f"reduce_{name}")
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        (x,) = xs
+    def emit(op: Op) -> Value:
+        x = op.x
         if x.dtype.kind == "c":
-            return _complex_extremum(ctx, x, params["axes"], direction, largest)
+            return _complex_extremum(op.ctx, x, op["axes"], direction, largest)
         if x.dtype == np.dtype(bool):
-            return _truth(ctx, x, params["axes"], name)
+            return _truth(op.ctx, x, op["axes"], name)
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
         found = []
-        for part in _cut(ctx.b, x, params["axes"]):
-            part, axes = _staged(ctx.b, part, sorted(params["axes"]), init, body)
-            (out,) = emit_reduce(ctx.b, [part], [init], axes, body)
-            found.append(ctx.b.reshape(out, outs[0].shape))
-        return functools.reduce(lambda p, q: body(ctx.b, [p, q])[0], found)
+        for part in _cut(op.b, x, op["axes"]):
+            part, axes = _staged(op.b, part, sorted(op["axes"]), init, body)
+            (out,) = emit_reduce(op.b, [part], [init], axes, body)
+            found.append(op.b.reshape(out, op.out.shape))
+        return functools.reduce(lambda p, q: body(op.b, [p, q])[0], found)
 
 
 def _truth(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
@@ -306,14 +304,13 @@ def _complex_extremum(ctx: Context, x: Value, axes: Sequence[int], direction: st
 
 def _logical(name: str, start: Any) -> None:
     @rule(f"reduce_{name}")
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        x = xs[0]
+    def emit(op: Op) -> Value:
+        x = op.x
         if x.dtype == np.dtype(bool) and name != "xor":
-            return _truth(ctx, x, params["axes"], "max" if name == "or" else "min")
+            return _truth(op.ctx, x, op["axes"], "max" if name == "or" else "min")
         init = start if x.dtype == np.dtype(bool) else (
             np.array(-1).astype(x.dtype) if start else 0)
-        return emit_reduce(ctx.b, [x], [init], params["axes"], fold(name))[0]
+        return emit_reduce(op.b, [x], [init], op["axes"], fold(name))[0]
 
 
 _logical("and", True)
@@ -323,11 +320,10 @@ _logical("xor", False)
 
 def _arg(name: str, direction: str, largest: bool) -> None:
     @rule(name)
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        b, x = ctx.b, xs[0]
-        (axis,) = params["axes"]
-        index_dtype = np.dtype(params["index_dtype"])
+    def emit(op: Op) -> Value:
+        b, x = op.b, op.x
+        (axis,) = op["axes"]
+        index_dtype = np.dtype(op["index_dtype"])
         if x.dtype == np.dtype(bool):
             x = x.astype(np.int8)
         elif x.dtype in NARROW or x.dtype.kind == "V":

@@ -1,19 +1,51 @@
 """The table of lowering rules.
 
-A rule is `f(ctx, inputs, params, outs) -> Value | list[Value]`: ctx is the Context
-(lowering/context) of the function that is written, inputs are Values, outs the avals of the results
-(keys already turned into uint32 words).
+A rule is `f(op) -> Value | list[Value]`: `Op` is the equation that is lowered.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.lowering.builder import Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 
-Rule = Callable[[Context, list[Value], dict[str, Any], list[ShapedArray]], Any]
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An equation that is lowered; `op["axes"]` is its parameter axes.
+
+    Attributes:
+      ctx: the Context (lowering/context) of the function that is written.
+      operands: Values; x: the first of them.
+      params: the equation's parameters.
+      outs: the avals of the results (keys already turned into uint32 words); out: the first.
+    """
+
+    ctx: Context
+    operands: list[Value]
+    params: dict[str, Any]
+    outs: list[ShapedArray]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.params[name]
+
+    @property
+    def b(self) -> Builder:
+        return self.ctx.b
+
+    @property
+    def x(self) -> Value:
+        return self.operands[0]
+
+    @property
+    def out(self) -> ShapedArray:
+        return self.outs[0]
+
+
+Rule = Callable[[Op], Any]
 rules: dict[str, Rule] = {}
 
 

@@ -4,7 +4,6 @@ IREE's scatter writes wherever its indices point and into its operand, which may
 array.  One window is a dynamic_slice, the join and a dynamic_update_slice; several are a loop of
 ours on the CPU (lowering/kernels/scatter.py), elsewhere a scatter whose bad rows change nothing.
 """
-
 from __future__ import annotations
 
 import math
@@ -24,44 +23,29 @@ from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import extreme
-from calque.lowering.rules.registry import rule, rules
+from calque.lowering.rules.registry import Op, rule, rules
 
-NAMES = {
-    "scatter": "set",
-    "scatter-add": "add",
-    "scatter-sub": "sub",
-    "scatter-mul": "mul",
-    "scatter-min": "min",
-    "scatter-max": "max",
-}
+NAMES = {"scatter": "set", "scatter-add": "add", "scatter-sub": "sub", "scatter-mul": "mul",
+         "scatter-min": "min", "scatter-max": "max"}
 
 
-def _register(name: str, op: str) -> None:
-    @rule(name)
-    def emit(
-        ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]
-    ) -> Value:
-        x, indices, updates = xs
-        if 0 in updates.shape:
-            return x
-        out = _scatter(ctx, op, x, indices, updates, params)
-        if out not in ctx.aliases.roots:
-            ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
-        return out
+@rule(*NAMES)
+def _scatter(op: Op) -> Value:
+    if 0 in op.operands[2].shape:
+        return op.x
+    out = _scattered(op, NAMES[op.ctx.equation.primitive.name])
+    aliases = op.ctx.aliases
+    if out not in aliases.roots:
+        aliases.roots[out] = aliases.roots_of(op.x) | {id(out)}
+    return out
 
 
-for _name, _op in NAMES.items():
-    _register(_name, _op)
-
-
-def _scatter(
-    ctx: Context, op: str, x: Value, indices: Value, updates: Value, params: dict[str, Any]
-) -> Value:
-    d = params["dimension_numbers"]
+def _scattered(op: Op, how: str) -> Value:
+    ctx, (x, indices, updates), d = op.ctx, op.operands, op["dimension_numbers"]
     inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
     window = iter(updates.shape[i] for i in d.update_window_dims)
     sizes = tuple(1 if a in inserted else next(window) for a in range(len(x.shape)))
-    ask, reads = params["mode"].name != "CLIP", (updates, indices)
+    ask, reads = op["mode"].name != "CLIP", (updates, indices)
     targets = d.scatter_dims_to_operand_dims
     first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
     one = math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets)
@@ -69,20 +53,12 @@ def _scatter(
         updates = ctx.aliases.apart(updates, [x])
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
     if one:
-        return _one_window(ctx, op, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
+        return _one_window(ctx, how, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     # the updates may be a view of the operand: IREE gives both one memory, and a window would be
     # read after it was written (tests/lowering/test_scatter.py)
     x = ctx.aliases.apart(x, reads)
-    at = addresses(
-        ctx,
-        indices,
-        x.shape,
-        sizes,
-        targets,
-        d.operand_batching_dims,
-        d.scatter_indices_batching_dims,
-        ask,
-    )
+    at = addresses(ctx, indices, x.shape, sizes, targets, d.operand_batching_dims,
+                   d.scatter_indices_batching_dims, ask)
     if at.inside is not None:
         inside = ctx.b.broadcast(at.inside, at.ids.shape, range(len(at.batch)))
         at = replace(at, ids=ctx.b.select(inside, at.ids, -1))
@@ -91,7 +67,7 @@ def _scatter(
     many = _loop if ctx.cpu else _portable
     if not (ctx.cpu or is_static((at.rows, at.count, at.width))):
         raise InconclusiveDimensionOperation(f"windows of {at.width} elements.")
-    return ctx.b.reshape(many(ctx, op, x, at, updates), x.shape)
+    return ctx.b.reshape(many(ctx, how, x, at, updates), x.shape)
 
 
 # ---- one window
@@ -103,9 +79,8 @@ def _fits(ctx: Context, x: Value, sizes: Sequence[Any], targets: Sequence[int]) 
     return all(bounds(n, 0)[0] >= 0 or (not ctx.cpu and bool(is_nonnegative(n))) for n in limits)
 
 
-def _one_window(
-    ctx: Context, op: str, x: Value, indices: Value, new: Value, targets: Sequence[int], ask: bool
-) -> Value:
+def _one_window(ctx: Context, how: str, x: Value, indices: Value, new: Value,
+                targets: Sequence[int], ask: bool) -> Value:
     b, sizes = ctx.b, new.shape
     limits = [x.shape[a] - sizes[a] for a in targets]
     kind = np.dtype(np.int32 if all(map(in_int32, limits)) else np.int64)
@@ -117,26 +92,27 @@ def _one_window(
         one = index.eq(safe)
         starts[axis] = safe.astype(kind)
         inside = one if inside is None else inside & one
-    if op != "set" or (ask and inside is not None):
+    if how != "set" or (ask and inside is not None):
         old = emit_slice(b, x, starts, sizes)
-        new = new if op == "set" else rules[op](ctx, [old, new], {}, [ShapedArray(sizes, x.dtype)])
+        if how != "set":
+            new = rules[how](Op(ctx, [old, new], {}, [ShapedArray(sizes, x.dtype)]))
         if ask and inside is not None:
             new = b.select(inside, new, old)
     return emit_update(ctx, x, new, starts)
 
 
 # ---- many rows, by our own loop
-def _loop(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Value:
+def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Value:
     """Every dtype as one that the loop knows; the operand as memory that is ours."""
     b, dtype, rows = ctx.b, x.dtype, (at.rows, at.width)
     if dtype.kind == "c":
-        pairs = op in ("mul", "min", "max")
+        pairs = how in ("mul", "min", "max")
         data = _as_pairs(b, b.reshape(x, rows))
-        out = scatter_rows(data, at.ids, _as_pairs(b, updates), op, pairs=pairs)
+        out = scatter_rows(data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
         return _from_pairs(b, out)
-    if _is_narrow(dtype) and op != "set":  # joined in f32, rounded once
+    if _is_narrow(dtype) and how != "set":  # joined in f32, rounded once
         data = b.reshape(x, rows).astype(np.float32)
-        return scatter_rows(data, at.ids, updates.astype(np.float32), op).astype(dtype)
+        return scatter_rows(data, at.ids, updates.astype(np.float32), how).astype(dtype)
     limit = None
     if math.prod(x.shape) == 1:  # two rows, the second one never written: memory of our own
         x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
@@ -144,7 +120,7 @@ def _loop(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Val
     else:
         x = ctx.aliases.owned(x)
     data, updates = _as_known(b, b.reshape(x, rows)), _as_known(b, updates)
-    out = scatter_rows(data, at.ids, updates, op, limit=limit, unsigned=dtype.kind in "bu")
+    out = scatter_rows(data, at.ids, updates, how, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
         out = b.slice(out, (0, 0), (1, 1))
     return out.ne(0) if dtype == np.dtype(bool) else out.view(dtype)
@@ -179,70 +155,63 @@ def _from_pairs(b: Builder, x: Value) -> Value:
 
 
 # ---- many rows, in StableHLO
-def _portable(ctx: Context, op: str, x: Value, at: Addresses, updates: Value) -> Value:
+def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Value:
     """Rows outside are joined as identities to row 0; a set sends them to one row more."""
     b, dtype = ctx.b, x.dtype
-    if _is_narrow(dtype) and op != "set":
-        out = _portable(ctx, op, x.astype(np.float32), at, updates.astype(np.float32))
+    if _is_narrow(dtype) and how != "set":
+        out = _portable(ctx, how, x.astype(np.float32), at, updates.astype(np.float32))
         return out.astype(dtype)
-    if op == "sub":
-        op, updates = "add", -updates
-    if op == "set" or math.prod(x.shape) == 1:
+    if how == "sub":
+        how, updates = "add", -updates
+    if how == "set" or math.prod(x.shape) == 1:
         data = b.reshape(x, (at.rows, at.width))
         data = b.concatenate([data, b.splat(0, (1, at.width), dtype)], 0)
         ids = b.select(at.ids < 0, b.like(at.ids, at.rows), at.ids)
-        out = _emit(b, op, data, ids, updates)
+        out = _emit(b, how, data, ids, updates)
         return b.slice(out, (0, 0), (at.rows, at.width))
     data = b.reshape(ctx.aliases.owned(x), (at.rows, at.width))
     bad = b.broadcast(at.ids < 0, updates.shape, (0,))
-    updates = b.select(bad, b.splat(_identity(op, dtype), updates.shape, dtype), updates)
-    return _emit(b, op, data, b.maximum(at.ids, 0), updates)
+    updates = b.select(bad, b.splat(_identity(how, dtype), updates.shape, dtype), updates)
+    return _emit(b, how, data, b.maximum(at.ids, 0), updates)
 
 
-def _identity(op: str, dtype: np.dtype[Any]) -> Any:
-    if op == "add":
+def _identity(how: str, dtype: np.dtype[Any]) -> Any:
+    if how == "add":
         return -0.0 if dtype.kind in "fc" else 0
-    if op == "mul":
+    if how == "mul":
         return 1
     real = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-    return extreme(real, op == "min")
+    return extreme(real, how == "min")
 
 
-def _emit(b: Builder, op: str, data: Value, ids: Value, updates: Value) -> Value:
+def _emit(b: Builder, how: str, data: Value, ids: Value, updates: Value) -> Value:
     ir = mlir.ir()
     # for CUDA, IREE compiles no scatter with a widening of its updates in it
     # (tests/lowering/test_cuda_needs_cures.py)
     (updates,) = b.barrier(updates)
-    made = b.op(
-        "stablehlo.scatter",
-        [data, b.reshape(ids, (*ids.shape, 1)), updates],
-        [(data.shape, data.dtype)],
-        {
-            "scatter_dimension_numbers": "#stablehlo.scatter<update_window_dims = [1], "
-            "inserted_window_dims = [0], "
-            "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>",
-            "indices_are_sorted": "false",
-            "unique_indices": "false",
-        },
-        regions=1,
-    )
+    made = b.op("stablehlo.scatter", [data, b.reshape(ids, (*ids.shape, 1)), updates],
+                [(data.shape, data.dtype)], {
+        "scatter_dimension_numbers": "#stablehlo.scatter<update_window_dims = [1], "
+                                     "inserted_window_dims = [0], "
+                                     "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>",
+        "indices_are_sorted": "false", "unique_indices": "false"}, regions=1)
     block = made.regions[0].blocks.append(*[mlir.tensor_type((), data.dtype)] * 2)
     with ir.InsertionPoint(block):
         old, new = (Value(b, a, (), data.dtype) for a in block.arguments)
-        ir.Operation.create("stablehlo.return", operands=[_joined(b, op, old, new).ir])
+        ir.Operation.create("stablehlo.return", operands=[_joined(b, how, old, new).ir])
     return Value(b, made.results[0], data.shape, data.dtype)
 
 
-def _joined(b: Builder, op: str, old: Value, new: Value) -> Value:
-    if op == "set":
+def _joined(b: Builder, how: str, old: Value, new: Value) -> Value:
+    if how == "set":
         return new
-    if op in ("add", "mul"):
-        return b.binary({"add": "add", "mul": "multiply"}[op], old, new)
+    if how in ("add", "mul"):
+        return b.binary({"add": "add", "mul": "multiply"}[how], old, new)
     if old.dtype == np.dtype(bool):
-        return b.binary("and" if op == "min" else "or", old, new)
+        return b.binary("and" if how == "min" else "or", old, new)
     if old.dtype.kind != "c":
-        return b.binary(f"{op}imum", old, new)
-    order = "LT" if op == "min" else "GT"
+        return b.binary(f"{how}imum", old, new)
+    order = "LT" if how == "min" else "GT"
     (r0, i0), (r1, i1) = ((b.real(v), b.imag(v)) for v in (old, new))
     nan = b.isnan(r1) | b.isnan(i1)
     better = b.compare(order, r1, r0) | (r1.eq(r0) & b.compare(order, i1, i0)) | nan

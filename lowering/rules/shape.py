@@ -7,73 +7,65 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static, max_dim
 from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
 from calque.lowering.kernels import move
 from calque.lowering.math.convert import convert
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 LARGE = 1 << 14  # elements from which an iota of several axes is a constant, repeated
 ROW = 4096  # elements of such a constant at most
 
 
 @rule("reshape", "squeeze")
-def _reshape(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    return ctx.b.reshape(xs[0], outs[0].shape)
+def _reshape(op: Op) -> Value:
+    return op.b.reshape(op.x, op.out.shape)
 
 
 @rule("transpose")
-def _transpose(ctx: Context, xs: list[Value], params: dict[str, Any],
-               outs: list[ShapedArray]) -> Value:
-    moved = move.exchange(ctx, xs[0], params["permutation"])
-    return ctx.b.transpose(xs[0], params["permutation"]) if moved is None else moved
+def _transpose(op: Op) -> Value:
+    moved = move.exchange(op.ctx, op.x, op["permutation"])
+    return op.b.transpose(op.x, op["permutation"]) if moved is None else moved
 
 
 @rule("broadcast_in_dim")
-def _broadcast(ctx: Context, xs: list[Value], params: dict[str, Any],
-               outs: list[ShapedArray]) -> Value:
-    out = ctx.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
-    return ctx.fusion.note(out, xs)
+def _broadcast(op: Op) -> Value:
+    out = op.b.broadcast(op.x, op.out.shape, op["broadcast_dimensions"])
+    return op.ctx.fusion.note(out, op.operands)
 
 
 @rule("concatenate")
-def _concatenate(ctx: Context, xs: list[Value], params: dict[str, Any],
-                 outs: list[ShapedArray]) -> Value:
-    axis = params["dimension"]
-    parts = [x for x in xs if x.shape[axis]]
-    moved = None if len(parts) < 2 else move.concatenate(ctx, parts, axis)
+def _concatenate(op: Op) -> Value:
+    axis = op["dimension"]
+    parts = [x for x in op.operands if x.shape[axis]]
+    moved = None if len(parts) < 2 else move.concatenate(op.ctx, parts, axis)
     if moved is not None:
         return moved
-    out = parts[0] if len(parts) == 1 else ctx.b.concatenate(parts, axis)
+    out = parts[0] if len(parts) == 1 else op.b.concatenate(parts, axis)
     if out.dtype.kind in "iu" and axis == len(out.shape) - 1 and all(
             x.shape[axis] == 1 for x in parts):
-        ctx.columns[out] = parts
+        op.ctx.columns[out] = parts
     return out
 
 
 @rule("slice")
-def _slice(ctx: Context, xs: list[Value], params: dict[str, Any],
-           outs: list[ShapedArray]) -> Value:
-    return ctx.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+def _slice(op: Op) -> Value:
+    return op.b.slice(op.x, op["start_indices"], op["limit_indices"], op["strides"])
 
 
 @rule("pad")
-def _pad(ctx: Context, xs: list[Value], params: dict[str, Any],
-         outs: list[ShapedArray]) -> Value:
-    x, value = xs
-    config = params["padding_config"]
+def _pad(op: Op) -> Value:
+    x, value = op.operands
+    config = op["padding_config"]
     if 0 in x.shape:
-        return ctx.b.broadcast(value, outs[0].shape, ())
-    known: Any = ctx.literals[value].value if value in ctx.literals else value
+        return op.b.broadcast(value, op.out.shape, ())
+    known: Any = op.ctx.literals[value].value if value in op.ctx.literals else value
     if x.dtype.kind == "c":  # IREE cannot fill memory with 128-bit patterns (and see Builder.pad)
-        real, imag = (np.real, np.imag) if value in ctx.literals else (ctx.b.real, ctx.b.imag)
-        return ctx.b.complex(*[padded(ctx.b, part, v, config) for part, v in (
-            (ctx.b.real(x), real(known)), (ctx.b.imag(x), imag(known)))])
-    moved = move.pad(ctx, x, known, config) if value in ctx.literals else None
-    return padded(ctx.b, x, known, config) if moved is None else moved
+        real, imag = (np.real, np.imag) if value in op.ctx.literals else (op.b.real, op.b.imag)
+        return op.b.complex(*[padded(op.b, part, v, config) for part, v in (
+            (op.b.real(x), real(known)), (op.b.imag(x), imag(known)))])
+    moved = move.pad(op.ctx, x, known, config) if value in op.ctx.literals else None
+    return padded(op.b, x, known, config) if moved is None else moved
 
 
 def padded(b: Builder, x: Value, value: Any, config: Sequence[tuple[Any, Any, int]]) -> Value:
@@ -97,32 +89,31 @@ def with_windows(b: Builder, x: Value, value: Any, reaches: Sequence[int]) -> Va
 
 
 @rule("rev")
-def _rev(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    if not params["dimensions"]:
-        return xs[0]
-    moved = move.reverse(ctx, xs[0], params["dimensions"])
-    return ctx.b.reverse(xs[0], params["dimensions"]) if moved is None else moved
+def _rev(op: Op) -> Value:
+    if not op["dimensions"]:
+        return op.x
+    moved = move.reverse(op.ctx, op.x, op["dimensions"])
+    return op.b.reverse(op.x, op["dimensions"]) if moved is None else moved
 
 
 @rule("iota")
-def _iota(ctx: Context, xs: list[Value], params: dict[str, Any], outs: list[ShapedArray]) -> Value:
-    dtype = np.dtype(params["dtype"])
-    shape, axis = outs[0].shape, params["dimension"]
+def _iota(op: Op) -> Value:
+    dtype = np.dtype(op["dtype"])
+    shape, axis = op.out.shape, op["dimension"]
     if dtype.kind == "c":
         part = np.dtype(f"f{dtype.itemsize // 2}")
-        re = ctx.b.iota(shape, part, axis)
-        out = ctx.b.complex(re, ctx.b.like(re, 0))
+        re = op.b.iota(shape, part, axis)
+        out = op.b.complex(re, op.b.like(re, 0))
     elif dtype.kind == "V":
-        out = convert(ctx.b, ctx.b.iota(shape, np.int32, axis), dtype)
+        out = convert(op.b, op.b.iota(shape, np.int32, axis), dtype)
     elif len(shape) > 1 and is_static(shape) and shape[axis] <= ROW and math.prod(shape) >= LARGE:
         # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
-        return ctx.b.broadcast(ctx.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))
+        return op.b.broadcast(op.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))
     else:
-        out = ctx.b.iota(shape, dtype, axis)
-    return ctx.fusion.note(out, [])
+        out = op.b.iota(shape, dtype, axis)
+    return op.ctx.fusion.note(out, [])
 
 
 @rule("dim_as_value")
-def _dim_as_value(ctx: Context, xs: list[Value], params: dict[str, Any],
-                  outs: list[ShapedArray]) -> Value:
-    return ctx.b.number(params["dim"], outs[0].dtype)
+def _dim_as_value(op: Op) -> Value:
+    return op.b.number(op["dim"], op.out.dtype)

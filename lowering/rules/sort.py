@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import in_int32, is_static
 from calque.lowering import math as lowering_math
 from calque.lowering.builder import Builder, Value, signed
@@ -23,7 +21,7 @@ from calque.lowering.kernels.native import emit_native
 from calque.lowering.kernels.sort import FEW, GROUPS, WORTH, emit_order
 from calque.lowering.rules.gather import take_rows
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 SELECTED = 256  # results up to this are selected by the C kernel
 RANKED = 64  # axes up to this are ranked by comparing all pairs: two dispatches, no stages
@@ -200,24 +198,22 @@ def _picked(ctx: Context, x: Value, order: Value) -> Value:
 
 
 @rule("sort")
-def _sort(ctx: Context, xs: list[Value], params: dict[str, Any],
-          outs: list[ShapedArray]) -> list[Value]:
-    b, axis = ctx.b, params["dimension"]
-    if 0 in xs[0].shape or xs[0].shape[axis] == 1:
-        return list(xs)
-    rows = _Rows(b, xs[0].shape, axis)
-    keys = [rows.split(k) for x in xs[:params["num_keys"]] for k in sort_keys(b, x)]
-    order = order_of(ctx, keys, rows.n)
-    return [rows.join(_picked(ctx, rows.split(x), order)) for x in xs]
+def _sort(op: Op) -> list[Value]:
+    b, axis = op.b, op["dimension"]
+    if 0 in op.x.shape or op.x.shape[axis] == 1:
+        return list(op.operands)
+    rows = _Rows(b, op.x.shape, axis)
+    keys = [rows.split(k) for x in op.operands[:op["num_keys"]] for k in sort_keys(b, x)]
+    order = order_of(op.ctx, keys, rows.n)
+    return [rows.join(_picked(op.ctx, rows.split(x), order)) for x in op.operands]
 
 
 @rule("top_k")
-def _top_k(ctx: Context, xs: list[Value], params: dict[str, Any],
-           outs: list[ShapedArray]) -> list[Value]:
-    b, (x,) = ctx.b, xs
-    k, axis = params["k"], params["axis"]
-    if 0 in outs[0].shape:
-        return [b.splat(0, o.shape, o.dtype) for o in outs]
+def _top_k(op: Op) -> list[Value]:
+    b, x = op.b, op.x
+    k, axis = op["k"], op["axis"]
+    if 0 in op.out.shape:
+        return [b.splat(0, o.shape, o.dtype) for o in op.outs]
     rows = _Rows(b, x.shape, axis)
-    order = order_of(ctx, [~rows.split(_key(b, x, False))], k)
-    return [rows.join(_picked(ctx, rows.split(x), order)), rows.join(order)]
+    order = order_of(op.ctx, [~rows.split(_key(b, x, False))], k)
+    return [rows.join(_picked(op.ctx, rows.split(x), order)), rows.join(order)]

@@ -9,48 +9,44 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.lowering.builder import Value
-from calque.lowering.context import Context
 from calque.lowering.forms import form_of
 from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.linalg import call_native
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 
 @rule("eig", "schur")
-def _spectral(ctx: Context, xs: list[Value], params: dict[str, Any],
-              outs: list[ShapedArray]) -> list[Value]:
-    e = ctx.equation
-    (a,), name = xs, e.primitive.name
-    kind = form_of(name, ctx.target, a.dtype, ctx.in_process)
+def _spectral(op: Op) -> list[Value]:
+    e = op.ctx.equation
+    a, name = op.x, e.primitive.name
+    kind = form_of(name, op.ctx.target, a.dtype, op.ctx.in_process)
     if kind == "native":
-        return (_eig if name == "eig" else _schur)(ctx, a, params, outs)
+        return (_eig if name == "eig" else _schur)(op)
     if kind == "host":
-        return call_host(ctx, NumpyEig(**params), xs, [a.aval for a in e.inputs], outs)
-    target = ctx.target.name if ctx.target else "this target"
+        return call_host(op, NumpyEig(**op.params))
+    target = op.ctx.target.name if op.ctx.target else "this target"
     raise NotImplementedError(explain(
         f"{name}: no form of it for {target} ({a.dtype.name}).", where=str(e.source),
         fix="compile for a CPU target; `calque doctor` says whether the C kernels are there."))
 
 
-def _eig(ctx: Context, a: Value, params: dict[str, Any], outs: list[ShapedArray]) -> list[Value]:
+def _eig(op: Op) -> list[Value]:
+    a, dtype = op.x, op.out.dtype
     n, lead = a.shape[-1], a.shape[:-2]
-    dtype = outs[0].dtype
     results = [((*lead, n), dtype), (a.shape, dtype), (a.shape, dtype)]
-    w, left, right, _ = call_native(
-        ctx, "eig", [a], results, (math.prod(lead), n), 5 * n * n + 240 * n + 4096, "geev", dtype)
-    return [w, *([left] if params["compute_left_eigenvectors"] else []),
-            *([right] if params["compute_right_eigenvectors"] else [])]
+    w, left, right, _ = call_native(op.ctx, "eig", [a], results, (math.prod(lead), n),
+                                    5 * n * n + 240 * n + 4096, "geev", dtype)
+    return [w, *([left] if op["compute_left_eigenvectors"] else []),
+            *([right] if op["compute_right_eigenvectors"] else [])]
 
 
-def _schur(ctx: Context, a: Value, params: dict[str, Any], outs: list[ShapedArray]
-           ) -> list[Value]:
-    n, lead = a.shape[-1], a.shape[:-2]
-    made = call_native(ctx, "schur", [a], [(a.shape, a.dtype)] * 2, (math.prod(lead), n),
-                       3 * n * n + 200 * n + 4096)
-    return made[:len(outs)]
+def _schur(op: Op) -> list[Value]:
+    a, n = op.x, op.x.shape[-1]
+    made = call_native(op.ctx, "schur", [a], [(a.shape, a.dtype)] * 2,
+                       (math.prod(a.shape[:-2]), n), 3 * n * n + 200 * n + 4096)
+    return made[:len(op.outs)]
 
 
 class NumpyEig:

@@ -18,14 +18,13 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value, signed
-from calque.lowering.context import Context
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
 from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
 from calque.lowering.rules.reduce import NARROW, extreme
-from calque.lowering.rules.registry import rule
+from calque.lowering.rules.registry import Op, rule
 
 LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 
@@ -169,9 +168,8 @@ def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int]
 
 # ---- sum, max, min
 @rule("reduce_window_sum")
-def _window_sum(ctx: Context, xs: list[Value], params: dict[str, Any],
-                outs: list[ShapedArray]) -> Value:
-    return emit_window_sum(ctx.b, xs[0], params, outs[0])
+def _window_sum(op: Op) -> Value:
+    return emit_window_sum(op.b, op.x, op.params, op.out)
 
 
 def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArray) -> Value:
@@ -213,15 +211,14 @@ def _unsigned(b: Builder, x: Value, dtype: Dtype) -> Value:
 
 def _window_extremum(name: str, largest: bool) -> None:
     @rule(f"reduce_window_{name}")
-    def emit(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-        b, (x,) = ctx.b, xs
+    def emit(op: Op) -> Value:
+        b, x = op.b, op.x
         if not x.shape:
             return x
         if 0 in x.shape:
-            return b.splat(extreme(x.dtype, largest), outs[0].shape, x.dtype)
+            return b.splat(extreme(x.dtype, largest), op.out.shape, x.dtype)
         identity = extreme(_comparable(x.dtype), largest)
-        y = _folded(b, _ordered(b, x), f"{name}imum", identity, params, outs[0].shape)
+        y = _folded(b, _ordered(b, x), f"{name}imum", identity, op.params, op.out.shape)
         return _unsigned(b, y, x.dtype)
 
 
@@ -334,10 +331,9 @@ def _full(params: dict[str, Any]) -> dict[str, Any]:
 
 
 @rule("select_and_gather_add")
-def _gather(ctx: Context, xs: list[Value], params: dict[str, Any],
-            outs: list[ShapedArray]) -> Value:
-    b, (t, x) = ctx.b, xs
-    params, shape = _full(params), outs[0].shape
+def _gather(op: Op) -> Value:
+    b, (t, x) = op.b, op.operands
+    params, shape = _full(op.params), op.out.shape
     if not x.shape:
         return t
     if 0 in x.shape:
@@ -358,10 +354,9 @@ def _gather(ctx: Context, xs: list[Value], params: dict[str, Any],
 
 
 @rule("select_and_scatter_add")
-def _scatter(ctx: Context, xs: list[Value], params: dict[str, Any],
-             outs: list[ShapedArray]) -> Value:
-    b, (source, x) = ctx.b, xs
-    params = _full(params)
+def _scatter(op: Op) -> Value:
+    b, (source, x) = op.b, op.operands
+    params = _full(op.params)
     if 0 in source.shape or 0 in x.shape:
         return b.splat(0, x.shape, source.dtype)
     if not x.shape:

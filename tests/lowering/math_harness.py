@@ -40,14 +40,16 @@ class Functions:
     """Functions of one module: name -> (f(b, *values), dtypes), all over vectors of `size`."""
 
     def __init__(self, functions: dict[str, tuple[Callable[..., Value], Sequence[Any]]],
-                 size: int = SIZE, device: str = "local-sync", **builder: bool) -> None:
+                 size: int = SIZE, device: str = "local-sync", flags: Sequence[str] = (),
+                 **builder: bool) -> None:
         self.functions, self.size, self.options = functions, size, builder
+        self._flags = (*FLAGS, *flags)
         self._uri = device
 
     @functools.cached_property
     def _module(self) -> Any:
         config = iree.runtime.Config(device=_device(self._uri))
-        binary = run_compiler(self.source().encode() + b"\0", FLAGS)
+        binary = run_compiler(self.source().encode() + b"\0", self._flags)
         context = iree.runtime.SystemContext(config=config)
         context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary))
         return context.modules.module

@@ -4,7 +4,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +13,8 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
 from calque.lowering import forms
 from calque.lowering.builder import Value
-from calque.lowering.context import Context
 from calque.lowering.kernels import native
-from calque.lowering.rules import rules
+from calque.lowering.rules import Op, rules
 from calque.lowering.targets import cpu_target, parse_target
 
 FLAGS = (Path(native.__file__).parents[1] / "native" / "FLAGS").read_text().split()
@@ -50,8 +48,8 @@ def test_operands_results_scalars_and_groups(tmp_path: Path, x64: None,
     n = 7
     z, k = np.dtype("c16"), np.dtype("i4")
 
-    def rule(ctx: Context, xs: list[Value], params: Any, outs: Any) -> list[Value]:
-        return native.emit_native(ctx, "toy", "calque_first_f64", xs,
+    def rule(op: Op) -> list[Value]:
+        return native.emit_native(op.ctx, "toy", "calque_first_f64", op.operands,
                                   [((n,), z), ((n,), k)], (n, 3), groups=3)
 
     toy = Primitive("toy_native", multiple_results=True)

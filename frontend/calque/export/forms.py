@@ -18,6 +18,7 @@ from calque.export.hlo import Number
 from calque.export.write import Writer, rule, rules
 from calque.lowering import math
 from calque.lowering.builder import Value
+from calque.lowering.rules import Op
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.rules.special import mulhi
 
@@ -363,7 +364,7 @@ def _from_lowering(name: str) -> None:
     @rule(name)
     def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Any:
         context: Any = _Context(w)
-        return lowering_rules[name](context, xs, params, outs)
+        return lowering_rules[name](Op(context, xs, params, list(outs)))
 
 
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",
