@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import os
 import pathlib
@@ -50,11 +51,13 @@ def said(path: pathlib.Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield ast.get_docstring(node) or ""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+    if re.search(r"#.*\w/\w", text):  # (tokens cost more than all the rest)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.string
 
 
+@functools.cache
 def exists(name: str, near: pathlib.Path) -> bool:
     """Whether a name is that of a file or folder, from the top, the package or nearby."""
     for base in (ROOT, PACKAGE, PACKAGE.parent, ROOT / "lowering", ROOT / "runtime",
