@@ -44,13 +44,13 @@ def main() -> None:
     for name, f, shape in cases():
         x = jnp.asarray(rng.normal(size=shape).astype(np.float32))
         program = hoist(calque.make_jaxpr(f)(x).jaxpr)
-        runs, is_small, found = cost.is_small(program), cost.is_small, []
+        runs, inline, found = cost.runs_inline(program), cost.runs_inline, []
         for inside in (False, True):
-            cost.is_small = lambda p, inside=inside: inside
+            cost.runs_inline = lambda p, inside=inside: inside
             calque.clear_caches()
             jitted = calque.jit(lambda x, f=f: f(x))
             found.append(median_us(lambda g=jitted, x=x: g(x).block_until_ready()))
-        cost.is_small = is_small
+        cost.runs_inline = inline
         print(f"| {name} | {cost.work(program)} | {found[0]:.0f} | {found[1]:.0f} | "
               f"{'inside' if runs else 'queued'} |")
 

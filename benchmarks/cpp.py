@@ -131,9 +131,9 @@ def by_runtime(program: Path, name: str, threads: int) -> dict[str, float]:
 
 def by_iree(name: str, threads: int) -> dict[str, float]:
     record = aot.load((BUILD / f"{name}.vmfb").read_bytes()).functions[name]
-    device = "local-sync" if record.small else "local-task"
+    device = "local-sync" if record.call.run_inline else "local-task"
     results = {r.origin: r.shape for r in record.results}
-    shapes = [*SHAPES[name], *[results["computed", k] for k in record.storage]]
+    shapes = [*SHAPES[name], *[results["computed", k] for k in record.call.output_buffers]]
     inputs = [f"--input={'x'.join(map(str, s))}xf32=0.5" for s in shapes]
     said = _json([Path(sys.executable).parent / "iree-benchmark-module",
                   f"--module={BUILD / f'{name}.vmfb'}", f"--function={record.entry}",

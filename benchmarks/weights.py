@@ -81,7 +81,7 @@ def main() -> None:
     args = parser.parse_args()
     if runs(LEVEL):
         config.update("calque_cpu", LEVEL)
-    cost.is_small = lambda p: True  # inside the call, so on this thread
+    cost.runs_inline = lambda p: True  # inside the call, so on this thread
     names = args.only.split(",") if args.only else sorted(ELEMENTWISE)
     unit = measure("add")
     found: dict[str, Any] = {}

@@ -18,7 +18,7 @@ import numpy as np
 
 from calque.core import monitoring
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim, guess, is_static
+from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import UNKNOWN
@@ -35,11 +35,42 @@ from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
 from calque.lowering.sizes import Sizes, dimension
 from calque.lowering.targets import Target
+from calque.runtime.call_spec import UNKNOWN_BYTES, CallSpec
+from calque.runtime.dims import parse
 
 ENTRY = "main"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
-STORAGE_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
+OUTPUT_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowerOptions:
+    """What a Program is lowered for, beside its target.
+
+    Attributes:
+      donated: positions (consts first) of inputs whose memory may be overwritten.
+      record: gives the JSON kept in the function's iree.reflection, knowing all but the module's
+        bytes; a module that describes itself is made even where there is nothing to compute.
+      locations: keep the user's file and line on every operation.
+      name: the module's name.
+      bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
+      archived: the name of a baked constant that is read from an archive when the module is loaded,
+        None where its value is written into the module.
+      output_buffers: large results are written into memory passed as extra arguments.
+      in_process: the program will run in this process, where NumPy can be called.
+      views: every loop from the host carries buffer views (rules/views).
+    """
+
+    donated: Sequence[int] = ()
+    record: Callable[[Lowered], str] | None = None
+    locations: bool = False
+    name: str = "calque"
+    bake_consts: bool = False
+    archived: Callable[[Any], str | None] = lambda value: None
+    output_buffers: bool = False
+    in_process: bool = False
+    views: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,53 +90,25 @@ class Lowered:
     module: bytes | None  # None: nothing to compute
     arguments: tuple[int, ...]  # positions of the inputs (consts first) that are passed
     results: tuple[Result, ...]
-    computed: tuple[ShapedArray, ...]  # physical avals of the computed results
-    small: bool
-    inline: bool  # must run inside the call
+    call: CallSpec
     options: tuple[str, ...]
-    donated: tuple[int, ...]  # positions among `arguments`
-    forwards: tuple[int, ...]  # computed results that may share memory with others
-    storage: tuple[int, ...]  # computed results written into memory that the caller passes
-    room: int  # bytes of what lies in between, at most
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
     needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
 
 
-def lower(program: Program, target: Target, donated: Sequence[int] = (),
-          signature: Callable[[Lowered], str] | None = None, locations: bool = False,
-          name: str = "calque", bake_consts: bool = False,
-          storage: bool = False, in_process: bool = False, views: bool = False,
-          archived: Callable[[Any], str | None] = lambda value: None) -> Lowered:
-    """Emit a Program for a target.
-
-    Args:
-      program: consts count as leading inputs.
-      donated: positions (consts first) of inputs whose memory may be overwritten.
-      signature: gives the JSON kept in the function's iree.reflection, knowing what is passed and
-        computed; a module that describes itself is made even where there is nothing to compute.
-      locations: keep the user's file and line on every operation.
-      bake_consts: write the consts' values (NumPy arrays) into the module; they are no inputs then.
-      archived: the name of a baked constant that is read from an archive when the module is loaded,
-        None where its value is written into the module.
-      in_process: the program will run in this process, where NumPy can be called.
-      views: every loop from the host carries buffer views (rules/views).
-      storage: large results are written into memory passed as extra arguments (runtime.Executable).
-    """
+def lower(program: Program, target: Target, options: LowerOptions = LowerOptions()) -> Lowered:
+    """Emit a Program for a target; its consts count as leading inputs."""
     with monitoring.span(f"lower {program.name}", "lower", monitoring.LOWER,
                          fun_name=f"jit({program.name})"):
-        return _lower(program, target, donated, signature, locations, name, bake_consts, storage,
-                      in_process, views, archived)
+        return _lower(program, target, options)
 
 
-def _lower(program: Program, target: Target, donated: Sequence[int],
-           signature: Callable[[Lowered], str] | None, locations: bool, name: str,
-           bake_consts: bool, storage: bool, in_process: bool, views: bool,
-           archived: Callable[[Any], str | None]) -> Lowered:
+def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     plain = accumulate(combined(hoist(eliminate_dead_code(program))))
     p = grouped(plain) if target.backend == "llvm-cpu" and not cost.is_whole(plain) else plain
-    baked = dict(zip(p.const_vars, p.consts)) if bake_consts else {}
+    baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
-    leading = () if bake_consts else program.const_vars
+    leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
     results, computed = _plan_results(p, positions)
     used = _used(p, computed) | _measured(p, inputs)
@@ -113,24 +116,27 @@ def _lower(program: Program, target: Target, donated: Sequence[int],
     by_position = {positions[v]: v for v in inputs}
     returned = {r.position for r in results if r.kind == "argument"}  # these must stay as they are
     lowered = Lowered(
-        program=program, module=None, arguments=passed, results=tuple(results),
-        computed=tuple(physical(a.aval) for a in computed),
-        small=cost.is_small(plain), inline=cost.is_inline(plain), options=_options(plain, target),
-        donated=tuple(i for i, k in enumerate(passed) if k in donated and k not in returned),
-        forwards=(), storage=(), room=guess(cost.room(plain)))
-    if not computed and signature is None and not any(
+        program, None, passed, tuple(results),
+        _call_spec(plain, [physical(a.aval) for a in computed],
+                   [i for i, k in enumerate(passed) if k in options.donated and k not in returned]),
+        _flags(plain, target))
+    if not computed and options.record is None and not any(
             e.primitive.has_effects(e.params) for e in p.equations):
         return lowered
-    module, forwards, stored, ctx = _module_bytes(
-        p, [by_position[i] for i in passed], computed, target, lowered.donated,
-        None if signature is None else lambda stored, needs: signature(
-            replace(lowered, storage=stored, needs=needs)),
-        locations, name, baked, archived,
-        storage and not (lowered.small or lowered.inline), in_process,
-        views or cost.host_loops(plain, target.backend == "llvm-cpu") > 1)
-    return replace(lowered, module=module, forwards=forwards, storage=stored,
-                   options=(*lowered.options, *sorted(ctx.options)),
-                   callbacks=tuple(ctx.callbacks), needs=tuple(sorted(ctx.needs)))
+    if cost.host_loops(plain, target.backend == "llvm-cpu") > 1:
+        options = replace(options, views=True)
+    return _emit(lowered, p, [by_position[i] for i in passed], computed, baked, target, options)
+
+
+def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
+    """What is known of calls before anything is emitted."""
+    work, between = cost.total(p), cost.transient_bytes(p)
+    return CallSpec(
+        results=[(a.shape, a.dtype) if is_static(a.shape) else None for a in results],
+        run_inline=cost.runs_inline(p), must_run_inline=cost.must_run_inline(p),
+        work=parse(str(work)) if isinstance(work, Dim) else None,
+        inline_below=cost.inline_below(p), donated=tuple(donated),
+        transient_bytes=UNKNOWN_BYTES if _is_dynamic(p) else between)
 
 
 def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
@@ -181,25 +187,19 @@ def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
     return found
 
 
-def _options(p: Program, target: Target) -> tuple[str, ...]:
+def _flags(p: Program, target: Target) -> tuple[str, ...]:
     from calque.lowering.kernels import gemm
     return () if target.backend != "llvm-cpu" else cost.matmul_flags(
         p, lambda m, n, k, dtype: gemm.is_ours(target, m, n, k, dtype))
 
 
-def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom], target: Target,
-                  donated: Sequence[int],
-                  signature: Callable[[tuple[int, ...], tuple[str, ...]], str] | None,
-                  locations: bool, name: str, baked: Mapping[Var, Any],
-                  archived: Callable[[Any], str | None],
-                  storage: bool, in_process: bool, views: bool
-                  ) -> tuple[bytes, tuple[int, ...], tuple[int, ...], Context]:
-    """The module's bytecode, the results that may share memory with arguments or each other,
-    those that are written into storage arguments, and what emission noted."""
-    ir = mlir.ir()
+def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
+          baked: Mapping[Var, Any], target: Target, options: LowerOptions) -> Lowered:
+    """With the module, and with what is known of calls once it is emitted."""
+    ir, call = mlir.ir(), lowered.call
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
-        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(options.name)
         ins = [mlir.tensor_type(a.shape, a.dtype) for a in (physical(v.aval) for v in arguments)]
         outs = [mlir.tensor_type(a.shape, a.dtype) for a in (physical(o.aval) for o in outputs)]
         with ir.InsertionPoint(module.body):
@@ -208,54 +208,58 @@ def _module_bytes(p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
                 "function_type": ir.TypeAttr.get(ir.FunctionType.get(ins, outs))})
         block = func.regions[0].blocks.append(*ins)
         with ir.InsertionPoint(block):
-            emitter = Emitter(target, locations, in_process,
+            emitter = Emitter(target, options.locations, options.in_process,
                               DynamicBuilder if _is_dynamic(p) else Builder)
-            emitter.ctx.module, emitter.ctx.entry, emitter.ctx.views = module, block, views
-            values = [Value(emitter.ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
+            ctx = emitter.ctx
+            ctx.module, ctx.entry, ctx.views = module, block, options.views
+            values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
-                emitter.ctx.aliases.add_argument(v, protected=i not in donated)
+                ctx.aliases.add_argument(v, protected=i not in call.donated)
             env = dict(zip(arguments, values))
             for const, c in baked.items():
                 if const.aval.size:
-                    key = archived(c)
+                    key = options.archived(c)
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
             emitter.measure(arguments, values)
-            results = emit_at_once(emitter.ctx, Program(tuple(env), p.equations, tuple(outputs)),
+            results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                    list(env.values()))
             if results is None:
-                given = repeats.numbers(p) if emitter.ctx.cpu else repeats.NOTHING
-                emitter.equations(p, env, given)
+                emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
-        forwards = _shared(emitter.ctx, values, results)
-        stored = tuple(i for i, r in enumerate(results)
-                       if storage and i not in forwards and is_static(r.shape)
-                       and not emitter.ctx.imported & emitter.ctx.aliases.roots_of(r)
-                       and math.prod(r.shape) * r.dtype.itemsize >= STORAGE_BYTES)
-        if stored:
-            _add_storage(func, block, ins, outs, stored)
-        if signature is not None:  # written last: emission notes what it takes for granted of sizes
+        aliases = _shared(ctx, values, results)
+        written = tuple(i for i, r in enumerate(results)
+                        if options.output_buffers and not (call.run_inline or call.must_run_inline)
+                        and i not in aliases and is_static(r.shape)
+                        and not ctx.imported & ctx.aliases.roots_of(r)
+                        and math.prod(r.shape) * r.dtype.itemsize >= OUTPUT_BYTES)
+        if written:
+            _add_output_buffers(func, block, ins, outs, written)
+        lowered = replace(
+            lowered, call=replace(call, may_alias=aliases, output_buffers=written),
+            options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
+            needs=tuple(sorted(ctx.needs)))
+        if options.record is not None:  # last: emission notes what it takes for granted of sizes
             func.attributes["iree.reflection"] = ir.DictAttr.get(
-                {"calque.signature": ir.StringAttr.get(
-                    signature(stored, tuple(sorted(emitter.ctx.needs))))})
+                {"calque.signature": ir.StringAttr.get(options.record(lowered))})
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    return buffer.getvalue(), forwards, stored, emitter.ctx
+    return replace(lowered, module=buffer.getvalue())
 
 
-def _add_storage(func: Any, block: Any, ins: list[Any], outs: list[Any],
-                 stored: Sequence[int]) -> None:
-    """One more argument for each stored result: the memory it is written to."""
+def _add_output_buffers(func: Any, block: Any, ins: list[Any], outs: list[Any],
+                        written: Sequence[int]) -> None:
+    """One more argument for each of these results: the memory it is written to."""
     ir = mlir.ir()
-    for i in stored:
+    for i in written:
         block.add_argument(outs[i], ir.Location.unknown())
-    every = [*ins, *[outs[i] for i in stored]]
+    every = [*ins, *[outs[i] for i in written]]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(every, outs))
     index = ir.IndexType.get()
     func.attributes["arg_attrs"] = ir.ArrayAttr.get([
         *[ir.DictAttr.get({})] * len(ins),
-        *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in stored]])
+        *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in written]])
 
 
 def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:

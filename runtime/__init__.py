@@ -2,26 +2,28 @@
 
 Module map: errors.py (what can go wrong), dtypes.py (NumPy's names and IREE's), device.py (CPU: two
 queues over one memory; CUDA, Vulkan), vulkan.py (what a device of it has), cuda.py (what its driver
-reads), buffer.py (memory + fence + donation), executable.py (load once, call inline or queued;
-flat.py: arrays of any shape), pending.py (calls under way), callbacks.py (Python functions as
-imports), lane.py (messages of queued programs), staging.py (copies to and from GPUs), watch.py (who
-looks on), aot.py (load a self-describing .vmfb and call it by name), dims.py (sizes in its record),
-container.py and parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
+reads), buffer.py (memory + fence + donation), call_spec.py (how a program is called), executable.py
+(load once, call inline or queued; flat.py: arrays of any shape), pending.py (calls under way),
+callbacks.py (Python functions as imports), lane.py (messages of queued programs), staging.py
+(copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb and call it
+by name), dims.py (sizes in its record), container.py and parameters.py (what the files hold),
+hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations
 
 from calque.runtime.aot import Artifact, load
 from calque.runtime.buffer import Buffer, dlpack_capsule, from_dlpack
+from calque.runtime.call_spec import CallSpec
 from calque.runtime.device import Device, default_device, devices, set_cpu_device_count
 from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError
 from calque.runtime.executable import Executable, Module
 from calque.runtime.flat import FlatExecutable
 
 __all__ = [
-    "Artifact", "ArtifactError", "Buffer", "DeletedBufferError", "Device", "DeviceError",
-    "Executable", "FlatExecutable", "Module", "default_device", "devices", "dlpack_capsule",
-    "from_dlpack", "load", "set_cpu_device_count",
+    "Artifact", "ArtifactError", "Buffer", "CallSpec", "DeletedBufferError", "Device",
+    "DeviceError", "Executable", "FlatExecutable", "Module", "default_device", "devices",
+    "dlpack_capsule", "from_dlpack", "load", "set_cpu_device_count",
 ]
 
 

@@ -23,20 +23,19 @@ import ml_dtypes
 import numpy as np
 
 from calque.runtime.buffer import Buffer
+from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
 from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.parameters import Parameter, provider
-from calque.runtime.pending import UNKNOWN_ROOM
 
 RECORD_KEY = "calque.signature"
 DECLARATION_KEY = "iree.abi.declaration"  # of the compiler's own
-RECORD_VERSION = 1
+RECORD_VERSION = 2  # 2: "call"
 
 Dim = int | Expression  # a size that is known at the call only is an expression of variables
-SMALL_WORK = 500_000  # element operations below which a call runs on the caller's thread
 
 # LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo where they
 # differ.  Features not listed (clflushopt, fsgsbase, ...) are never chosen by the code generator.
@@ -81,10 +80,7 @@ class FunctionRecord:
         ("argument", i) for an argument returned as it is, or ("empty", -1).
       donated: positions among args.
       constraints: what holds of the variables in shapes, at every call.
-      work: element operations, where they depend on the variables.
-      storage: which results of the module's function are written into memory that the caller
-        passes, as extra arguments after the others.
-      room: bytes that a call may take for what lies between arguments and results.
+      call: how the module's function is called.
       parameters: arrays that it reads from an archive beside the artifact.
       mesh: names and sizes of the axes of devices that the function was written for; it takes and
         gives whole arrays, whose `spec` says how they were spread.
@@ -100,14 +96,10 @@ class FunctionRecord:
     versions: Mapping[str, str]
     in_tree: Any = None
     out_tree: Any = None
-    small: bool = False
-    inline: bool = False
     passed: tuple[int, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    work: Expression | None = None
-    storage: tuple[int, ...] = ()
-    room: int = UNKNOWN_ROOM
+    call: CallSpec = CallSpec()
     mesh: tuple[tuple[str, int], ...] = ()
     entry: str = ""
     text: str = ""
@@ -128,21 +120,20 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             raise ArtifactError(explain(
                 f"the artifact describes itself in format {version}; this runtime reads format "
                 f"{RECORD_VERSION}.", "", "use the calque that wrote it, or compile again."))
+        results = _results(raw["results"])
+        donated = tuple(int(i) for i in raw.get("donated", ()))
+        passed = tuple(int(i) for i in raw.get("passed", range(len(raw["args"]))))
         record = FunctionRecord(
-            str(raw["name"]), _arguments(raw["args"]), _results(raw["results"]),
-            tuple(int(i) for i in raw.get("donated", ())),
+            str(raw["name"]), _arguments(raw["args"]), results, donated,
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
-            raw.get("in_tree"), raw.get("out_tree"), bool(raw.get("small", False)),
-            bool(raw.get("inline", False)),
-            tuple(int(i) for i in raw.get("passed", range(len(raw["args"])))),
+            raw.get("in_tree"), raw.get("out_tree"), passed,
             tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
                             tuple(int(d) for d in p["shape"]))
                   for p in raw.get("parameters", ())),
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
-            parse(str(raw["work"])) if "work" in raw else None,
-            tuple(map(_count, raw.get("storage", ()))), _count(raw.get("room", UNKNOWN_ROOM)),
-            tuple((str(n), _count(size)) for n, size in raw.get("mesh", ())),
+            _call_spec(raw.get("call", {}), passed, donated, results),
+            tuple((str(n), as_count(size)) for n, size in raw.get("mesh", ())),
             entry or str(raw["name"]), text)
         _check_positions(record)
         return record
@@ -155,10 +146,20 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             "compile it again; the file was written by something else or is damaged.")) from error
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no position and no size")
-    return value
+def _call_spec(raw: Mapping[str, Any], passed: Sequence[int], donated: Sequence[int],
+               results: Sequence[ArgumentRecord]) -> CallSpec:
+    """How the module's function is called, with what the record says elsewhere."""
+    specs: Any = [(r.shape, r.dtype) if all(isinstance(d, int) for d in r.shape) else None
+                  for _, r in sorted(_computed(results).items())]
+    kept = {r.origin[1] for r in results if r.origin is not None and r.origin[0] == "argument"}
+    return CallSpec.from_json(raw, specs, tuple(
+        k for k, i in enumerate(passed) if i in donated and i not in kept))
+
+
+def _computed(results: Sequence[ArgumentRecord]) -> dict[int, ArgumentRecord]:
+    """The results of the module's function: of each the first that is made of it."""
+    return {r.origin[1]: r for r in reversed(results)
+            if r.origin is not None and r.origin[0] == "computed"}
 
 
 def _check_positions(record: FunctionRecord) -> None:
@@ -173,17 +174,16 @@ def _check_positions(record: FunctionRecord) -> None:
             *[r.origin[1] for r in record.results if r.origin and r.origin[0] == "argument"]]
     if any(not 0 <= i < count for i in used):
         raise IndexError(f"an argument beyond the {count} that there are")
-    shapes = {r.origin[1]: r.shape for r in record.results
-              if r.origin and r.origin[0] == "computed"}
-    if len(set(record.storage)) != len(record.storage) or not all(
-            k in shapes and all(isinstance(d, int) for d in shapes[k]) for k in record.storage):
+    computed, written = _computed(record.results), record.call.output_buffers
+    if len(set(written)) != len(written) or not all(
+            k in computed and all(isinstance(d, int) for d in computed[k].shape) for k in written):
         raise IndexError("memory for a result that it has not, or has twice, or of unknown size")
     known = {d.linear[0] for a in record.args for d in a.shape
              if isinstance(d, Expression) and d.linear is not None}
     asked = [d for a in (*record.args, *record.results) for d in a.shape
              if isinstance(d, Expression)]
     asked += [e for c in record.constraints for e in (c.left, c.right)]
-    for e in asked if record.work is None else [*asked, record.work]:
+    for e in asked if record.call.work is None else [*asked, record.call.work]:
         if not e.variables <= known:
             raise ValueError(f"the dimension {e} is in no argument's shape")
 
@@ -279,26 +279,18 @@ class ArtifactFunction:
     def __init__(self, record: FunctionRecord, module: Module, device: Device) -> None:
         self.record = record
         self.device = device
-        first = {r.origin[1]: r for r in reversed(record.results)
-                 if r.origin is not None and r.origin[0] == "computed"}
-        computed = [first[k] for k in sorted(first)]
-        static = all(isinstance(d, int) for r in computed for d in r.shape)
-        specs: Any = [(r.shape, r.dtype) for r in computed] if static else None
-        kept = {r.origin[1] for r in record.results
-                if r.origin is not None and r.origin[0] == "argument"}
-        donated = tuple(k for k, i in enumerate(record.passed)
-                        if i in record.donated and i not in kept)
-        self._executable = None if not computed else Executable(
-            module, device, record.entry, small=record.small, inline=record.inline,
-            result_specs=specs, donated=donated, storage=record.storage, room=record.room,
-            name=record.name)
         sizes = [d for a in record.args for d in a.shape if isinstance(d, Expression)]
         self._dynamic = bool(record.constraints) or any(d.linear is None for d in sizes)
-        # which queue, where that depends on the sizes: loaded when it is first taken
-        self._other = None if not computed or record.work is None else Executable(
-            module, device, record.entry, small=not record.small, inline=record.inline,
-            result_specs=specs, donated=donated, storage=record.storage, room=record.room,
-            name=record.name)
+        # queued, and inline: loaded when first taken
+        self._executables = None if not _computed(record.results) else [
+            Executable(module, device, replace(record.call, run_inline=inline), record.entry,
+                       record.name) for inline in (False, True)]
+
+    def executable(self, sizes: Mapping[str, int]) -> Executable | None:
+        """The program that runs for these sizes; None where there is nothing to compute."""
+        if self._executables is None:
+            return None
+        return self._executables[self.record.call.runs_inline(sizes)]
 
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""
@@ -314,10 +306,7 @@ class ArtifactFunction:
             buffer.check_alive()
         if self._dynamic:
             self._check_sizes(buffers, sizes)
-        executable = self._executable
-        if record.work is not None and executable is not None and (
-                record.work.evaluate(sizes) < SMALL_WORK) != record.small:
-            executable = self._other
+        executable = self.executable(sizes)
         computed = [] if executable is None else executable([buffers[i] for i in record.passed])
         outputs = self._assemble(buffers, computed, sizes)
         for i in record.donated:
@@ -509,7 +498,7 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
     given = {r.origin[1]: len(r.shape) for r in record.results
              if r.origin is not None and r.origin[0] == "computed"}
     wanted = [*[(len(record.args[i].shape), "") for i in record.passed],
-              *[(given[k], str(k)) for k in record.storage]]
+              *[(given[k], str(k)) for k in record.call.output_buffers]]
     taken = [(sizes.count("x"), stored) for sizes, stored in re.findall(
         r"%input\d+: tensor<((?:[?\d]+x)*)[^>]*>+(?: \{[^{}]*?iree\.abi\.output = (\d+))?",
         declaration)]

@@ -1,9 +1,10 @@
 """Executables: a compiled program, loaded at first use, called with Buffers.
 
-`Executable(vmfb, device, ...)` holds the bytes; a call takes one of two roads.  Inline: the program
-is small and every argument ready, so it runs on the local-sync device inside the call and the
-results are ready.  Queued: everything else goes to the local-task device, waits there for the join
-of the arguments' fences, and returns at once with results behind a new fence.
+`Executable(vmfb, device, call)` holds the bytes; a call takes one of two roads.  Inline: the
+program has little work (call_spec.py) and every argument is ready, so it runs on the local-sync
+device inside the call and the results are ready.  Queued: everything else goes to the local-task
+device, waits there for the join of the arguments' fences, and returns at once with results behind a
+new fence.
 Programs are compiled with `--iree-execution-model=async-external` (two fences after the arguments).
 """
 from __future__ import annotations
@@ -15,10 +16,10 @@ from importlib.metadata import version
 from typing import Any
 
 import iree.runtime as rt
-import numpy as np
 
 from calque.runtime import device as _device
-from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape, wrap_view
+from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, wrap_view
+from calque.runtime.call_spec import CallSpec, Spec
 from calque.runtime.callbacks import make_module, take_failure
 from calque.runtime.device import (
     Device,
@@ -30,10 +31,7 @@ from calque.runtime.device import (
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
 from calque.runtime.lane import messages
-from calque.runtime.pending import UNKNOWN_ROOM
 from calque.runtime.watch import span, watchers
-
-Spec = tuple[Shape, np.dtype[Any]]
 
 # Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
 # each, which results that only go to NumPy or nowhere never pay.  One that is kept keeps them all.
@@ -112,59 +110,51 @@ class Executable:
     Args:
       vmfb: the compiled module, as bytes or as a Module that several executables share.
       device: where it runs.
+      call: how it is called.
       entry: name of the function in the module.
       name: what profiles call it; without one the entry's.
-      small: run inside the call when all arguments are ready.
-      result_specs: (shape, dtype) of every result; None: read from the results (dynamic shapes).
-      donated: positions of arguments that the program may overwrite.
-      forwards: positions of results that may be an argument's own memory (a reshape, a loop that
-        runs zero times); None where the compiler of the program does not know: all are checked.
-      storage: positions of results that the program writes into memory given by the caller, as
-        extra arguments after the others: their pages are then reused from call to call (fresh pages
-        cost more than the arithmetic), and local-task's own pool loses memory (runtime/pending).
-      room: bytes that a queued call may take from that pool, for what is in between.
 
     Example:
       >>> import calque.aot, calque.numpy as jnp, numpy as np
       >>> from calque import runtime
       >>> artifact = calque.aot.compile(jnp.negative, "f32[2]")
       >>> device = runtime.default_device()
-      >>> program = runtime.Executable(artifact.vmfb, device, "main",
-      ...                              small=True, result_specs=None)
+      >>> program = runtime.Executable(artifact.vmfb, device, runtime.CallSpec(run_inline=True))
       >>> program([runtime.Buffer.from_numpy(np.ones(2, np.float32), device)])[0].numpy()
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_few", "_forwards", "_general", "_inline", "_lock",
-                 "_module", "_queued", "_always", "_room", "_sends", "_small", "_storage", "device",
-                 "entry", "name", "result_specs")
+    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
+                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_runs_inline",
+                 "_sends", "_slow_path", "_specs", "_transient_bytes", "device", "entry",
+                 "name", "result_specs")
 
-    def __init__(self, vmfb: bytes | Module, device: Device, entry: str = "main", *, small: bool,
-                 inline: bool = False, callbacks: Sequence[Any] = (),
-                 result_specs: Sequence[Spec] | None, donated: tuple[int, ...] = (),
-                 forwards: tuple[int, ...] | None = None,
-                 storage: tuple[int, ...] = (), room: int = UNKNOWN_ROOM, name: str = "") -> None:
+    def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
+                 name: str = "") -> None:
         vm_instance()  # before the first push_ref: it registers the types of references
         self.device = device
         self.entry = entry
         self.name = name or entry
-        self.result_specs = None if result_specs is None else tuple(
-            (tuple(shape), np.dtype(dtype)) for shape, dtype in result_specs)
-        self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb, callbacks)
-        self._always = inline and device.is_host
-        self._small = (small or inline) and device.is_host
-        self._donated = frozenset(donated)
+        self._specs = call.results or ()
+        self.result_specs: Sequence[Spec] | None = None
+        if call.results is not None and None not in call.results:
+            self.result_specs = [s for s in call.results if s is not None]
+        self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb)
+        self._must_run_inline = call.must_run_inline and device.is_host
+        self._runs_inline = (call.run_inline or call.must_run_inline) and device.is_host
+        self._donated = frozenset(call.donated)
         # messages: while some are under way, others queue behind them
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
-        self._general = bool(donated or storage) or not self._small or self._sends
-        self._few = self.result_specs is not None and forwards == () and sum(
+        self._slow_path = bool(
+            call.donated or call.output_buffers) or not self._runs_inline or self._sends
+        self._lazy_views = self.result_specs is not None and call.may_alias == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
-        self._forwards = forwards
-        self._storage = storage
-        self._room = room
-        self._inline: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
-        self._queued: tuple[Any, Any] | None = None  # the same on device.task
+        self._may_alias = call.may_alias
+        self._output_buffers = call.output_buffers
+        self._transient_bytes = call.transient_bytes
+        self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
+        self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
 
     def __call__(self, args: Sequence[Buffer], result_specs: Sequence[Spec] | None = None
@@ -173,16 +163,16 @@ class Executable:
 
         `result_specs` overrides the executable's own, for programs of dynamic shape.
         """
-        if self._general or _device._forked or watchers:
-            return self._call_general(args, result_specs)
+        if self._slow_path or _device._forked or watchers:
+            return self._call_slowly(args, result_specs)
         # The hot path, written flat on purpose: a helper call costs 0.2 us of 4.
         try:
-            invoke, function = self._inline or self._load_inline()
+            invoke, function = self._on_sync or self._load_inline()
             variants = _List(len(args) + 2)
             push = variants.push_ref
             for arg in args:
                 if arg.fence is not None and not arg.is_ready():
-                    return self._call_general(args, result_specs)
+                    return self._call_slowly(args, result_specs)
                 push(arg.view)
             push(NO_FENCE)
             push(NO_FENCE)
@@ -197,23 +187,23 @@ class Executable:
             get = results.get_as_object
             device = self.device
             outputs = []
-            if self._few:
+            if self._lazy_views:
                 asked = self._asked
                 for index, (shape, dtype) in enumerate(specs):
                     outputs.append(later(get, index, shape, dtype, device, asked))
                 asked[0] += len(outputs)
                 if asked[0] > UNDECIDED:  # views at once, if half of them are needed anyway
-                    self._few, self._asked = 2 * asked[1] < asked[0], [0, 0]
+                    self._lazy_views, self._asked = 2 * asked[1] < asked[0], [0, 0]
             else:
                 for index, (shape, dtype) in enumerate(specs):
                     outputs.append(Buffer(get(index, _View), shape, dtype, device))
-        if self._forwards != ():
+        if self._may_alias != ():
             self._note_sharing(args, outputs)
         return outputs
 
     def load(self) -> None:
         """Load the program now rather than at the first call (errors come out here)."""
-        if self._small:
+        if self._runs_inline:
             self._load_inline()
         else:
             self._load_queued()
@@ -222,7 +212,7 @@ class Executable:
         variants.push_ref(NO_FENCE)
         variants.push_ref(NO_FENCE)
         results = _List(4)
-        invoke, function = self._inline or self._load_inline()
+        invoke, function = self._on_sync or self._load_inline()
         try:
             if watchers:
                 with span(self.name, "run", device=str(self.device)):
@@ -242,8 +232,8 @@ class Executable:
         return [Buffer(get(i, _View), shape, dtype, device, fence)
                 for i, (shape, dtype) in enumerate(specs)]
 
-    def _call_general(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
-        """Calls with donation, pending arguments or a large program."""
+    def _call_slowly(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
+        """Calls with donation, pending arguments or much work."""
         if _device._forked:
             check_not_forked()
         device = self.device
@@ -262,45 +252,46 @@ class Executable:
         push = variants.push_ref
         for view in views:
             push(view)
-        for position in self._storage:
+        for position in self._output_buffers:
             push(self._allocate(position))
-        if self._always and waits:
+        if self._must_run_inline and waits:
             for arg in args:
                 arg.wait()
             waits = []
-        if self._small and not waits and (
-                not self._sends or self._always or messages.is_idle()):
+        if self._runs_inline and not waits and (
+                not self._sends or self._must_run_inline or messages.is_idle()):
             outputs = self._run_inline(variants, specs)
         else:
             outputs = self._run_queued(variants, specs, waits, readers)
-        if self._forwards != ():
+        if self._may_alias != ():
             self._note_sharing(readers, outputs)
         return outputs
 
     def _run_queued(self, variants: Any, specs: Sequence[Spec] | None, waits: list[Any],
                     readers: Sequence[Buffer]) -> list[Buffer]:
         pending = self.device.pending
-        pending.make_room(self._room)
+        pending.make_room(self._transient_bytes)
         done = self.device.task.create_semaphore(0)
         variants.push_ref(join_fences(waits))
         variants.push_ref(_create_fence(done, 1))
         results = _List(4)
-        invoke, function = self._queued or self._load_queued()
+        invoke, function = self._on_task or self._load_queued()
         try:
             with span(self.name, "queue", device=str(self.device)) as watched:
                 invoke(function, variants, results)
                 watched.queued(self.device, done, waits)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(first_failure(waits) or error, ()) from error
-        pending.add(done, self._room)
+        pending.add(done, self._transient_bytes)
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, specs, done)
 
     def _allocate(self, position: int) -> Any:
         """Memory for a result, from the allocator that keeps pages."""
-        assert self.result_specs is not None
-        shape, dtype = self.result_specs[position]
+        spec = self._specs[position]
+        assert spec is not None
+        shape, dtype = spec
         hal = self.device.sync if self.device.is_host else self.device.task
         size = math.prod(shape) * dtype.itemsize
         try:
@@ -320,7 +311,7 @@ class Executable:
                 return arg.deleted_error()
         results = sum(math.prod(s) * d.itemsize for s, d in self.result_specs or ())
         return device_error(error, f"{self.entry} on {self.device}",
-                            f"up to {results + self._room} bytes")
+                            f"up to {results + self._transient_bytes} bytes")
 
     def _check(self, args: Sequence[Buffer]) -> None:
         for position, arg in enumerate(args):
@@ -353,7 +344,7 @@ class Executable:
 
     def _note_sharing(self, args: Sequence[Buffer], outputs: Sequence[Buffer]) -> None:
         """Find results that are an argument's memory, or each other's, and note it in both."""
-        candidates = outputs if self._forwards is None else [outputs[i] for i in self._forwards]
+        candidates = outputs if self._may_alias is None else [outputs[i] for i in self._may_alias]
         seen = list(args)
         for output in candidates:
             for other in seen:
@@ -364,15 +355,15 @@ class Executable:
 
     def _load_inline(self) -> tuple[Any, Any]:
         with self._lock:
-            if self._inline is None:
-                self._inline = self._module.function(self.device.sync, self.entry)
-            return self._inline
+            if self._on_sync is None:
+                self._on_sync = self._module.function(self.device.sync, self.entry)
+            return self._on_sync
 
     def _load_queued(self) -> tuple[Any, Any]:
         with self._lock:
-            if self._queued is None:
-                self._queued = self._module.function(self.device.task, self.entry)
-            return self._queued
+            if self._on_task is None:
+                self._on_task = self._module.function(self.device.task, self.entry)
+            return self._on_task
 
 
 def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:

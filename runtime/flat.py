@@ -1,7 +1,7 @@
 """Programs over flat arrays of any size: elementwise work, whatever the shape (lowering/flat).
 
 An entry point takes arrays of one size (or rank 0) as one axis, and behind them memory for each
-result.  Small calls whose arguments are ready run inside the call, others are queued.
+result.  Calls of little work whose arguments are ready run inline, others are queued.
 """
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class FlatExecutable:
         self._inline: Any = None  # (invoke, function) on device.sync
         self._queued: Any = None  # the same on device.task
 
-    def __call__(self, args: Sequence[Buffer], shape: Shape, small: bool) -> list[Buffer]:
+    def __call__(self, args: Sequence[Buffer], shape: Shape, run_inline: bool) -> list[Buffer]:
         """Run on arguments of `shape` (or one element); results come at once, ready or not."""
         device = self.device
         size = math.prod(shape)
         check_not_forked()
         waits = [a.fence for a in args if a.fence is not None and not a.is_ready()]
-        inline = small and device.is_host and not waits
+        inline = run_inline and device.is_host and not waits
         variants = _List(len(args) + len(self.results) + 2)
         push = variants.push_ref
         for arg, scalar in zip(args, self.scalars):

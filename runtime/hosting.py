@@ -78,14 +78,14 @@ def bind(artifact: Artifact, name: str) -> Call:
     """What C++ calls, with a tuple of Buffers, when it has checked them."""
     function: ArtifactFunction = artifact[name]
     record = function.record
-    executable = function._executable
     dynamic = any(isinstance(d, Expression)
                   for a in (*record.args, *record.results) for d in a.shape)
-    plain = (executable is not None and not record.donated and not dynamic
+    plain = (not record.donated and not dynamic
              and record.passed == tuple(range(len(record.args)))
              and [r.origin for r in record.results]
              == [("computed", k) for k in range(len(record.results))])
-    if executable is not None and plain:
+    executable = function.executable({}) if plain else None
+    if executable is not None:
         return executable.__call__
     return lambda args: function(*args)
 

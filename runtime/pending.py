@@ -23,8 +23,7 @@ from calque.runtime.watch import span, watchers
 
 MOST_CALLS = 32  # XLA's limit on the CPU
 SLAB = 64 << 20  # a larger piece is allocated alone, and freed
-MOST_ROOM = 3 * SLAB
-UNKNOWN_ROOM = SLAB
+MOST_BYTES = 3 * SLAB
 
 
 class Pending:
@@ -37,23 +36,23 @@ class Pending:
     """
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Any, int]] = deque()  # (semaphore, room), the oldest first
-        self._room = 0
+        self._calls: deque[tuple[Any, int]] = deque()  # (semaphore, bytes), the oldest first
+        self._transient_bytes = 0
         self._lock = threading.Lock()
 
-    def make_room(self, room: int) -> None:
-        """Wait for the oldest calls until one more, which takes `room` bytes, may be queued.
+    def make_room(self, transient_bytes: int) -> None:
+        """Wait for the oldest calls until one more, which takes so many bytes, may be queued.
 
         Whether they failed is their results' affair.
         """
-        room = min(room, SLAB)
+        wanted = min(transient_bytes, SLAB)
         while True:
             with self._lock:
-                if self._fits(room):
+                if self._fits(wanted):
                     return
                 self._calls = deque(c for c in self._calls if not is_over(c[0]))
-                self._room = sum(taken for _, taken in self._calls)
-                if self._fits(room):
+                self._transient_bytes = sum(taken for _, taken in self._calls)
+                if self._fits(wanted):
                     return
                 oldest = self._calls[0][0]
             with contextlib.suppress(Exception):
@@ -67,15 +66,15 @@ class Pending:
             with contextlib.suppress(Exception):
                 wait_for(semaphore, None, "")
 
-    def _fits(self, room: int) -> bool:
+    def _fits(self, wanted: int) -> bool:
         return not self._calls or (
-            len(self._calls) < MOST_CALLS and self._room + room <= MOST_ROOM)
+            len(self._calls) < MOST_CALLS and self._transient_bytes + wanted <= MOST_BYTES)
 
-    def add(self, semaphore: Any, room: int) -> None:
+    def add(self, semaphore: Any, transient_bytes: int) -> None:
         """A call was queued, which signals the semaphore when it is done."""
         with self._lock:
-            self._calls.append((semaphore, min(room, SLAB)))
-            self._room += min(room, SLAB)
+            self._calls.append((semaphore, min(transient_bytes, SLAB)))
+            self._transient_bytes += min(transient_bytes, SLAB)
 
 
 def is_over(semaphore: Any) -> bool:

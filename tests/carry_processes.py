@@ -41,15 +41,15 @@ def entry():
 """
 RECORD = COMMON + """
 from calque.lowering.attempts import compile_lowered
-from calque.lowering.module import lower
+from calque.lowering.module import LowerOptions, lower
 from calque.lowering.targets import parse_target
 plain = eager.compile_program
 
 def compile_program(program, device, donated=(), reason=""):
     target = parse_target({target!r})
     lowered, vmfb = compile_lowered(
-        lambda **how: lower(program, target, donated, in_process=True, **how), target,
-        lambda lowered: lowered.options, program.name, program.name)
+        lambda **how: lower(program, target, LowerOptions(donated=donated, in_process=True, **how)),
+        target, lambda lowered: lowered.options, program.name, program.name)
     fields = {{f.name: getattr(lowered, f.name) for f in dataclasses.fields(lowered)
               if f.name not in ("program", "module")}}
     path = entry()

@@ -20,7 +20,7 @@ from calque.aot.specs import SpecError, has_64_bits, parse_tree
 from calque.core.config import config
 from calque.core.dims import SymbolicScope
 from calque.lowering.compile import compile_to
-from calque.lowering.module import lower, module_text
+from calque.lowering.module import LowerOptions, lower, module_text
 from calque.lowering.targets import Target
 from calque_cli.report import UsageError, UserCodeError
 
@@ -148,7 +148,8 @@ def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
 
 def module_at(traced: aot.Traced, stage: str, target: Target) -> str:
     """The module of a function as text, after a stage; without the record, for reading."""
-    low = lower(traced.program, target, traced.donated, bake_consts=True)
+    low = lower(traced.program, target,
+                LowerOptions(donated=traced.donated, bake_consts=True))
     if low.module is None:
         low = aot.lower_for(traced, target)  # nothing to compute: only the record is left
     assert low.module is not None

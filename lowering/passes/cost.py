@@ -1,8 +1,8 @@
 """How much work a Program is, roughly: from it follow where it runs and which flags it gets.
 
 `work` counts element operations (functions by core/weights, four multiply-adds of a dot as one);
-`is_small` says whether to run inline (benchmarks/border.py measures the border), `is_cheap` whether
-both branches of a cond may be computed.
+`runs_inline` says whether to run inline (benchmarks/border.py measures the threshold), `is_cheap`
+whether both branches of a cond may be computed.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.core.program import Equation, Program
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
-SMALL_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
+INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
@@ -110,7 +110,7 @@ def work(p: Program) -> int:
     return guess(total(p))
 
 
-def room(p: Program) -> Any:
+def transient_bytes(p: Program) -> Any:
     """Bytes of what lies between arguments and results, if nothing is fused, and as much again for
     what lowering adds (a Dim where they depend on sizes)."""
     return 2 * _between(p)
@@ -195,20 +195,21 @@ def _loop_steps(p: Program) -> int:
     return steps
 
 
-def is_small(p: Program) -> bool:
-    """Whether the program runs inline on the caller's thread."""
+def runs_inline(p: Program) -> bool:
+    """Whether the program runs inline, on the caller's thread."""
+    return work(p) < inline_below(p)
+
+
+def inline_below(p: Program) -> int:
+    """The work below which the program runs inline; none where its loops are long."""
+    if loop_steps(p) > 2 * WHILE_STEPS:
+        return 0
     nests = loops.passes(p) + sum(
         e.primitive.name == "gather" or hazards.is_update(e) for e in p.equations)
-    limit = min(MOST_WORK, SMALL_WORK + PASS_WORK * nests)
-    return work(p) < limit and may_be_small(p)
+    return min(MOST_WORK, INLINE_WORK + PASS_WORK * nests)
 
 
-def may_be_small(p: Program) -> bool:
-    """Whether a program with little work may run inline: its loops are short."""
-    return loop_steps(p) <= 2 * WHILE_STEPS
-
-
-def is_inline(p: Program) -> bool:
+def must_run_inline(p: Program) -> bool:
     """Whether it holds several host loops, in or beside each other, or kernels of loops in one: on
     local-task IREE frees memory of one too early ("transient buffer has not been committed", or
     another loop's values), on local-sync all is well.  Such a program keeps its caller waiting

@@ -77,7 +77,7 @@ GROW = """func.func @grow(%x: tensor<?x2xui32>, %y: tensor<?xui32>) -> tensor<?x
 def grow() -> bytes:
     """The artifact of GROW."""
     record = {
-        "version": 1, "name": "grow",
+        "version": 2, "name": "grow",
         "args": [{"path": "x", "shape": ["n", 2], "dtype": "uint32"},
                  {"path": "y", "shape": ["n"], "dtype": "uint32"}],
         "results": [{"path": "", "shape": ["n", 2], "dtype": "uint32"}],
@@ -98,7 +98,7 @@ func.func @back(%x: tensor<4xf32>) -> tensor<4xf32>
 def callback() -> bytes:
     """The artifact of CALLBACK."""
     four = {"path": "x", "shape": [4], "dtype": "float32"}
-    record = {"version": 1, "name": "back", "args": [four], "results": [four],
+    record = {"version": 2, "name": "back", "args": [four], "results": [four],
               "target": parse_target("cpu").record()}
     text = json.dumps(json.dumps(record))
     return join([compile_module(CALLBACK.format(text), parse_target("cpu"))])

@@ -121,8 +121,8 @@ void fuzz_records(const std::string& text, double seconds, unsigned seed) {
         CHECK(result.position < std::max(record.computed, record.arguments.size()) ||
               result.origin == Origin::empty);
       CHECK(record.donated.size() == record.arguments.size());
-      for (const Storage& stored : record.storage)
-        CHECK(stored.computed < record.computed && stored.result < record.results.size());
+      for (const OutputBuffer& written : record.call.output_buffers)
+        CHECK(written.computed < record.computed && written.result < record.results.size());
       record.signature();
     } catch (const Error& error) {
       CHECK(error.code() == Code::artifact && !error.fix().empty());
@@ -137,7 +137,7 @@ void fuzz_records(const std::string& text, double seconds, unsigned seed) {
 // How many arrays a program takes and gives, and with how many axes.
 void declarations() {
   const Record record = parse_record(
-      R"({"version":1,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n",3]},
+      R"({"version":2,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n",3]},
           {"path":"u","dtype":"float32","shape":[7]},{"path":"s","dtype":"complex64","shape":[]}],
           "passed":[0,2],"results":[{"path":"","dtype":"int32","shape":[2]}]})");
   const auto is_refused = [&](const char* declaration) {
@@ -161,18 +161,23 @@ void declarations() {
 }
 
 // Memory for results: of known sizes, each once, and where the program wants it.
-void storage() {
+void output_buffers() {
   const std::string front =
-      R"({"version":1,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n"]}],
+      R"({"version":2,"name":"f","args":[{"path":"x","dtype":"float32","shape":["n"]}],
           "results":[{"path":"","dtype":"float32","shape":["n"]},{"path":"","dtype":"complex64","shape":[3,5]},
                      {"path":"","dtype":"bool","shape":[]},
                      {"path":"","dtype":"bool","shape":[],"from":["argument",0]}],)";
-  const auto with = [&](const std::string& rest) { return parse_record(front + rest + "}"); };
-  const Record record = with(R"("storage":[2,1],"room":70)");
-  CHECK(record.storage.size() == 2 && record.room == 70 && with("\"room\":0").room == 0);
-  CHECK(record.storage[0].computed == 2 && record.storage[0].result == 2 && record.storage[0].bytes == 1);
-  CHECK(record.storage[1].computed == 1 && record.storage[1].bytes == 120);
-  CHECK(with("\"small\":true").storage.empty() && with("\"storage\":[]").room == 64 << 20);
+  const auto with = [&](const std::string& rest) { return parse_record(front + R"("call":{)" + rest + "}}"); };
+  const Record record = with(R"("output_buffers":[2,1],"transient_bytes":70)");
+  const std::vector<OutputBuffer>& written = record.call.output_buffers;
+  CHECK(written.size() == 2 && written[0].computed == 2 && written[0].result == 2 && written[0].bytes == 1);
+  CHECK(written[1].computed == 1 && written[1].bytes == 120 && record.call.transient_bytes == 70);
+  CHECK(with(R"("transient_bytes":0)").call.transient_bytes == 0);
+  const CallSpec plain = with(R"("run_inline":true)").call;
+  CHECK(plain.output_buffers.empty() && plain.transient_bytes == 64 << 20 && plain.runs_inline({}));
+  const CallSpec sized = with(R"("work":"3*n","inline_below":10)").call;
+  CHECK(sized.runs_inline({{"n", 3}}) && !sized.runs_inline({{"n", 4}}) && !sized.must_run_inline);
+  CHECK(with(R"("work":"mod(3, n)","run_inline":true)").call.runs_inline({{"n", 0}}));  // it is no number
   const auto is_refused = [](auto body) {
     try {
       body();
@@ -182,13 +187,16 @@ void storage() {
     }
   };
   for (const char* other :
-       {R"("storage":[0])", R"("storage":[3])", R"("storage":[-1])", R"("storage":[1,1])", R"("storage":[true])",
-        R"("storage":["1"])", R"("storage":[1.0])", R"("storage":1)", R"("storage":null)", R"("room":-1)",
-        R"("room":1.5)", R"("room":true)", R"("room":"9")", R"("room":null)", R"("room":18446744073709551616)"})
-    CHECK(is_refused([&] { with(other); }));
+       {"[0]", "[3]", "[-1]", "[1,1]", "[true]", R"(["1"])", "[1.0]", "1", "null"})
+    CHECK(is_refused([&] { with(std::string(R"("output_buffers":)") + other); }));
+  for (const char* other : {"-1", "1.5", "true", R"("9")", "null", "18446744073709551616"}) {
+    CHECK(is_refused([&] { with(std::string(R"("transient_bytes":)") + other); }));
+    CHECK(is_refused([&] { with(std::string(R"("inline_below":)") + other); }));
+  }
+  CHECK(is_refused([&] { with(R"("work":"m")"); }) && is_refused([&] { with(R"("run_inline":1)"); }));
   for (const char* sizes : {"8589934592,8589934592", "4611686018427387904", "1073741824,1073741825"}) {
-    const std::string text = std::string(R"({"version":1,"name":"f","args":[],"results":[{"path":"","dtype":)") +
-                             R"("float32","shape":[)" + sizes + R"(]}],"storage":[0]})";
+    const std::string text = std::string(R"({"version":2,"name":"f","args":[],"results":[{"path":"","dtype":)") +
+                             R"("float32","shape":[)" + sizes + R"(]}],"call":{"output_buffers":[0]}})";
     CHECK(is_refused([&] { parse_record(text); }));
   }
   const std::string input = "async func @f(%input0: tensor<?xf32>, ",
@@ -205,8 +213,8 @@ void storage() {
     CHECK(is_refused([&] { check_declaration(record, input + taken + output); }));
   // An argument of the caller's that the program writes to.
   CHECK(is_refused([&] {
-    check_declaration(with(R"("storage":[1])"), "async func @f(%input0: tensor<?xf32> {iree.abi.output = 0 : index}, " +
-                                                    two + ")" + output);
+    check_declaration(with(R"("output_buffers":[1])"),
+                      "async func @f(%input0: tensor<?xf32> {iree.abi.output = 0 : index}, " + two + ")" + output);
   }));
 }
 
@@ -265,11 +273,11 @@ std::string text_of(const Record& record) {
   }
   made << " passed";
   for (const std::size_t i : record.passed) made << " " << i;
-  for (const Storage& stored : record.storage) made << " stored" << stored.computed;
-  made << " room" << record.room << " small" << record.small << " inline" << record.inline_only;
+  for (const OutputBuffer& written : record.call.output_buffers) made << " written" << written.computed;
+  made << " bytes" << record.call.transient_bytes << " inline" << record.call.run_inline << record.call.must_run_inline;
   for (const StoredArray& array : record.parameters) made << " " << array.name << "=" << array.bytes;
   for (const Constraint& constraint : record.constraints) made << " " << constraint.text();
-  made << " work " << (record.work ? record.work->text() : "-") << " " << target_text(record.target);
+  made << " work " << (record.call.work ? record.call.work->text() : "-") << "<" << record.call.inline_below << " " << target_text(record.target);
   return made.str();
 }
 
@@ -376,7 +384,7 @@ int main(int count, char** words) {
   json();
   dims();
   declarations();
-  storage();
+  output_buffers();
   containers();
   const std::vector<std::uint8_t> whole = bytes_of("halves");
   const std::string text(whole.begin(), whole.end());

@@ -119,15 +119,16 @@ def said_of(record: FunctionRecord) -> str:
     results = "".join(text(r) + r.origin[0] + (str(r.origin[1]) if r.origin[0] != "empty" else "")
                       for r in record.results if r.origin is not None)
     passed = "".join(f" {i}" for i in record.passed)
-    memory = "".join(f" stored{k}" for k in record.storage)
+    call = record.call
+    memory = "".join(f" written{k}" for k in call.output_buffers)
     stored = "".join(f" {p.name}={p.nbytes}" for p in record.parameters)
     constraints = "".join(f" {c}" for c in record.constraints)
     target = "|".join(str(record.target.get(k) or "") for k in ("name", "backend", "arch", "cpu"))
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
-    return (f"{record.name}({args})->{results} passed{passed}{memory} room{record.room} "
-            f"small{int(record.small)} inline{int(record.inline)}{stored}{constraints} "
-            f"work {record.work or '-'} {target}"
+    return (f"{record.name}({args})->{results} passed{passed}{memory} bytes{call.transient_bytes} "
+            f"inline{int(call.run_inline)}{int(call.must_run_inline)}{stored}{constraints} "
+            f"work {call.work or '-'}<{call.inline_below} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 
 

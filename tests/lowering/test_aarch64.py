@@ -87,7 +87,7 @@ def on_aarch64(command: Sequence[str], folder: Path, vmfb: bytes,
             (folder / f"i{i}.bin").write_bytes(x.tobytes())
             line.append(f"--input={described(x)}=@{folder / f'i{i}.bin'}")
     computed = {r.origin[1]: r for r in record.results if r.origin and r.origin[0] == "computed"}
-    for i in record.storage:  # memory for large results
+    for i in record.call.output_buffers:  # memory for large results
         line.append(f"--input={described(np.empty(computed[i].shape, computed[i].dtype))}")
     line += [f"--output=@{folder / f'o{i}.bin'}" for i in range(len(computed))]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ import pytest
 from calque.lowering import compiler_process
 from calque.lowering.compile import STAGES, CompileError, compile_module, compile_to, run_compiler
 from calque.lowering.targets import Target, parse_target
-from calque.runtime import Buffer, Executable, devices
+from calque.runtime import Buffer, CallSpec, Executable, devices
 from calque.runtime.errors import ArtifactError
 
 CPU = parse_target("cpu")
@@ -33,7 +33,7 @@ def cache_folder(tmp_path, monkeypatch):
 
 def run(source, *arrays):
     device = devices()[0]
-    program = Executable(compile_module(source, CPU), device, small=True, result_specs=None)
+    program = Executable(compile_module(source, CPU), device, CallSpec(run_inline=True))
     return [r.numpy() for r in program([Buffer.from_numpy(a, device) for a in arrays])]
 
 

@@ -18,6 +18,7 @@ from calque import aot, lax, nn
 from calque.core.dims import symbolic_shape
 from calque.core.primitive import registry
 from calque.errors import InconclusiveDimensionOperation
+from calque.lowering.passes import cost
 from calque.runtime.buffer import Buffer
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 100, 1000)
@@ -413,10 +414,32 @@ def test_donation_and_other_targets() -> None:
 
 def test_the_queue_goes_by_the_sizes() -> None:
     call = aot.load(aot.compile(lambda x: jnp.sin(x), "f32[b,4]", name="f").vmfb).f
-    assert str(call.record.work) == f"{4 * registry['sin'].weight}*b"
+    assert str(call.record.call.work) == f"{4 * registry['sin'].weight}*b"
     for size in (3, 100_000):
         x = np.full((size, 4), 0.5, F32)
         np.testing.assert_allclose(call(x)[0].numpy(), np.sin(x), rtol=1e-6)
+
+
+def test_large_results_beside_one_of_unknown_size() -> None:
+    """They are written into memory of ours."""
+    made = aot.compile(lambda x, w: (x + 1, jnp.sin(w) @ w), "f32[b]", "f32[300,300]", name="f")
+    call = aot.load(made.vmfb).f
+    assert call.record.call.output_buffers == (1,)
+    w = np.random.default_rng(0).random((300, 300), F32)
+    small, large = (r.numpy() for r in call(np.zeros(3, F32), w))
+    assert small.tolist() == [1, 1, 1]
+    np.testing.assert_allclose(large, np.sin(w) @ w, rtol=1e-4)  # sums of 300 positive products
+
+
+def test_the_queue_is_that_of_jit() -> None:
+    """By the same threshold, which counts sums and products, too."""
+    def f(x: Any) -> Any:
+        return ((x @ x.T).sum(0) @ x).sum()
+
+    call = aot.load(aot.compile(f, "f32[b,4]", name="f").vmfb).f.record.call
+    for size, inline in ((100, True), (700, True), (750, False), (2000, False)):
+        program = calque.make_jaxpr(f)(np.ones((size, 4), F32)).jaxpr
+        assert call.runs_inline({"b": size}) == cost.runs_inline(program) == inline
 
 
 def test_damaged_dimensions_are_refused() -> None:

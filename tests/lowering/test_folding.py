@@ -21,7 +21,7 @@ from calque.dispatch.array import current_device
 from calque.lowering.compile import compile_module
 from calque.lowering.passes import cost
 from calque.lowering.targets import TargetError, cpu_target, runnable_target
-from calque.runtime import Executable
+from calque.runtime import CallSpec, Executable
 
 LEVELS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 SIZES = (*range(1, 18), 31, 100, 150)
@@ -270,7 +270,7 @@ def test_iree_still_adds_a_constant_once() -> None:
       %r = stablehlo.reduce(%d init: %z) applies stablehlo.add across dimensions = [0]
         : (tensor<7xf32>, tensor<f32>) -> tensor<f32>
       return %r : tensor<f32> }"""
-    program = Executable(compile_module(text, cpu_target()), current_device(), small=True,
-                         result_specs=None)
+    program = Executable(compile_module(text, cpu_target()), current_device(),
+                         CallSpec(run_inline=True))
     (out,) = program([])
     assert out.numpy() != 3.5, "lowering/folding can go"

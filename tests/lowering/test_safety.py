@@ -29,7 +29,7 @@ from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.module import lower, module_text
 from calque.lowering.passes import cost, hazards
 from calque.lowering.targets import cpu_target
-from calque.runtime import Buffer, Executable
+from calque.runtime import Buffer, CallSpec, Executable
 from calque.transforms.stage import stage
 
 Array = np.ndarray[Any, Any]
@@ -281,7 +281,7 @@ def check_form(name: str, size: int, donate: bool = False) -> None:
 @pytest.mark.parametrize("start", range(0, len(FORMS), 12))
 def test_arguments_stay_inline(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many forms in one program, on the caller's thread."""
-    monkeypatch.setattr(cost, "is_small", lambda p: True)
+    monkeypatch.setattr(cost, "runs_inline", lambda p: True)
     check_together(list(FORMS)[start:start + 12])
 
 
@@ -294,7 +294,7 @@ def test_arguments_stay_in_the_portable_form_of_loops(start: int, host_loops: No
 
 
 def test_several_host_loops_do_not_race(host_loops: None) -> None:
-    """On local-task they would: up to a third of the calls were wrong (cost.is_inline)."""
+    """On local-task they would: up to a third of the calls were wrong (cost.must_run_inline)."""
     for _ in range(40):
         check_together(["captured intermediate", "nested loops"])
 
@@ -469,7 +469,7 @@ def test_a_tree_of_many_updates() -> None:
 def plain(text: str, *args: Array) -> list[Array]:
     """Run hand-written StableHLO, without calque's lowering; the arguments may be overwritten."""
     device = current_device()
-    program = Executable(compile_module(text, cpu_target()), device, small=True, result_specs=None)
+    program = Executable(compile_module(text, cpu_target()), device, CallSpec(run_inline=True))
     buffers = [Buffer.from_numpy(a, device) for a in args]
     outs = [b.numpy() for b in program(buffers)]
     return [*outs, *[b.numpy() for b in buffers]]

@@ -20,7 +20,7 @@ from calque.dispatch.array import current_device
 from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.rules import Context
 from calque.lowering.targets import cpu_target
-from calque.runtime import Buffer, Executable
+from calque.runtime import Buffer, CallSpec, Executable
 
 Array = np.ndarray[Any, Any]
 JOINS: dict[str, Callable[[Array, Any, Array], None]] = {
@@ -204,8 +204,8 @@ def test_portable_form(whole: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
 def plain(text: str, *args: Array) -> list[Array]:
     """Run hand-written MLIR without calque's lowering: results, then arguments."""
     device = current_device()
-    program = Executable(compile_module(text, cpu_target(), careful=True), device, small=True,
-                         result_specs=None)
+    program = Executable(compile_module(text, cpu_target(), careful=True), device,
+                         CallSpec(run_inline=True))
     buffers = [Buffer.from_numpy(a, device) for a in args]
     outs = [b.numpy() for b in program(buffers)]
     return [*outs, *[b.numpy() for b in buffers]]

@@ -1,5 +1,5 @@
 """Results that are an argument's memory, because IREE folds what computes them away: they are known
-(Lowered.forwards), so that donating one never changes the other."""
+(CallSpec.may_alias), so that donating one never changes the other."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,22 +39,22 @@ def shares(f: Callable[[Any], Any], x: Any) -> bool:
     return bool(y._buffer.view.get_buffer().ref == x._buffer.view.get_buffer().ref)
 
 
-def forwards(f: Callable[[Any], Any], x: Any) -> tuple[int, ...]:
-    return lower(calque.make_jaxpr(f)(x), cpu_target()).forwards
+def may_alias(f: Callable[[Any], Any], x: Any) -> tuple[int, ...]:
+    return lower(calque.make_jaxpr(f)(x), cpu_target()).call.may_alias
 
 
 @pytest.mark.parametrize("cases, x", [(INTEGERS, jnp.arange(N)), (FLOATS, jnp.ones(N))],
                          ids=["integers", "floats"])
 def test_shared_memory_is_known(cases: Any, x: Any) -> None:
-    found = {name: (shares(f, x), forwards(f, x)) for name, f in cases.items()}
+    found = {name: (shares(f, x), may_alias(f, x)) for name, f in cases.items()}
     assert all(known for shared, known in found.values() if shared), found
     assert any(shared for shared, _ in found.values())
 
 
 def test_new_memory_is_not_looked_at() -> None:
     """Each candidate costs a comparison a call."""
-    assert not any(forwards(f, jnp.ones(N)) for f in NEW.values())
-    assert not forwards(lambda x: x + 1, jnp.arange(N))
+    assert not any(may_alias(f, jnp.ones(N)) for f in NEW.values())
+    assert not may_alias(lambda x: x + 1, jnp.arange(N))
 
 
 def test_donating_one_leaves_the_other() -> None:

@@ -15,7 +15,7 @@ from calque.lowering.compile import compile_module
 from calque.lowering.rules import Context
 from calque.lowering.rules import sort as rules
 from calque.lowering.targets import cpu_target
-from calque.runtime import Buffer, Executable
+from calque.runtime import Buffer, CallSpec, Executable
 
 
 def _case(row: Row, sample: Sample, dtype: Any) -> Case:
@@ -88,7 +88,7 @@ def test_iree_still_overwrites_what_it_sorts() -> None:
         }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf32>) -> tensor<8xf32>
         return %s : tensor<8xf32>
       }"""
-    program = Executable(compile_module(text, cpu_target()), device, small=True, result_specs=None)
+    program = Executable(compile_module(text, cpu_target()), device, CallSpec(run_inline=True))
     x = np.array([7, 3, 5, 1, 2, 8, 6, 4], np.float32)
     argument = Buffer.from_numpy(x.copy(), device)
     program([argument])

@@ -14,7 +14,7 @@ import pytest
 
 from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
-from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime import Buffer, CallSpec, Device, Executable, devices
 
 F32 = np.dtype(np.float32)
 
@@ -93,9 +93,9 @@ def device() -> Device:
 
 @pytest.fixture
 def program(vmfb: bytes, device: Device) -> Callable[..., Executable]:
-    """program(name, small=True, ...) -> Executable of one of the entry points."""
-    def make(name: str, *, small: bool = True, **options: Any) -> Executable:
-        return Executable(vmfb, device, name, small=small, result_specs=RESULTS[name], **options)
+    """program(name, run_inline=True, ...) -> Executable of one of the entry points."""
+    def make(name: str, *, run_inline: bool = True, **how: Any) -> Executable:
+        return Executable(vmfb, device, CallSpec(RESULTS[name], run_inline, **how), name)
     return make
 
 

@@ -19,7 +19,7 @@ from calque.runtime.container import join
 
 def record(name="scale", **changes):
     base = {
-        "version": 1, "name": name,
+        "version": 2, "name": name,
         "args": [{"path": "x", "shape": [2, 3], "dtype": "float32"},
                  {"path": "p['k']", "shape": [], "dtype": "float32"}],
         "results": [{"path": "", "shape": [2, 3], "dtype": "float32"}],
@@ -143,7 +143,8 @@ def test_other_devices_are_refused(target, text, device):
 def test_an_argument_is_not_taken_for_the_memory_of_a_result():
     known = parse_record(json.dumps(record(
         args=[{"path": "x", "shape": [8], "dtype": "float32"}],
-        results=[{"path": "", "shape": [8], "dtype": "complex64"}], passed=[0], storage=[0])))
+        results=[{"path": "", "shape": [8], "dtype": "complex64"}], passed=[0],
+        call={"output_buffers": [0]})))
     x = "%input{}: tensor<8xf32>"
     out = "%input{}: tensor<8xcomplex<f32>> {{iree.abi.output = 0 : index}}"
     text = "async func @main({}, {}) -> (%output0: tensor<8xcomplex<f32>>)"
@@ -153,7 +154,7 @@ def test_an_argument_is_not_taken_for_the_memory_of_a_result():
             _check_declaration(known, lie, "file")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}',
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}',
                                   json.dumps(record(args=[{"path": "x", "shape": [1]}]))])
 def test_broken_records(text):
     with pytest.raises(ArtifactError, match="cannot be read"):
@@ -164,8 +165,9 @@ def test_broken_records(text):
     {"args": 3}, {"passed": [7]}, {"donated": [-1]}, {"donated": [1e400]}, {"target": 5},
     {"results": [{"path": "", "shape": [2], "dtype": "float32", "from": ["argument", 9]}]},
     {"args": [{"path": "x", "shape": [2], "dtype": "f(("}]}, {"parameters": [{"name": "w"}]},
-    {"storage": [9]}, {"storage": [0, 0]}, {"storage": [True]}, {"storage": ["0"]}, {"storage": 0},
-    {"room": -5}, {"room": 1.5}, {"room": True}, {"room": None}],
+    {"call": 3}, {"call": {"work": "m"}}, {"call": {"work": "3", "inline_below": -1}},
+    *[{"call": {"output_buffers": v}} for v in ([9], [0, 0], [True], ["0"], 0)],
+    *[{"call": {"transient_bytes": v}} for v in (-5, 1.5, True, None)]],
     ids=str)
 def test_records_that_lie(lie):
     with pytest.raises(ArtifactError, match="cannot be read"):
@@ -174,12 +176,14 @@ def test_records_that_lie(lie):
 
 def test_records_nested_too_deeply():
     with pytest.raises(ArtifactError, match="cannot be read"):
-        parse_record('{"version": 1, "name": "f", "in_tree": ' + "[" * 100_000)
+        parse_record('{"version": 2, "name": "f", "in_tree": ' + "[" * 100_000)
 
 
 def test_records_of_another_format():
-    with pytest.raises(ArtifactError, match="format 7"):
-        parse_record(json.dumps(record(version=7)))
+    for version in (1, 7):
+        said = f"(?s)format {version}; this runtime reads format 2.*Fix: .* or compile again"
+        with pytest.raises(ArtifactError, match=said):
+            parse_record(json.dumps(record(version=version)))
 
 
 def test_donation_through_an_artifact(device):

@@ -6,33 +6,41 @@ import weakref
 import numpy as np
 import pytest
 
-from calque.runtime import ArtifactError, Buffer, DeletedBufferError, DeviceError, Executable
+from calque.runtime import (
+    ArtifactError,
+    Buffer,
+    CallSpec,
+    DeletedBufferError,
+    DeviceError,
+    Executable,
+)
 
 X = np.arange(8, dtype=np.float32)
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_results_agree_with_numpy(small, program, device):
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_results_agree_with_numpy(run_inline, program, device):
     a, b = Buffer.from_numpy(X, device), Buffer.from_numpy(X * X, device)
-    (total,) = program("add", small=small)([a, b])
+    (total,) = program("add", run_inline=run_inline)([a, b])
     np.testing.assert_array_equal(total.numpy(), X + X * X)
-    first, second = program("two", small=small)([a])
+    first, second = program("two", run_inline=run_inline)([a])
     np.testing.assert_array_equal(first.numpy(), X + X)
     np.testing.assert_array_equal(second.numpy(), np.array([3, 4], np.int32))
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_scalars_and_empty_arrays(small, program, device):
-    (scalar,) = program("scalar", small=small)([Buffer.from_numpy(np.float32(2.5), device)])
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_scalars_and_empty_arrays(run_inline, program, device):
+    scalar_program, empty_program = (program(n, run_inline=run_inline) for n in ("scalar", "empty"))
+    (scalar,) = scalar_program([Buffer.from_numpy(np.float32(2.5), device)])
     assert scalar.shape == () and scalar.numpy() == 5
-    (empty,) = program("empty", small=small)([Buffer.from_numpy(np.ones((0, 3), "f4"), device)])
+    (empty,) = empty_program([Buffer.from_numpy(np.ones((0, 3), "f4"), device)])
     assert empty.numpy().shape == (0, 3)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
-@pytest.mark.parametrize("small", [True, False])
-def test_dynamic_shapes_are_read_or_given(small, size, program, device):
-    double = program("double", small=small)
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_dynamic_shapes_are_read_or_given(run_inline, size, program, device):
+    double = program("double", run_inline=run_inline)
     x = np.linspace(0, 1, size, dtype=np.float32)
     (read,) = double([Buffer.from_numpy(x, device)])
     (given,) = double([Buffer.from_numpy(x, device)], [((size,), np.dtype(np.float32))])
@@ -46,10 +54,10 @@ def test_a_small_program_with_ready_arguments_is_done_when_it_returns(program, d
     assert result.fence is None
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_a_call_on_a_pending_argument_returns_and_chains(small, program, device, pending):
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_a_call_on_a_pending_argument_returns_and_chains(run_inline, program, device, pending):
     argument, semaphore = pending(X)
-    add = program("add", small=small)
+    add = program("add", run_inline=run_inline)
     (first,) = add([argument, argument])
     (second,) = add([first, Buffer.from_numpy(X, device)])
     assert first.fence.query() == 0 and second.fence.query() == 0
@@ -59,7 +67,7 @@ def test_a_call_on_a_pending_argument_returns_and_chains(small, program, device,
 
 
 def test_a_long_chain_of_real_work_is_not_waited_for(program, device):
-    matmul = program("matmul", small=False)
+    matmul = program("matmul", run_inline=False)
     rng = np.random.default_rng(0)
     start = (rng.standard_normal((512, 512)) / 23).astype(np.float32)
     weight = Buffer.from_numpy(start, device)
@@ -74,7 +82,7 @@ def test_a_long_chain_of_real_work_is_not_waited_for(program, device):
 
 
 def test_both_queues_read_each_others_memory(program, device):
-    inline, queued = program("add"), program("add", small=False)
+    inline, queued = program("add"), program("add", run_inline=False)
     x = Buffer.from_numpy(X, device)
     (a,) = inline([x, x])
     (b,) = queued([a, x])
@@ -92,7 +100,8 @@ def test_a_failure_reaches_every_consumer_with_its_text(program, pending):
     for result in (first, second):
         with pytest.raises(DeviceError, match="boom in the producer"):
             result.numpy()
-    for call in (add, program("add", small=False)):  # the failure is known: the call itself may say
+    # the failure is known: the call itself may say
+    for call in (add, program("add", run_inline=False)):
         with pytest.raises(DeviceError, match="boom in the producer") as caught:
             call([second, second])[0].wait()
         assert "alloca" not in str(caught.value)
@@ -102,9 +111,9 @@ def test_deleted_arguments_are_named(program, device):
     x = Buffer.from_numpy(X, device)
     gone = Buffer.from_numpy(X, device)
     gone.delete()
-    for small in (True, False):
+    for run_inline in (True, False):
         with pytest.raises(DeletedBufferError, match=r"deleted with shape=float32\[8\]\."):
-            program("add", small=small)([x, gone])
+            program("add", run_inline=run_inline)([x, gone])
 
 
 def test_a_wrong_shape_is_an_error_not_a_crash(program, device):
@@ -114,16 +123,16 @@ def test_a_wrong_shape_is_an_error_not_a_crash(program, device):
 
 def test_unknown_entry_points_list_the_known_ones(program, vmfb, device):
     with pytest.raises(ArtifactError, match=r"no entry point 'nothing'; it has add, identity"):
-        Executable(vmfb, device, "nothing", small=True, result_specs=None).load()
+        Executable(vmfb, device, CallSpec(run_inline=True), "nothing").load()
 
 
 # ---- sharing and donation
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("run_inline", [True, False])
 @pytest.mark.parametrize("name", ["identity", "reshape"])
-def test_a_result_that_is_its_argument_is_not_donated_in_place(name, small, program, device):
+def test_a_result_that_is_its_argument_is_not_donated_in_place(name, run_inline, program, device):
     x = Buffer.from_numpy(X, device)
-    (y,) = program(name, small=small)([x])
+    (y,) = program(name, run_inline=run_inline)([x])
     y.wait()
     assert not x.may_donate() and not y.may_donate()
     put = program("put", donated=(0,))
@@ -149,9 +158,9 @@ def test_two_results_in_one_memory_are_noticed(program, device):
     assert a.may_donate()
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_donation_is_in_place_and_the_argument_is_dead(small, program, device):
-    put = program("put", small=small, donated=(0,))
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_donation_is_in_place_and_the_argument_is_dead(run_inline, program, device):
+    put = program("put", run_inline=run_inline, donated=(0,))
     x = Buffer.from_numpy(X, device)
     memory = x.view.get_buffer().ref
     (y,) = put([x, Buffer.from_numpy(np.array([9, 9], np.float32), device)])
@@ -162,11 +171,11 @@ def test_donation_is_in_place_and_the_argument_is_dead(small, program, device):
         put([x, x])
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_donation_leaves_a_live_view_alone(small, program, device):
+@pytest.mark.parametrize("run_inline", [True, False])
+def test_donation_leaves_a_live_view_alone(run_inline, program, device):
     x = Buffer.from_numpy(X, device)
     seen = x.numpy()
-    (y,) = program("put", small=small, donated=(0,))(
+    (y,) = program("put", run_inline=run_inline, donated=(0,))(
         [x, Buffer.from_numpy(np.array([9, 9], np.float32), device)])
     np.testing.assert_array_equal(y.numpy(), [0, 9, 9, 3, 4, 5, 6, 7])
     np.testing.assert_array_equal(seen, X)
@@ -227,7 +236,7 @@ def resident_mb():
 
 def test_dropped_results_give_their_memory_back(program, device, poll):
     x = Buffer.from_numpy(np.ones(25_000_000, np.float32), device)
-    big = program("big", small=False)
+    big = program("big", run_inline=False)
     (warm,) = big([x])
     warm.wait()
     del warm
@@ -238,7 +247,7 @@ def test_dropped_results_give_their_memory_back(program, device, poll):
 
 
 def test_eight_threads_share_an_executable(program, device):
-    inline, queued = program("add"), program("add", small=False)
+    inline, queued = program("add"), program("add", run_inline=False)
     failures = []
 
     def work(seed):
@@ -260,7 +269,7 @@ def test_eight_threads_share_an_executable(program, device):
 
 
 def test_threads_may_load_one_executable_together(program, device):
-    add = program("add", small=False)
+    add = program("add", run_inline=False)
     results = []
     threads = [threading.Thread(target=lambda: results.append(
         add([Buffer.from_numpy(X, device)] * 2)[0].numpy())) for _ in range(8)]
@@ -274,7 +283,7 @@ def test_threads_may_load_one_executable_together(program, device):
 def test_readers_of_a_long_lived_argument_are_forgotten(program, device):
     x = Buffer.from_numpy(X, device)
     for _ in range(300):
-        (y,) = program("add", small=False)([x, x])
+        (y,) = program("add", run_inline=False)([x, x])
         y.wait()
     assert len(x._readers) <= 16
 
@@ -283,7 +292,7 @@ def test_many_pending_readers_are_all_remembered(program, device, pending, monke
     monkeypatch.setattr("calque.runtime.pending.MOST_CALLS", 1000)
     x = Buffer.from_numpy(X, device)
     gate, semaphore = pending(X)
-    add = program("add", room=0)
+    add = program("add", transient_bytes=0)
     readers = [add([x, gate])[0] for _ in range(100)]
     (written,) = program("put", donated=(0,))(
         [x, Buffer.from_numpy(np.array([9, 9], np.float32), device)])

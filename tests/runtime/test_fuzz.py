@@ -65,7 +65,7 @@ for round in range(int(sys.argv[3])):
     try:
         artifact, rows = hosting.load_artifact(data, device)
         for row in rows:
-            artifact[row[0]]._executable.load()
+            artifact[row[0]].executable({}).load()
     except runtime.ArtifactError as error:
         assert "Fix: " in str(error), (kind, str(error))
         refused += 1

@@ -156,7 +156,7 @@ def test_large_unsigned_results_of_artifacts(dtype: str) -> None:
     made = aot.compile(lambda a, x: (a @ a, (x[:, None] * x[None, :3]).sum(1).astype(dtype)),
                        "f32[200,200]", calque.ShapeDtypeStruct((5000,), np.dtype(dtype)), name="f")
     (record,) = runtime.load(made.vmfb).functions.values()
-    assert len(record.storage) == 2
+    assert len(record.call.output_buffers) == 2
     x = np.arange(5000).astype(dtype)
     _, out = (b.numpy() for b in runtime.load(made.vmfb).f(np.ones((200, 200), np.float32), x))
     np.testing.assert_array_equal(out, (x[:, None] * x[None, :3]).sum(1).astype(dtype))
@@ -167,7 +167,8 @@ def test_results_of_artifacts_are_written_into_memory_of_ours() -> None:
     made = aot.compile(lambda x, y: (jnp.sin(x) @ x, x.sum(), y, (x @ x)[:30].astype("bfloat16")),
                        "f32[600,600]", "i8[3]", name="f")
     (record,) = runtime.load(made.vmfb).functions.values()
-    assert record.storage == (0, 2) and record.room >= 2 * 600 * 600 * 4
+    assert record.call.output_buffers == (0, 2)
+    assert record.call.transient_bytes >= 2 * 600 * 600 * 4
     x = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
     one, total, y, part = (b.numpy() for b in runtime.load(made.vmfb).f(x, np.int8([1, 2, 3])))
     np.testing.assert_allclose(one, np.sin(x) @ x, rtol=1e-3, atol=1e-3)  # sums of 600 products
@@ -180,8 +181,8 @@ def test_memory_that_is_too_small_is_refused() -> None:
     from calque import aot
     made = aot.compile(lambda x: jnp.sin(x) @ x, "f32[600,600]", name="f")
     device: Any = runtime.default_device()
-    lying = runtime.Executable(made.vmfb, device, "main", small=False, storage=(0,),
-                               result_specs=[((600, 599), np.dtype(np.float32))])
+    lying = runtime.Executable(made.vmfb, device, runtime.CallSpec(
+        [((600, 599), np.dtype(np.float32))], output_buffers=(0,)))
     x = runtime.Buffer.from_numpy(np.ones((600, 600), np.float32), device)
     with pytest.raises(DeviceError, match="less than expected"):
         lying([x])

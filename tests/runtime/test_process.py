@@ -9,8 +9,8 @@ from calque.runtime.errors import *
 device = devices()[0]
 vmfb = open(VMFB, "rb").read()
 F32 = np.dtype(np.float32)
-add = Executable(vmfb, device, "add", small=True, result_specs=[((8,), F32)])
-matmul = Executable(vmfb, device, "matmul", small=False, result_specs=[((512, 512), F32)])
+add = Executable(vmfb, device, CallSpec([((8,), F32)], run_inline=True), "add")
+matmul = Executable(vmfb, device, CallSpec([((512, 512), F32)]), "matmul")
 x = Buffer.from_numpy(np.ones(8, np.float32), device)
 """
 

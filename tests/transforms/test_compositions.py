@@ -123,7 +123,7 @@ DEFAULT = [row for row in FUNCTIONS if row[0] not in SLOW]
 @pytest.fixture(autouse=True)
 def on_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops on the queue may race (test_safety.py: test_loops_on_the_queue_do_not_race)."""
-    monkeypatch.setattr(cost, "is_small", lambda p: True)
+    monkeypatch.setattr(cost, "runs_inline", lambda p: True)
 
 
 @pytest.mark.parametrize("start", range(0, len(DEFAULT), 4))

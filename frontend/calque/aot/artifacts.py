@@ -22,7 +22,7 @@ from calque import runtime
 from calque.aot.specs import SpecError, as_specs
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.dims import Dim, SymbolicScope, is_static, scope_of
+from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.sharding import PartitionSpec
@@ -35,8 +35,7 @@ from calque.dispatch.sharded.spanning import any_spans
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
 from calque.lowering.attempts import compile_lowered
 from calque.lowering.compile import compiler_version
-from calque.lowering.module import Lowered, lower
-from calque.lowering.passes import cost
+from calque.lowering.module import Lowered, LowerOptions, lower
 from calque.lowering.rules import physical
 from calque.lowering.targets import Target
 from calque.runtime import ArtifactError
@@ -44,7 +43,6 @@ from calque.runtime import parameters as archive
 from calque.runtime.container import join
 from calque.trees import util as tree_util
 
-RECORD_VERSION = 1
 ARCHIVED_BYTES = 1024  # captured arrays from this size on may go to an archive
 
 
@@ -369,9 +367,10 @@ def lower_for(traced: Traced, target: Target, locations: bool = False, views: bo
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
     _check_callbacks(p)
     _check_sizes(p)
-    return lower(p, target, donated, locations=locations, views=views, bake_consts=True,
-                 archived=traced.parameter_name, storage=target.backend == "llvm-cpu",
-                 signature=lambda plan: _record(traced, target, plan))
+    return lower(p, target, LowerOptions(
+        donated=donated, locations=locations, views=views, bake_consts=True,
+        archived=traced.parameter_name, output_buffers=target.backend == "llvm-cpu",
+        record=lambda lowered: _record(traced, target, lowered)))
 
 
 def _check_callbacks(p: Program) -> None:
@@ -427,24 +426,23 @@ def build(traced: Traced, target: Target) -> bytes:
 
 
 # ---- the record
-def _record(traced: Traced, target: Target, plan: Lowered) -> str:
+def _record(traced: Traced, target: Target, lowered: Lowered) -> str:
     """The artifact's description of itself.
 
     `passed` are the arguments that the module takes, in its order (an unused or empty argument is
-    not passed); `from` says where a result comes from: the module's k-th result, an argument, or
-    nowhere (it is empty).
+    not passed); `call` is how it is called (runtime/call_spec.py); `from` says where a result comes
+    from: the module's k-th result, an argument, or nowhere (it is empty).
     """
     p = traced.program
     args = [{"path": path, **_type(a)}
             for path, a in zip(traced.paths, p.in_avals, strict=True)]
     results = [{"path": path, **_type(a), "from": _origin(r.kind, r.position)}
-               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals, plan.results,
-                                     strict=True)]
+               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals,
+                                     lowered.results, strict=True)]
     record = {
-        "version": RECORD_VERSION, "name": p.name, "args": args, "results": results,
-        "passed": list(plan.arguments), "donated": list(traced.donated), "small": plan.small,
-        "inline": plan.inline,
-        "target": _of_target(target, plan),
+        "version": runtime.aot.RECORD_VERSION, "name": p.name, "args": args, "results": results,
+        "passed": list(lowered.arguments), "donated": list(traced.donated),
+        "call": lowered.call.to_json(), "target": _of_target(target, lowered),
         "versions": {"calque": version("calque"), "iree": compiler_version()},
         "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
     if traced.placement is not None:
@@ -453,10 +451,6 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
                 [*args, *results], [*p.in_avals, *p.out_avals],
                 [*traced.placement.args, *traced.placement.results], strict=True):
             entry["spec"] = _spec(a, spec)
-    if plan.storage:
-        record["storage"] = list(plan.storage)
-    if is_static([d for a in p.in_avals for d in a.shape]):
-        record["room"] = plan.room
     named = {name: c for c in p.consts if (name := traced.parameter_name(c)) is not None}
     if named:
         record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}
@@ -467,11 +461,11 @@ def _record(traced: Traced, target: Target, plan: Lowered) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-def _of_target(target: Target, plan: Lowered) -> dict[str, object]:
+def _of_target(target: Target, lowered: Lowered) -> dict[str, object]:
     """What the code may use; kernels of the user's may ask for more."""
     found = target.record()
-    if plan.needs:
-        found["features"] = [*target.uses(), *plan.needs]
+    if lowered.needs:
+        found["features"] = [*target.uses(), *lowered.needs]
     return found
 
 
@@ -480,11 +474,7 @@ def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
     constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
     used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}  # type: ignore[attr-defined]
     constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
-    work = cost.total(p)
-    found: dict[str, Any] = {"constraints": constraints} if constraints else {}
-    if isinstance(work, Dim) and cost.may_be_small(p):
-        found["work"] = str(work)
-    return found
+    return {"constraints": constraints} if constraints else {}
 
 
 def _check_sizes(p: Program) -> None:

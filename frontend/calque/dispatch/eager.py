@@ -16,6 +16,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
 from calque.dispatch.sharded.spanning import any_spans, made
 from calque.lowering.attempts import compile_lowered
-from calque.lowering.module import Lowered, lower, module_text
+from calque.lowering.module import Lowered, LowerOptions, lower, module_text
 from calque.lowering.targets import (
     Target,
     TargetError,
@@ -66,7 +67,7 @@ from calque.lowering.targets import (
     runnable_target,
     vulkan_target,
 )
-from calque.runtime import Buffer, Device, Executable, devices
+from calque.runtime import Buffer, Device, Executable, Module, devices
 from calque.runtime.aot import check_target
 from calque.runtime.device import check_not_forked
 
@@ -76,26 +77,22 @@ from calque.runtime.device import check_not_forked
 class Compiled:
     """A Program ready to run on a device, on Buffers (consts are leading arguments)."""
 
-    __slots__ = ("lowered", "executable", "device", "direct", "vmfb")
+    __slots__ = ("lowered", "executable", "device", "identity_abi", "vmfb")
 
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
-            vmfb, device, small=lowered.small, inline=lowered.inline,
-            callbacks=lowered.callbacks, donated=lowered.donated,
-            forwards=lowered.forwards, storage=lowered.storage, room=lowered.room,
-            result_specs=[(a.shape, a.dtype) for a in lowered.computed],
-            name=lowered.program.name)
+            Module(vmfb, lowered.callbacks), device, lowered.call, name=lowered.program.name)
         count = len(lowered.program.const_vars) + len(lowered.program.inputs)
         # the common case: every argument is passed, every result computed, in order
-        self.direct = (
+        self.identity_abi = (
             self.executable is not None and lowered.arguments == tuple(range(count))
             and all(r.kind == "computed" and r.position == i
                     for i, r in enumerate(lowered.results)))
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Run; results come back at once, ready or behind a fence."""
-        if self.direct:
+        if self.identity_abi:
             return self.executable(buffers)  # type: ignore[misc]
         low = self.lowered
         for b in buffers:
@@ -181,10 +178,11 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     """Lower and compile, past the memory cache."""
     check_not_forked()
     target = target_of(device)
+    options = LowerOptions(donated=donated, output_buffers=device.platform == "cpu",
+                           in_process=True)
     lowered, vmfb = compile_lowered(
-        lambda **how: lower(program, target, donated, storage=device.platform == "cpu",
-                            in_process=True, **how),
-        target, lambda lowered: lowered.options, reason or program.name, program.name)
+        lambda **how: lower(program, target, replace(options, **how)), target,
+        lambda lowered: lowered.options, reason or program.name, program.name)
     if vmfb is not None:
         _dump(lowered, vmfb)
     if lowered.needs:

@@ -102,7 +102,7 @@ class _Entry:
                 agree_on(made.lowered, self.program)
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
-            self.run = made.executable if made.direct else made
+            self.run = made.executable if made.identity_abi else made
             self.careful = self._always
             self.quick = self.spans and not self._checked
         return made

@@ -101,7 +101,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Ar
                            name=prim.name)
         found = _ready(key, make, device, f"eager {prim.name}, any shape")
     buffers = [on_device(a, device) for a in arrays]
-    made = found.executable(buffers, out.shape, out.size * found.weight < cost.SMALL_WORK)
+    made = found.executable(buffers, out.shape, out.size * found.weight < cost.INLINE_WORK)
     return Array(made[0], out)
 
 
@@ -120,5 +120,5 @@ def run(program: Program, args: Sequence[Array], device: Device, reason: str
     buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
     shape = program.outputs[0].aval.shape
     size = program.outputs[0].aval.size
-    made = found.executable(buffers, shape, size * found.weight < cost.SMALL_WORK)
+    made = found.executable(buffers, shape, size * found.weight < cost.INLINE_WORK)
     return [Array(b, o.aval) for b, o in zip(made, program.outputs)]

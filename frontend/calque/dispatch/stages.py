@@ -19,7 +19,7 @@ from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
 from calque.dispatch.tracing import ShapeDtypeStruct, argument_path, check_arguments
 from calque.lowering import mlir
-from calque.lowering.module import lower, module_text
+from calque.lowering.module import LowerOptions, lower, module_text
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
@@ -205,8 +205,8 @@ class Lowered(_Stage):
 
     def _module(self, locations: bool = False) -> bytes | None:
         from calque.dispatch.eager import target_of
-        return lower(self._entry.program, target_of(current_device()), locations=locations,
-                     in_process=True, name=f"jit_{self._name}").module
+        return lower(self._entry.program, target_of(current_device()), LowerOptions(
+            locations=locations, in_process=True, name=f"jit_{self._name}")).module
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as MLIR text (dialect 'stablehlo'); ValueError for other dialects."""

@@ -10,7 +10,7 @@ namespace calque::artifact {
 
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // allocators add some, and round up
 const char* kFix = "compile it again; the file was written by something else or is damaged.";
 
@@ -116,23 +116,38 @@ std::size_t count_computed(const std::vector<Result>& results) {
 }
 
 // Results that are written into memory given by the caller: of sizes that are known, each once.
-Storage read_storage(const Json& value, const Record& record) {
+OutputBuffer read_output_buffer(const Json& value, const Record& record) {
   const std::int64_t computed = value.integer();
   for (std::size_t i = 0; i < record.results.size(); ++i) {
     const Result& result = record.results[i];
     if (result.origin != Origin::computed || static_cast<std::int64_t>(result.position) != computed) continue;
-    Storage made{result.position, i, calque::size_of(result.dtype)};
+    OutputBuffer made{result.position, i, calque::size_of(result.dtype)};
     for (const Size& size : result.shape) {
       if (size.expression) throw Unreadable("memory for a result of unknown size");
       if (__builtin_mul_overflow(made.bytes, static_cast<std::size_t>(size.number), &made.bytes))
         throw Unreadable("a result larger than any memory");
     }
     if (made.bytes > kMostBytes) throw Unreadable("a result larger than any memory");
-    for (const Storage& other : record.storage)
+    for (const OutputBuffer& other : record.call.output_buffers)
       if (other.computed == made.computed) throw Unreadable("memory for one result twice");
     return made;
   }
   throw Unreadable("memory for a result that is not computed");
+}
+
+// The rest of the record has been read.
+void read_call(const Json& value, Record& made) {
+  CallSpec& call = made.call;
+  call.run_inline = flag_at(value, "run_inline");
+  call.must_run_inline = flag_at(value, "must_run_inline");
+  if (const Json* work = value.find("work"))
+    call.work = Expression::parse(work->is_string() ? work->string() : std::to_string(size_of(*work)));
+  if (const Json* below = value.find("inline_below")) call.inline_below = size_of(*below);
+  if (const Json* positions = value.find("output_buffers"))
+    for (const Json& position : positions->array())
+      call.output_buffers.push_back(read_output_buffer(position, made));
+  if (const Json* bytes = value.find("transient_bytes"))
+    call.transient_bytes = static_cast<std::size_t>(size_of(*bytes));
 }
 
 // Every variable that is asked for must be in an argument's shape as b or 2*b + 1.
@@ -152,7 +167,7 @@ void check_variables(const Record& record) {
     asked.push_back(&constraint.left);
     asked.push_back(&constraint.right);
   }
-  if (record.work) asked.push_back(&*record.work);
+  if (record.call.work) asked.push_back(&*record.call.work);
   for (const Expression* expression : asked)
     for (const std::string& name : expression->variables())
       if (known.count(name) == 0)
@@ -184,13 +199,8 @@ Record read(std::string_view text) {
   } else {
     for (std::size_t i = 0; i < count; ++i) made.passed.push_back(i);
   }
-  if (const Json* storage = raw.find("storage"))
-    for (const Json& position : storage->array())
-      made.storage.push_back(read_storage(position, made));
-  if (const Json* room = raw.find("room")) made.room = static_cast<std::size_t>(size_of(*room));
+  if (const Json* call = raw.find("call")) read_call(*call, made);
   if (const Json* target = raw.find("target")) made.target = read_target(*target);
-  made.small = flag_at(raw, "small");
-  made.inline_only = flag_at(raw, "inline");
   if (const Json* parameters = raw.find("parameters"))
     for (const Json& parameter : parameters->array()) made.parameters.push_back(read_stored(parameter));
   if (const Json* constraints = raw.find("constraints"))
@@ -200,8 +210,6 @@ Record read(std::string_view text) {
       made.constraints.push_back(
           Constraint::parse(words[0].string(), words[1].string(), words[2].string()));
     }
-  if (const Json* work = raw.find("work"))
-    made.work = Expression::parse(work->is_string() ? work->string() : std::to_string(size_of(*work)));
   check_variables(made);
   return made;
 }
@@ -268,8 +276,8 @@ std::vector<Declared> arrays_of(std::string_view declaration, std::string_view n
 void check_declaration(const Record& record, std::string_view declaration) {
   std::vector<Declared> taken, given(record.computed);
   for (const std::size_t i : record.passed) taken.push_back({record.arguments[i].shape.size()});
-  for (const Storage& stored : record.storage)
-    taken.push_back({record.results[stored.result].shape.size(), static_cast<std::int64_t>(stored.computed)});
+  for (const OutputBuffer& written : record.call.output_buffers)
+    taken.push_back({record.results[written.result].shape.size(), static_cast<std::int64_t>(written.computed)});
   for (const Result& result : record.results)
     if (result.origin == Origin::computed) given[result.position] = {result.shape.size()};
   if (taken == arrays_of(declaration, "%input") && given == arrays_of(declaration, "%output")) return;
@@ -277,6 +285,15 @@ void check_declaration(const Record& record, std::string_view declaration) {
               "the artifact's description of " + record.name + " is not that of the program: " +
                   std::string(declaration.substr(0, 200)) + ".",
               record.name, kFix);
+}
+
+bool CallSpec::runs_inline(const Sizes& sizes) const {
+  if (!work) return run_inline;
+  try {
+    return work->evaluate(sizes) < inline_below;
+  } catch (const Undefined&) {
+    return run_inline;
+  }
 }
 
 bool Record::is_dynamic() const {

@@ -44,7 +44,7 @@ struct StoredArray {
 };
 
 // A result of the module's function that it writes into memory given by the caller.
-struct Storage {
+struct OutputBuffer {
   std::size_t computed;  // its position there
   std::size_t result;    // and the first among the record's results, which has its type
   std::size_t bytes;
@@ -52,20 +52,28 @@ struct Storage {
 
 constexpr std::size_t kSlab = std::size_t{64} << 20;  // of the pool of a queue (runtime/pending.py)
 
+// How the module's function is called; runtime/call_spec.py says more of each.
+struct CallSpec {
+  bool run_inline = false, must_run_inline = false;  // within the call
+  std::optional<Expression> work;  // element operations, where run_inline depends on the sizes,
+  std::int64_t inline_below = 0;   // and below how many a call runs inline
+  std::vector<OutputBuffer> output_buffers;  // what it takes behind its arguments
+  std::size_t transient_bytes = kSlab;       // of the queue's pool that a call may take
+
+  bool runs_inline(const Sizes& sizes) const;
+};
+
 struct Record {
   std::string name, text;  // `text`: the record as it is written
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<bool> donated;        // of each argument
   std::vector<std::size_t> passed;  // arguments that the module's function takes, in its order
-  std::vector<Storage> storage;     // what it takes behind them
   std::size_t computed = 0;         // results that it gives
-  std::size_t room = kSlab;         // bytes of the queue's pool that a call may take
+  CallSpec call;
   Target target;
-  bool small = false, inline_only = false;  // run within the call
   std::vector<StoredArray> parameters;
   std::vector<Constraint> constraints;
-  std::optional<Expression> work;  // element operations, where they depend on the sizes
 
   bool is_dynamic() const;  // is a size known at the call only?
   Signature signature() const;

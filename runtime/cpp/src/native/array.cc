@@ -92,7 +92,7 @@ bool wait_for(const Semaphore& semaphore, double seconds, const std::string& whe
 }
 
 backend::Buffer copy_of(detail::ArrayImpl& array) {
-  if (is_host(array.device) && array.ready) {  // at once, so that a small program stays in place
+  if (is_host(array.device) && array.ready) {  // at once, so that a program with little work stays in place
     std::shared_ptr<void> hold;
     const Span<const std::uint8_t> bytes = backend::view(array, hold);
     return backend::copied(bytes.data(), bytes.size(), array.dtype, array.shape, array.device);

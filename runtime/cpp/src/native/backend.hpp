@@ -68,11 +68,11 @@ class Memory : public std::enable_shared_from_this<Memory> {
 // comes from a pool of slabs that loses what lies in many of them (runtime/pending.py says more).
 class InFlightCalls {
  public:
-  // The slot of one call among them.  Making it waits, for the oldest calls, until the call and `room`
+  // The slot of one call among them.  Making it waits, for the oldest calls, until the call and so many
   // bytes of the pool may be had; whether those calls failed is their results' affair.
   class Slot {
    public:
-    Slot(InFlightCalls& calls, std::size_t room);
+    Slot(InFlightCalls& calls, std::size_t transient_bytes);
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
     ~Slot();  // given back, if the call was not queued
@@ -80,22 +80,22 @@ class InFlightCalls {
 
    private:
     InFlightCalls& calls_;
-    const std::size_t room_;
+    const std::size_t bytes_;
     bool held_ = false;
   };
 
  private:
   struct Queued {
     Semaphore done;
-    std::size_t room;
+    std::size_t bytes;
   };
-  bool fits(std::size_t room) const;
+  bool fits(std::size_t bytes) const;
   void drop_settled();
 
   std::mutex lock_;
   std::condition_variable changed_;  // a call that was being queued is, or will not be
   std::vector<Queued> queued_;       // the oldest first
-  std::size_t count_ = 0, room_ = 0;  // of those, and of the ones that are being queued
+  std::size_t count_ = 0, bytes_ = 0;  // of those, and of the ones that are being queued
 };
 
 // The IREE devices of one device, opened at first use, for ever.  On a GPU both are the same one.
@@ -162,7 +162,7 @@ struct FunctionState {
 struct CallReservation {
   CallReservation(const detail::FunctionImpl& function, Span<const Array> arguments,
                   const artifact::Sizes& sizes);
-  bool small = false;  // to be run within the call, where nothing has to be waited for
+  bool run_inline = false;  // where nothing has to be waited for
   std::optional<native::InFlightCalls::Slot> slot;
 };
 

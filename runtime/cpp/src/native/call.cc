@@ -16,8 +16,6 @@ using detail::Access;
 using detail::ArrayImpl;
 using detail::FunctionImpl;
 
-constexpr std::int64_t kSmallWork = 500'000;  // element operations below which a call runs in place
-
 ArrayImpl& impl(const Array& array) { return *Access::impl(array); }
 
 Array array_of(Buffer buffer, DType dtype, Shape shape, const Device& device, bool ready) {
@@ -98,7 +96,7 @@ class Call {
   // The views to pass, what they wait for, and who reads memory that stays.
   void gather() {
     const std::size_t count = record_.passed.size();
-    views_.reserve(count + record_.storage.size());
+    views_.reserve(count + record_.call.output_buffers.size());
     for (const std::size_t i : record_.passed) {
       ArrayImpl& array = impl(arguments_[i]);
       if (is_given(i)) {
@@ -171,12 +169,12 @@ class Call {
 
   // Memory for the results that the program writes where it is told to.  It is ours: what the pool of
   // a queue gives is lost when much of it is kept (InFlightCalls).
-  void add_storage(Queues& queues) {
-    for (const artifact::Storage& stored : record_.storage) {
-      const artifact::Result& result = record_.results[stored.result];
+  void add_output_buffers(Queues& queues) {
+    for (const artifact::OutputBuffer& written : record_.call.output_buffers) {
+      const artifact::Result& result = record_.results[written.result];
       ci_view* view = nullptr;
-      check(ci_allocate(queues.inline_queue(), stored.bytes,
-                        type_of(result.dtype, function_.results[stored.result]), &view),
+      check(ci_allocate(queues.inline_queue(), written.bytes,
+                        type_of(result.dtype, function_.results[written.result]), &view),
             where());
       held_.push_back(View(view));
       views_.push_back(view);
@@ -185,8 +183,8 @@ class Call {
 
   void invoke() {
     Queues& queues = queues_of(device_);
-    const bool small = reservation_.small;
-    if (small && record_.inline_only) {
+    const bool run_inline = reservation_.run_inline;
+    if (run_inline && record_.call.must_run_inline) {
       for (const Semaphore& wait : waits_) wait_for(wait, HUGE_VAL, where());
       waits_.clear();
     }
@@ -194,18 +192,18 @@ class Call {
     for (const Semaphore& wait : waits_) waits.push_back(wait.get());
     computed_.resize(record_.computed);
     std::vector<ci_view*> made(record_.computed);
-    const bool in_place = small && waits.empty();
+    const bool in_place = run_inline && waits.empty();
     ci_program* program = in_place ? function_.state.variant->on_inline_queue(queues)
                                    : function_.state.variant->on_queue(queues);
     if (in_place) {
       reservation_.slot.reset();
-    } else {  // without a place yet: small, but readers of what is handed over are under way
-      if (!reservation_.slot) reservation_.slot.emplace(queues.in_flight(), record_.room);
+    } else {  // without a slot yet: to be run inline, but readers of what is handed over are under way
+      if (!reservation_.slot) reservation_.slot.emplace(queues.in_flight(), record_.call.transient_bytes);
       ci_semaphore* done = nullptr;
       check(ci_create_semaphore(queues.queue(), &done), where());
       done_ = Semaphore(done);
     }
-    add_storage(queues);
+    add_output_buffers(queues);
     ci_error* error =
         ci_invoke(program, function_.state.function, views_.data(), views_.size(), waits.data(),
                   waits.size(), done_.get(), made.data(), made.size());
@@ -300,18 +298,6 @@ class Call {
   std::vector<Array> results_;
 };
 
-bool is_small(const FunctionImpl& function, const artifact::Sizes& sizes) {
-  const artifact::Record& record = function.record();
-  if (!is_host(function.module->device)) return false;
-  if (record.inline_only) return true;
-  if (!record.work) return record.small;
-  try {
-    return record.work->evaluate(sizes) < kSmallWork;
-  } catch (const artifact::Undefined&) {
-    return record.small;
-  }
-}
-
 }  // namespace
 
 }  // namespace native
@@ -319,14 +305,14 @@ bool is_small(const FunctionImpl& function, const artifact::Sizes& sizes) {
 backend::CallReservation::CallReservation(const detail::FunctionImpl& function,
                                           Span<const Array> arguments, const artifact::Sizes& sizes) {
   detail::check_not_forked();
-  const artifact::Record& record = function.record();
-  if (record.computed == 0) return;
-  small = native::is_small(function, sizes);
+  if (function.record().computed == 0) return;
+  const artifact::CallSpec& call = function.record().call;
+  run_inline = native::is_host(function.module->device) && (call.must_run_inline || call.runs_inline(sizes));
   const auto is_there = [](const Array& array) {
     return native::impl(array).ready.load(std::memory_order_relaxed);
   };
-  if (small && (record.inline_only || std::all_of(arguments.begin(), arguments.end(), is_there))) return;
-  slot.emplace(native::queues_of(function.module->device).in_flight(), record.room);
+  if (run_inline && (call.must_run_inline || std::all_of(arguments.begin(), arguments.end(), is_there))) return;
+  slot.emplace(native::queues_of(function.module->device).in_flight(), call.transient_bytes);
 }
 
 std::vector<Array> backend::call(const detail::FunctionImpl& function, Span<const Array> arguments,

@@ -220,7 +220,7 @@ void bind(detail::FunctionImpl& function) {
   std::size_t arguments = 0, results = 0;
   native::check_load(
       ci_find_function(loaded, entry, &function.state.function, &arguments, &results), record.name);
-  const std::size_t passed = record.passed.size() + record.storage.size();
+  const std::size_t passed = record.passed.size() + record.call.output_buffers.size();
   if (arguments != passed + 2 || results != record.computed)  // two fences
     throw Error(Code::artifact,
                 "the artifact's description of " + record.name + " is not true: the function takes " +
