@@ -164,7 +164,7 @@ class Executable:
         `result_specs` overrides the executable's own, for programs of dynamic shape.
         """
         if self._slow_path or _device._forked or watchers:
-            return self._call_slowly(args, result_specs)
+            return self._call_slow_path(args, result_specs)
         # The hot path, written flat on purpose: a helper call costs 0.2 us of 4.
         try:
             invoke, function = self._on_sync or self._load_inline()
@@ -172,7 +172,7 @@ class Executable:
             push = variants.push_ref
             for arg in args:
                 if arg.fence is not None and not arg.is_ready():
-                    return self._call_slowly(args, result_specs)
+                    return self._call_slow_path(args, result_specs)
                 push(arg.view)
             push(NO_FENCE)
             push(NO_FENCE)
@@ -232,7 +232,7 @@ class Executable:
         return [Buffer(get(i, _View), shape, dtype, device, fence)
                 for i, (shape, dtype) in enumerate(specs)]
 
-    def _call_slowly(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
+    def _call_slow_path(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
         """Calls with donation, pending arguments or much work."""
         if _device._forked:
             check_not_forked()

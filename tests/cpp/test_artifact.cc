@@ -177,7 +177,7 @@ void output_buffers() {
   CHECK(plain.output_buffers.empty() && plain.transient_bytes == 64 << 20 && plain.runs_inline({}));
   const CallSpec sized = with(R"("work":"3*n","inline_below":10)").call;
   CHECK(sized.runs_inline({{"n", 3}}) && !sized.runs_inline({{"n", 4}}) && !sized.must_run_inline);
-  CHECK(with(R"("work":"mod(3, n)","run_inline":true)").call.runs_inline({{"n", 0}}));  // it is no number
+  CHECK(with(R"-("work":"mod(3, n)","run_inline":true)-").call.runs_inline({{"n", 0}}));  // no number
   const auto is_refused = [](auto body) {
     try {
       body();

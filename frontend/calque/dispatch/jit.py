@@ -53,32 +53,32 @@ class _Entry:
     """What a signature leads to: the traced Program and, once run, its executable."""
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
-                 "donated", "portable", "careful", "run", "device", "spans", "uses", "_always",
-                 "_checked", "quick")
+                 "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
+                 "_slow", "_checked", "quick")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
         self.program, self.out_tree = program, out_tree
         self.uses = uses if uses.places or uses.closed or uses.rules else None  # of references
-        self.portable = not uses.local and not any(isinstance(c, Tracer) for c in program.consts)
+        self.captures_tracers = uses.local or any(isinstance(c, Tracer) for c in program.consts)
         self.consts: list[Any] = []
         self.compiled: Compiled | None = None
         self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals[:uses.count]
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
-        # such calls always take the general road: donation, references, checks of results
-        self._always = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
-        self.careful = True  # until it is compiled
+        # such calls always take the slow path: donation, references, checks of results
+        self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
+        self.slow_path = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
         self.spans = False  # whether its arrays are over the devices of several processes
-        self._checked = self._always
-        self.quick = False  # whether they are, and nothing else takes the general road
+        self._checked = self._slow
+        self.quick = False  # whether they are, and nothing else takes the slow path
 
     def place_in(self, spans: bool) -> None:
-        """Note where its arrays are; calls over several processes take the general road."""
-        self.spans, self._checked, self._always = spans, self._always, self._always or spans
+        """Note where its arrays are; calls over several processes take the slow path."""
+        self.spans, self._checked, self._slow = spans, self._slow, self._slow or spans
 
     def own_program(self) -> Program:
         """The Program that this process runs; its own consts come before the program's."""
@@ -103,7 +103,7 @@ class _Entry:
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.identity_abi else made
-            self.careful = self._always
+            self.slow_path = self._slow
             self.quick = self.spans and not self._checked
         return made
 
@@ -155,7 +155,7 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # written flat on purpose: each helper call costs 0.1 us of 5
         if not self._plain or _current() is not eval_trace or watchers:
-            return self._general(args, kwargs)
+            return self._call_slow_path(args, kwargs)
         now = config.process_key if _local_key() is None else config.key()
         read = None if kwargs or self._reader is None else self._reader(args, now)
         if read is None:
@@ -173,19 +173,19 @@ class JitFunction:
                                     self._donate_argnums)
             except Exception as error:
                 raise filter_traceback(error) from error.__cause__
-        if entry.careful or (buffers and buffers[0].device is not entry.device):
-            return self._run_carefully(entry, leaves, buffers)
+        if entry.slow_path or (buffers and buffers[0].device is not entry.device):
+            return self._run_slow_path(entry, leaves, buffers)
         outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
         if entry.single:
             return Array(outs[0], entry.out_avals[0])
         return entry.out_tree.unflatten([Array(b, a) for b, a in zip(outs, entry.out_avals)])
 
-    def _run_carefully(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
+    def _run_slow_path(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
         """The first run of an entry, donation, other devices, checks of results."""
         if entry.quick and (not buffers or buffers[0].device is entry.device):
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
-        if not entry.portable:
+        if entry.captures_tracers:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
@@ -231,7 +231,7 @@ class JitFunction:
             entry.out_avals = tuple(labels.of_program(
                 program, avals, lambda i: self._argument(tree, i)))
             entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
-        if entry.portable:
+        if not entry.captures_tracers:
             self._cache[key] = entry
         return entry
 
@@ -288,7 +288,7 @@ class JitFunction:
                   tuple((n, type(v), v) for n, v in sorted(fixed_kw.items())))
         return partial, dynamic, rest, static
 
-    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_slow_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Static arguments, calls inside transformations, calls that a profiler looks at."""
         if not watchers:
             return self._called(args, kwargs)
@@ -304,7 +304,7 @@ class JitFunction:
         entry, leaves = self._entry(args, kwargs)
         if current.get() is eval_trace:
             buffers = [] if entry.uses else [to_array(x)._buffer for x in leaves]
-            return self._run_carefully(entry, leaves, buffers)
+            return self._run_slow_path(entry, leaves, buffers)
         if entry.uses is not None and entry.uses.rules:
             return self._fun(*args, **kwargs)
         values = leaves if entry.uses is None else entry.uses.operands(self._name, leaves)

@@ -324,5 +324,5 @@ class Compiled(_Stage):
                     f"{self._name}: argument {argument_path(tree, i)} was compiled for "
                     f"{want.short()} and called with {have.short()}.",
                     fix="cast or reshape the argument, or lower again for this type."))
-        return self._fun._run_carefully(
+        return self._fun._run_slow_path(
             self._entry, leaves, [to_array(x)._buffer for x in leaves])
