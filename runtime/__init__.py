@@ -1,13 +1,13 @@
 """calque.runtime: run compiled programs; needs numpy, ml_dtypes and iree.runtime, no compiler.
 
 Module map: errors.py (what can go wrong), dtypes.py (NumPy's names and IREE's), device.py (CPU: two
-queues over one memory; CUDA, Vulkan), vulkan.py (what a device of it has), cuda.py (what its driver
-reads), buffer.py (memory + fence + donation), call_spec.py (how a program is called), executable.py
-(load once, call inline or queued; flat.py: arrays of any shape), pending.py (calls under way),
-callbacks.py (Python functions as imports), lane.py (messages of queued programs), staging.py
-(copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb and call it
-by name), dims.py (sizes in its record), container.py and parameters.py (what the files hold),
-hosting.py (for the C++ library in cpp).
+queues over one memory; CUDA, Vulkan), features.py and features.json (names of what code may use),
+vulkan.py (what a device of it has), cuda.py (what its driver reads), buffer.py (memory + fence +
+donation), call_spec.py (how a program is called), executable.py (load once, call inline or queued;
+flat.py: arrays of any shape), pending.py (calls under way), callbacks.py (Python functions as
+imports), lane.py (messages of queued programs), staging.py (copies to and from GPUs), watch.py (who
+looks on), aot.py (load a self-describing .vmfb and call it by name), dims.py (sizes in its record),
+container.py and parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

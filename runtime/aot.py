@@ -22,6 +22,7 @@ import iree.runtime as rt
 import ml_dtypes
 import numpy as np
 
+from calque.runtime import features
 from calque.runtime.buffer import Buffer
 from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
@@ -37,20 +38,6 @@ RECORD_VERSION = 2  # 2: "call"
 
 Dim = int | Expression  # a size that is known at the call only is an expression of variables
 
-# LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo where they
-# differ.  Features not listed (clflushopt, fsgsbase, ...) are never chosen by the code generator.
-_SAME = ("aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma",
-         "avx512vbmi", "avx512vl", "bmi1", "bmi2", "cx16", "f16c", "fma", "fma4", "gfni", "movbe",
-         "popcnt", "sse2", "ssse3", "sse4a", "vaes", "vpclmulqdq", "xop", "asimd", "sve", "sve2")
-_CPUINFO_NAMES = {name: name for name in _SAME} | {
-    "avx512bf16": "avx512_bf16", "avx512bitalg": "avx512_bitalg", "avx512fp16": "avx512_fp16",
-    "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni",
-    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
-    "amx-bf16": "amx_bf16", "amx-int8": "amx_int8", "amx-tile": "amx_tile", "bmi": "bmi1",
-    "lzcnt": "abm", "pclmul": "pclmulqdq", "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
-    "sse4.1": "sse4_1", "sse4.2": "sse4_2", "neon": "asimd", "dotprod": "asimddp",
-    "i8mm": "i8mm", "bf16": "bf16", "fullfp16": "asimdhp",
-}
 _ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
 _BACKENDS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
@@ -608,7 +595,7 @@ def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str
     """Features that generated code may use and the CPU lacks (none where the CPU is unknown)."""
     if not present:
         return []
-    return [f for f in needed if f in _CPUINFO_NAMES and _CPUINFO_NAMES[f] not in present]
+    return [f for f in needed if f in features.CPU and features.CPU[f] not in present]
 
 
 def cpu_flags() -> frozenset[str]:

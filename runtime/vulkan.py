@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.runtime.device import Device
+from calque.runtime.features import VULKAN, VULKAN_SWITCHES
 
 _LIBRARIES = {"win32": ("vulkan-1.dll",), "darwin": ("libvulkan.1.dylib", "libvulkan.dylib",
                                                       "libMoltenVK.dylib")}
@@ -64,21 +65,14 @@ class Features:
         return ", ".join(parts)
 
 
-# What a record's words (lowering/vulkan.py) ask for, by Vulkan's names.
-NAMES = {"fp64": "shaderFloat64", "fp16": "shaderFloat16", "int64": "shaderInt64",
-         "int16": "shaderInt16", "int8": "shaderInt8", "b16": "storageBuffer16BitAccess",
-         "b8": "storageBuffer8BitAccess", "dp4xi8toi32": "shaderIntegerDotProduct",
-         "shuffle": "subgroup shuffles", "arithmetic": "subgroup arithmetic"}
-
-
 def missing(needed: Sequence[str], device: Features) -> list[str]:
     """What code may use and a device has not, in words of Vulkan's (words unknown here are not
     looked at: what a newer calque writes is for it to check)."""
     lacking: list[str] = []
     for word in dict.fromkeys(needed):
         key, _, value = word.partition("=")
-        if word in NAMES and NAMES[word] not in device.has:
-            lacking.append(NAMES[word])
+        if word in VULKAN and VULKAN[word] not in device.has:
+            lacking.append(VULKAN[word])
         elif value:
             lacking += _beyond(key, value, device)
     matrices = [m for w in dict.fromkeys(needed) if w.startswith("matrix=")
@@ -89,7 +83,7 @@ def missing(needed: Sequence[str], device: Features) -> list[str]:
 def words(device: Features) -> list[str]:
     """What a device has, in the words that `missing` reads: a target is made of them."""
     return [f"spirv={_version(device.spirv)}",
-            *[word for word, name in NAMES.items() if name in device.has],
+            *[word for word, name in VULKAN.items() if name in device.has],
             *[f"matrix={m}" for m in sorted(device.matrices)], f"subgroup={device.subgroups[0]}",
             *[f"{key}={','.join(map(str, numbers))}" for key, numbers in (
                 ("sizes", device.sizes), ("threads", [device.threads]),
@@ -142,47 +136,23 @@ def _match(path: str, kind: str, found: Sequence[Features] | str) -> Features | 
 
 # ---- the loader
 
-class _Chained(ctypes.Structure):
-    """A structure of Vulkan's that extends a query: `number` is its VkStructureType; `core` the
-    version of Vulkan (1.x) and `extension` what else makes it known."""
-
-    number = 0
-    core = 0
-    extension = ""
+def _chained(**fields: Any) -> type[ctypes.Structure]:
+    """A structure of Vulkan's that extends a query."""
+    return type("_Structure", (ctypes.Structure,), {
+        "_fields_": [("sType", c_int32), ("pNext", ctypes.c_void_p), *fields.items()]})
 
 
-def _chained(number: int, core: int, extension: str, fields: dict[str, Any]) -> type[_Chained]:
-    head = [("sType", c_int32), ("pNext", ctypes.c_void_p)]
-    return type("_Structure", (_Chained,), {
-        "number": number, "core": core, "extension": extension,
-        "_fields_": [*head, *fields.items()]})
-
-
-def _bools(text: str) -> dict[str, Any]:
+def _words(text: str) -> dict[str, Any]:
     return dict.fromkeys(text.split(), c_uint32)
 
 
-# 55 switches, of which code uses the three that have names here (shaderFloat64 is the 40th)
-_FEATURES = {"before": c_uint32 * 39, **_bools("shaderFloat64 shaderInt64 shaderInt16"),
-             "after": c_uint32 * 13}
-_Features2 = _chained(1000059000, 1, "", _FEATURES)
-_FEATURE_STRUCTURES = (
-    _chained(1000083000, 1, "VK_KHR_16bit_storage", _bools(
-        "storageBuffer16BitAccess uniform16 storagePushConstant16 storageInputOutput16")),
-    _chained(1000177000, 2, "VK_KHR_8bit_storage", _bools(
-        "storageBuffer8BitAccess uniform8 storagePushConstant8")),
-    _chained(1000082000, 2, "VK_KHR_shader_float16_int8", _bools("shaderFloat16 shaderInt8")),
-    _chained(1000280000, 3, "VK_KHR_shader_integer_dot_product", _bools(
-        "shaderIntegerDotProduct")),
-    _chained(1000506000, 99, "VK_KHR_cooperative_matrix", _bools("cooperativeMatrix robust")),
-)
 _SIXTEEN = c_uint8 * 16
-_Identity = _chained(1000071004, 1, "", {
-    "deviceUUID": _SIXTEEN, "driverUUID": _SIXTEEN, "deviceLUID": c_uint8 * 8,
-    **_bools("deviceNodeMask deviceLUIDValid")})
-_Subgroups = _chained(1000094000, 1, "", _bools("size stages operations quad"))
-_SubgroupSizes = _chained(1000225000, 3, "VK_EXT_subgroup_size_control", _bools(
-    "smallest largest count required"))
+_FEATURES2 = 1000059000  # VkStructureType, as are the numbers below
+_Switches = _chained(switches=c_uint32 * 64)  # of 55 in VkPhysicalDeviceFeatures2, 5 in others
+_Identity = _chained(deviceUUID=_SIXTEEN, driverUUID=_SIXTEEN, deviceLUID=c_uint8 * 8,
+                     **_words("deviceNodeMask deviceLUIDValid"))
+_Subgroups = _chained(**_words("size stages operations quad"))
+_SubgroupSizes = _chained(**_words("smallest largest count required"))
 _COMPUTE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 _OPERATIONS = {"subgroup arithmetic": 0x4, "subgroup shuffles": 0x30}  # VkSubgroupFeatureFlagBits
 
@@ -195,17 +165,10 @@ class _Limits(ctypes.Structure):
                 ("sizes", c_uint32 * 3))
 
 
-class _Properties2(_Chained):
-    """VkPhysicalDeviceProperties2, with room behind for the rest of it (280 bytes)."""
-
-    number = 1000059001
-    _fields_ = (("sType", c_int32), ("pNext", ctypes.c_void_p), ("api", c_uint32),
-                ("driver", c_uint32), ("vendor", c_uint32), ("device", c_uint32), ("type", c_int32),
-                ("name", c_char * 256), ("cache", _SIXTEEN), ("limits", _Limits),
-                ("behind", c_uint64 * 64))
-
-
-_Matrix = _chained(1000506001, 99, "", _bools("m n k a b c result saturating scope"))
+# VkPhysicalDeviceProperties2, with 512 bytes behind for the rest of it (280)
+_Properties2 = _chained(**_words("api driver vendor device"), type=c_int32, name=c_char * 256,
+                        cache=_SIXTEEN, limits=_Limits, behind=c_uint64 * 64)
+_Matrix = _chained(**_words("m n k a b c result saturating scope"))
 _COMPONENTS = ("f16", "f32", "f64", "i8", "i16", "i32", "i64")  # VkComponentTypeKHR; unsigned left
 _SUBGROUP_SCOPE = 3
 
@@ -306,18 +269,19 @@ def _of_one(lookup: _Lookup, instance: Any, device: Any) -> Features | None:
         lookup, instance, "vkEnumerateDeviceExtensionProperties", _HANDLE, c_char_p,
         POINTER(c_uint32), ctypes.c_void_p), device, None)
     extensions = {e.name.decode("utf-8", "replace") for e in _listed(listed, _Extension)}
-    properties = _Properties2()
+    properties = _Properties2(1000059001)
     ask = _function(lookup, instance, "vkGetPhysicalDeviceProperties2", _HANDLE, ctypes.c_void_p)
     _fill(ask, device, properties, [])
     version = properties.api >> 12 & 0x3FF if properties.api >> 22 & 0x7F == 1 else 99
     if version < 1:
         return None
 
-    def known(kind: type[_Chained]) -> bool:
-        return version >= kind.core or kind.extension in extensions
+    def known(core: int, extension: str) -> bool:
+        return version >= core or extension in extensions
 
-    identity, subgroups, range_ = _Identity(), _Subgroups(), _SubgroupSizes()
-    has_range = known(_SubgroupSizes)
+    identity, subgroups = _Identity(1000071004), _Subgroups(1000094000)
+    range_ = _SubgroupSizes(1000225000)
+    has_range = known(3, "VK_EXT_subgroup_size_control")
     _fill(ask, device, properties, [identity, subgroups, *([range_] if has_range else [])])
     sizes = (range_.smallest, range_.largest) if has_range else (subgroups.size, subgroups.size)
     limits = properties.limits
@@ -335,21 +299,20 @@ def _of_one(lookup: _Lookup, instance: Any, device: Any) -> Features | None:
 
 def _fill(ask: Callable[..., Any], device: Any, first: Any, others: Sequence[Any]) -> None:
     """Ask with a chain of structures."""
-    chain = [first, *others]
-    for one, following in zip(chain, [*others, None]):
-        one.sType = one.number
-        one.pNext = None if following is None else ctypes.addressof(following)
+    for one, following in zip([first, *others], others):
+        one.pNext = ctypes.addressof(following)
     ask(device, byref(first))
 
 
 def _switches(lookup: _Lookup, instance: Any, device: Any,
-              known: Callable[[type[_Chained]], bool]) -> set[str]:
-    first, others = _Features2(), [s() for s in _FEATURE_STRUCTURES if known(s)]
+              known: Callable[[int, str], bool]) -> set[str]:
+    rows = {name: row for name, row in VULKAN_SWITCHES.items() if known(*row[2:])}
+    numbers = dict.fromkeys([_FEATURES2, *(number for number, *_ in rows.values())])
+    asked: dict[int, Any] = {number: _Switches(number) for number in numbers}
     ask = _function(lookup, instance, "vkGetPhysicalDeviceFeatures2", _HANDLE, ctypes.c_void_p)
+    first, *others = asked.values()
     _fill(ask, device, first, others)
-    wanted = {*NAMES.values(), "cooperativeMatrix"}
-    return {name for s in (first, *others) for name, *_ in s._fields_
-            if name in wanted and getattr(s, name)}
+    return {name for name, (number, place, *_) in rows.items() if asked[number].switches[place]}
 
 
 def _matrices(lookup: _Lookup, instance: Any, device: Any) -> frozenset[str]:
@@ -359,7 +322,7 @@ def _matrices(lookup: _Lookup, instance: Any, device: Any) -> frozenset[str]:
     except _Unknown:
         return frozenset()
     found = _listed(functools.partial(function, device), _Matrix,
-                    lambda: _Matrix(_Matrix.number, None))
+                    lambda: _Matrix(1000506001))
     return frozenset(
         f"{_COMPONENTS[p.c]}_{p.m}x{p.n}x{p.k}_{_COMPONENTS[p.a]}" for p in found
         if p.scope == _SUBGROUP_SCOPE and not p.saturating and p.a == p.b and p.c == p.result

@@ -138,7 +138,7 @@ def main() -> None:
     shutil.copy(Path(__file__).parent / "support" / "tolerances.py", folder / "tolerances.py")
     runtime = folder / "calque" / "runtime"
     runtime.mkdir(parents=True, exist_ok=True)
-    for source in (ROOT / "runtime").glob("*.py"):
+    for source in [*(ROOT / "runtime").glob("*.py"), ROOT / "runtime" / "features.json"]:
         shutil.copy(source, runtime)
     total = sum(len(e["cases"]) for e in suite["files"])
     print(f"{total} samples in {len(suite['files'])} files, {len(suite['refused'])} without one")

@@ -24,7 +24,6 @@ import pytest
 from calque.lowering.kernels import nvrtc
 from calque.runtime import ArtifactError, cuda, dims, vulkan
 from calque.runtime.aot import (
-    _CPUINFO_NAMES,
     ArgumentRecord,
     FunctionRecord,
     missing_features,
@@ -32,6 +31,7 @@ from calque.runtime.aot import (
     read_records,
 )
 from calque.runtime.container import join, split
+from calque.runtime.features import VULKAN
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "cpp"
@@ -143,7 +143,7 @@ def test_records_say_the_same_as_in_python(built: Path) -> None:
     files = sorted((built / "artifacts").glob("*.vmfb"))
     texts = [r.text for f in files for r in read_records(f)]
     features = json.loads(texts[0])
-    features["target"]["features"] = [*_CPUINFO_NAMES, "fsgsbase"]
+    features["target"]["features"] = ["sse3", "avx2", "fsgsbase"]
     draw = random.Random(1)
     for text in list(texts) * 60:
         raw = json.loads(text)
@@ -213,7 +213,7 @@ def test_sizes_and_files_are_read_as_in_python(built: Path, tmp_path: Path) -> N
 
 def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:
     draw = random.Random(3)
-    words = [*vulkan.NAMES, "fp32", "cap:Shader", "", "=", "threads=", "threads=many", "matrix=",
+    words = [*VULKAN, "fp32", "cap:Shader", "", "=", "threads=", "threads=many", "matrix=",
              "spirv=1.3", "spirv=1.6", "spirv=2", "subgroup=8", "subgroup=32", "threads=1024",
              "memory=49152", "memory=" + "9" * 40, "sizes=1024,1024,64", "sizes=1,1,1,9",
              "counts=65535,65535,65535", "counts=70000", "matrix=f32_16x16x16_f16", "matrix=x"]
@@ -222,7 +222,7 @@ def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:
         needed = draw.choices(words[:-1] if draw.random() < 0.5 else words, k=draw.randrange(1, 9))
         device = vulkan.Features(
             "x", "cpu", "", (1, draw.choice([3, 5, 6])),
-            frozenset(draw.sample(sorted(vulkan.NAMES.values()), draw.randrange(11))),
+            frozenset(draw.sample(sorted(VULKAN.values()), draw.randrange(11))),
             draw.choice([(8, 8), (8, 32), (32, 64)]),
             frozenset(draw.sample(["f32_16x16x16_f16", "f16_8x8x8_f16"], draw.randrange(3))),
             tuple(draw.choices([64, 1024], k=3)), draw.choice([128, 1024]),

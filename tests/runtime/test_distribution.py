@@ -38,7 +38,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"  # setuptools leaves files behind where it works
     source.mkdir()
     for path in (ROOT / "runtime").glob("*"):
-        if path.suffix in (".py", ".toml", ".md"):
+        if path.suffix in (".py", ".json", ".toml", ".md"):
             (source / path.name).symlink_to(path)
     venv.create(folder / "venv", with_pip=False)
     site = folder / f"venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"

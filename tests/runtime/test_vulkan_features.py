@@ -22,12 +22,13 @@ from calque.lowering import vulkan as text
 from calque.lowering.compile import run_compiler
 from calque.lowering.targets import Target, parse_target, vulkan_target
 from calque.runtime import ArtifactError, Device, vulkan
+from calque.runtime.features import VULKAN, VULKAN_SWITCHES
 from calque.runtime.vulkan import Features, missing, words
 
 # what lavapipe of Mesa 22.3 says, and two made from it
 LAVAPIPE = Features(
     "llvmpipe (LLVM 15.0.6, 256 bits)", "cpu", "6d65736132322e332e36000000000000", (1, 6),
-    frozenset(vulkan.NAMES.values()), (8, 8), frozenset(), (1024, 1024, 1024), 1024, 32768,
+    frozenset(VULKAN.values()), (8, 8), frozenset(), (1024, 1024, 1024), 1024, 32768,
     (65535, 65535, 65535))
 DESKTOP = dataclasses.replace(
     LAVAPIPE, name="Desk", kind="discrete", uuid="0123456789abcdef" * 2, subgroups=(32, 32),
@@ -137,6 +138,12 @@ def test_profiles_and_the_devices_they_are_for() -> None:
     assert missing(parse_target("vulkan:rdna3").uses(), LAVAPIPE) == [
         "subgroups of 32 (the device's are 8)",
         "cooperative matrices f32_16x16x16_f16 and f16_16x16x16_f16 and i32_16x16x16_i8"]
+
+
+def test_every_name_can_be_asked_for() -> None:
+    asked = {*VULKAN_SWITCHES, *vulkan._OPERATIONS}
+    assert asked == {*VULKAN.values(), "cooperativeMatrix"}
+    assert all(0 <= place < 55 for _, place, _, _ in VULKAN_SWITCHES.values())
 
 
 # ---- loading, with made-up devices
@@ -293,7 +300,7 @@ def test_the_loader_is_asked_by_the_headers_offsets() -> None:
     (found,) = vulkan._ask(loader)
     assert found == Features(
         "Made \N{REPLACEMENT CHARACTER} up", "discrete", bytes(range(16)).hex(), (1, 6),
-        frozenset({*vulkan.NAMES.values(), "cooperativeMatrix"} - {"shaderInt64"}), (16, 64),
+        frozenset({*VULKAN.values(), "cooperativeMatrix"} - {"shaderInt64"}), (16, 64),
         frozenset(["f32_16x8x16_f16", "i32_16x16x32_i8"]), (128, 64, 32), 256, 49152,
         (100, 101, 102))
     assert loader.destroyed == 1 and "subgroups of 16 to 64" in str(found)

@@ -4,42 +4,14 @@
 
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <sstream>
 
 #include "artifact/cuda.hpp"
+#include "artifact/features.hpp"
 
 namespace calque::artifact {
 
 namespace {
-
-// LLVM's names of what generated code may use, and the kernel's names in /proc/cpuinfo.  The table is
-// that of runtime/aot.py; tests/cpp/test_artifact.py compares them.
-const std::map<std::string, std::string>& kernel_names() {
-  static const auto* names = [] {
-    auto* made = new std::map<std::string, std::string>{
-        {"avx512bf16", "avx512_bf16"},   {"avx512bitalg", "avx512_bitalg"},
-        {"avx512fp16", "avx512_fp16"},   {"avx512vbmi2", "avx512_vbmi2"},
-        {"avx512vnni", "avx512_vnni"},   {"avxvnni", "avx_vnni"},
-        {"avx512vpopcntdq", "avx512_vpopcntdq"},
-        {"avx512vp2intersect", "avx512_vp2intersect"},
-        {"amx-bf16", "amx_bf16"},        {"amx-int8", "amx_int8"},
-        {"amx-tile", "amx_tile"},        {"bmi", "bmi1"},
-        {"lzcnt", "abm"},                {"pclmul", "pclmulqdq"},
-        {"sahf", "lahf_lm"},             {"sha", "sha_ni"},
-        {"sse3", "pni"},                 {"sse4.1", "sse4_1"},
-        {"sse4.2", "sse4_2"},            {"neon", "asimd"},
-        {"dotprod", "asimddp"},          {"i8mm", "i8mm"},
-        {"bf16", "bf16"},                {"fullfp16", "asimdhp"}};
-    for (const char* same :
-         {"aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma",
-          "avx512vbmi", "avx512vl", "bmi1", "bmi2", "cx16", "f16c", "fma", "fma4", "gfni", "movbe",
-          "popcnt", "sse2", "ssse3", "sse4a", "vaes", "vpclmulqdq", "xop", "asimd", "sve", "sve2"})
-      made->emplace(same, same);
-    return made;
-  }();
-  return *names;
-}
 
 std::string machine() {
   utsname name;
@@ -103,8 +75,8 @@ std::vector<std::string> missing_features(const std::vector<std::string>& needed
   std::vector<std::string> made;
   if (present.empty()) return made;
   for (const std::string& feature : needed) {
-    const auto found = kernel_names().find(feature);
-    if (found != kernel_names().end() && present.count(found->second) == 0) made.push_back(feature);
+    const Json* name = features().at("cpu").find(feature);  // the kernel's
+    if (name != nullptr && present.count(name->string()) == 0) made.push_back(feature);
   }
   return made;
 }

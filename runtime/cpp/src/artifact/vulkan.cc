@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
+
+#include "artifact/features.hpp"
 
 namespace calque::artifact {
 
@@ -64,17 +65,6 @@ std::string beyond(const std::string& key, const std::string& value, const Vulka
 
 }  // namespace
 
-const char* vulkan_name(const std::string& word) {
-  static const auto* names = new std::map<std::string, const char*>{
-      {"fp64", "shaderFloat64"},          {"fp16", "shaderFloat16"},
-      {"int64", "shaderInt64"},           {"int16", "shaderInt16"},
-      {"int8", "shaderInt8"},             {"b16", "storageBuffer16BitAccess"},
-      {"b8", "storageBuffer8BitAccess"},  {"dp4xi8toi32", "shaderIntegerDotProduct"},
-      {"shuffle", "subgroup shuffles"},   {"arithmetic", "subgroup arithmetic"}};
-  const auto found = names->find(word);
-  return found == names->end() ? nullptr : found->second;
-}
-
 std::vector<std::string> missing_on(const VulkanDevice& device, const std::vector<std::string>& words) {
   std::vector<std::string> made;
   std::set<std::string> seen;
@@ -85,8 +75,8 @@ std::vector<std::string> missing_on(const VulkanDevice& device, const std::vecto
     const std::string key = word.substr(0, equals);
     const std::string value = equals == word.size() ? "" : word.substr(equals + 1);
     std::string lacking;
-    if (const char* name = vulkan_name(word)) {
-      if (device.has.count(name) == 0) lacking = name;
+    if (const Json* name = features().at("vulkan").find(word)) {
+      if (device.has.count(name->string()) == 0) lacking = name->string();
     } else if (key == "matrix") {
       if (!value.empty() && device.matrices.count(value) == 0) matrices += (matrices.empty() ? "" : " and ") + value;
     } else {

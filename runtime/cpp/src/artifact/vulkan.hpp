@@ -23,7 +23,4 @@ struct VulkanDevice {
 // What a record's words (lowering/vulkan.py) ask for and the device has not, in words of Vulkan's.
 std::vector<std::string> missing_on(const VulkanDevice& device, const std::vector<std::string>& words);
 
-// Vulkan's name of what a word asks for ("fp64"), or null.
-const char* vulkan_name(const std::string& word);
-
 }  // namespace calque::artifact

@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <map>
 
+#include "artifact/features.hpp"
+
 namespace calque::native {
 
 namespace {
@@ -64,26 +66,8 @@ static_assert(offsetof(Chained, fields) == 16 && sizeof(Matrix) == 56 && sizeof(
                   sizeof(InstanceInfo) == 64 && sizeof(Application) == 48,
               "the specification's layout on machines of 64 bits");
 
-// Features: switch `field` of the structure `number`, known from version 1.`core` or by an extension.
-struct Switch {
-  const char* name;
-  std::int32_t number;
-  std::size_t field;
-  unsigned core;
-  const char* extension;
-};
 constexpr std::int32_t kFeatures = 1000059000, kProperties = 1000059001, kIdentity = 1000071004,
                        kSubgroups = 1000094000, kSubgroupSizes = 1000225000;
-constexpr Switch kSwitches[] = {
-    {"shaderFloat64", kFeatures, 39, 1, ""},
-    {"shaderInt64", kFeatures, 40, 1, ""},
-    {"shaderInt16", kFeatures, 41, 1, ""},
-    {"storageBuffer16BitAccess", 1000083000, 0, 1, ""},
-    {"storageBuffer8BitAccess", 1000177000, 0, 2, "VK_KHR_8bit_storage"},
-    {"shaderFloat16", 1000082000, 0, 2, "VK_KHR_shader_float16_int8"},
-    {"shaderInt8", 1000082000, 1, 2, "VK_KHR_shader_float16_int8"},
-    {"shaderIntegerDotProduct", 1000280000, 0, 3, "VK_KHR_shader_integer_dot_product"},
-    {"cooperativeMatrix", 1000506000, 0, 99, "VK_KHR_cooperative_matrix"}};
 // Places in VkPhysicalDeviceProperties2.
 constexpr std::size_t kApi = 16, kName = 36, kLimits = 312, kMemory = kLimits + 216,
                       kCounts = kLimits + 220, kThreads = kLimits + 232, kSizes = kLimits + 236;
@@ -170,7 +154,7 @@ class Loader {
     Chained properties(kProperties), identity(kIdentity), subgroups(kSubgroups), range(kSubgroupSizes);
     properties_of(handle, &properties);
     const std::uint32_t api = properties.at(kApi);
-    const unsigned version = (api >> 22 & 0x7f) == 1 ? api >> 12 & 0x3ff : 99;
+    const std::int64_t version = (api >> 22 & 0x7f) == 1 ? api >> 12 & 0x3ff : 99;
     if (version < 1) return "";
     const bool has_range = version >= 3 || extensions.count("VK_EXT_subgroup_size_control") != 0;
     link(properties, {&identity, &subgroups});
@@ -193,13 +177,14 @@ class Loader {
       device.sizes[i] = properties.at(kSizes + 4 * i);
       device.counts[i] = properties.at(kCounts + 4 * i);
     }
-    for (const Switch& feature : kSwitches) {
-      if (version < feature.core && extensions.count(feature.extension) == 0) continue;
-      Chained features(kFeatures), more(feature.number);
-      if (feature.number != kFeatures) link(features, {&more});
-      features_of(handle, &features);
-      if ((feature.number == kFeatures ? features : more).fields[feature.field] != 0)
-        device.has.insert(feature.name);
+    for (const auto& [name, row] : artifact::features().at("vulkan_switches").object()) {
+      const std::vector<artifact::Json>& place = row.array();  // structure, field, version, extension
+      if (version < place[2].integer() && extensions.count(place[3].string()) == 0) continue;
+      Chained first(kFeatures), more(static_cast<std::int32_t>(place[0].integer()));
+      const bool is_first = more.type == kFeatures;
+      if (!is_first) link(first, {&more});
+      features_of(handle, &first);
+      if ((is_first ? first : more).fields[place[1].integer()] != 0) device.has.insert(name);
     }
     if (device.has.count("cooperativeMatrix") != 0) find_matrices(handle, device);
     std::string uuid;
