@@ -157,14 +157,10 @@ class Executable:
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
 
-    def __call__(self, args: Sequence[Buffer], result_specs: Sequence[Spec] | None = None
-                 ) -> list[Buffer]:
-        """Run the program; results come back at once, ready or behind a fence.
-
-        `result_specs` overrides the executable's own, for programs of dynamic shape.
-        """
+    def __call__(self, args: Sequence[Buffer]) -> list[Buffer]:
+        """Run the program; results come back at once, ready or behind a fence."""
         if self._slow_path or _device._forked or watchers:
-            return self._call_slow_path(args, result_specs)
+            return self._call_slow_path(args)
         # The hot path, written flat on purpose: a helper call costs 0.2 us of 4.
         try:
             invoke, function = self._on_sync or self._load_inline()
@@ -172,7 +168,7 @@ class Executable:
             push = variants.push_ref
             for arg in args:
                 if arg.fence is not None and not arg.is_ready():
-                    return self._call_slow_path(args, result_specs)
+                    return self._call_slow_path(args)
                 push(arg.view)
             push(NO_FENCE)
             push(NO_FENCE)
@@ -180,9 +176,9 @@ class Executable:
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(error, args) from error
-        specs = result_specs or self.result_specs
+        specs = self.result_specs
         if specs is None:
-            outputs = self._wrap(results, specs, None)
+            outputs = self._wrap(results, None)
         else:
             get = results.get_as_object
             device = self.device
@@ -208,7 +204,7 @@ class Executable:
         else:
             self._load_queued()
 
-    def _run_inline(self, variants: Any, specs: Sequence[Spec] | None) -> list[Buffer]:
+    def _run_inline(self, variants: Any) -> list[Buffer]:
         variants.push_ref(NO_FENCE)
         variants.push_ref(NO_FENCE)
         results = _List(4)
@@ -221,10 +217,10 @@ class Executable:
                 invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(error, ()) from error
-        return self._wrap(results, specs, None)
+        return self._wrap(results, None)
 
-    def _wrap(self, results: Any, specs: Sequence[Spec] | None, fence: Any) -> list[Buffer]:
-        specs = specs or self.result_specs
+    def _wrap(self, results: Any, fence: Any) -> list[Buffer]:
+        specs = self.result_specs
         device = self.device
         get = results.get_as_object
         if specs is None:
@@ -232,7 +228,7 @@ class Executable:
         return [Buffer(get(i, _View), shape, dtype, device, fence)
                 for i, (shape, dtype) in enumerate(specs)]
 
-    def _call_slow_path(self, args: Sequence[Buffer], specs: Sequence[Spec] | None) -> list[Buffer]:
+    def _call_slow_path(self, args: Sequence[Buffer]) -> list[Buffer]:
         """Calls with donation, pending arguments or much work."""
         if _device._forked:
             check_not_forked()
@@ -260,15 +256,15 @@ class Executable:
             waits = []
         if self._runs_inline and not waits and (
                 not self._sends or self._must_run_inline or messages.is_idle()):
-            outputs = self._run_inline(variants, specs)
+            outputs = self._run_inline(variants)
         else:
-            outputs = self._run_queued(variants, specs, waits, readers)
+            outputs = self._run_queued(variants, waits, readers)
         if self._may_alias != ():
             self._note_sharing(readers, outputs)
         return outputs
 
-    def _run_queued(self, variants: Any, specs: Sequence[Spec] | None, waits: list[Any],
-                    readers: Sequence[Buffer]) -> list[Buffer]:
+    def _run_queued(self, variants: Any, waits: list[Any], readers: Sequence[Buffer]
+                    ) -> list[Buffer]:
         pending = self.device.pending
         pending.make_room(self._transient_bytes)
         done = self.device.task.create_semaphore(0)
@@ -285,7 +281,7 @@ class Executable:
         pending.add(done, self._transient_bytes)
         for reader in readers:
             reader.note_reader(done)
-        return self._wrap(results, specs, done)
+        return self._wrap(results, done)
 
     def _allocate(self, position: int) -> Any:
         """Memory for a result, from the allocator that keeps pages."""

@@ -39,14 +39,12 @@ def test_scalars_and_empty_arrays(run_inline, program, device):
 
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
 @pytest.mark.parametrize("run_inline", [True, False])
-def test_dynamic_shapes_are_read_or_given(run_inline, size, program, device):
+def test_dynamic_shapes_are_read(run_inline, size, program, device):
     double = program("double", run_inline=run_inline)
     x = np.linspace(0, 1, size, dtype=np.float32)
-    (read,) = double([Buffer.from_numpy(x, device)])
-    (given,) = double([Buffer.from_numpy(x, device)], [((size,), np.dtype(np.float32))])
-    for result in (read, given):
-        assert result.shape == (size,) and result.dtype == np.float32
-        np.testing.assert_array_equal(result.numpy(), x + x)
+    (result,) = double([Buffer.from_numpy(x, device)])
+    assert result.shape == (size,) and result.dtype == np.float32
+    np.testing.assert_array_equal(result.numpy(), x + x)
 
 
 def test_a_small_program_with_ready_arguments_is_done_when_it_returns(program, device):
