@@ -42,7 +42,8 @@ class CallSpec:
       transient_bytes: what a queued call may take from that pool, for what is in between.
 
     Example:
-      >>> CallSpec(run_inline=True).to_json()["run_inline"]
+      >>> from calque import runtime
+      >>> runtime.CallSpec(run_inline=True).to_json()["run_inline"]
       True
     """
 
