@@ -64,7 +64,7 @@ def exists(name: str, near: pathlib.Path) -> bool:
                  ROOT / "runtime" / "cpp" / "src", near, near.parent):
         if any((base / f"{name}{s}").exists() for s in ("", ".py", ".c", ".cc", ".hpp")):
             return True
-        head, dot, _ = name.rpartition(".")  # a name in a module: passes/cost.is_small
+        head, dot, _ = name.rpartition(".")  # a name in a module: passes/cost.runs_inline
         if dot and (base / f"{head}.py").exists():
             return True
     return False

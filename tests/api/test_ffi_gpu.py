@@ -19,7 +19,8 @@ import calque
 from calque import aot, ffi
 from calque.lowering.kernels import nvrtc, spirv
 from calque.runtime import ArtifactError, Device, cuda
-from calque.runtime.aot import check_target, read_parts
+from calque.runtime.aot import read_parts
+from calque.runtime.target import check_target
 
 S = calque.ShapeDtypeStruct
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC: calque[cuda]")

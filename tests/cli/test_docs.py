@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.runtime.aot import cpu_flags
+from calque.runtime.target import cpu_flags
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -26,12 +26,12 @@ from calque.runtime import ArtifactError, cuda, dims, vulkan
 from calque.runtime.aot import (
     ArgumentRecord,
     FunctionRecord,
-    missing_features,
     parse_record,
     read_records,
 )
 from calque.runtime.container import join, split
 from calque.runtime.features import VULKAN
+from calque.runtime.target import missing_features
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "cpp"

@@ -7,14 +7,9 @@ import pytest
 from calque.lowering.compile import compile_module
 from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError, Buffer, load
-from calque.runtime.aot import (
-    _check_declaration,
-    check_target,
-    cpu_flags,
-    missing_features,
-    parse_record,
-)
+from calque.runtime.aot import _check_declaration, parse_record
 from calque.runtime.container import join
+from calque.runtime.target import check_target, cpu_flags, missing_features
 
 
 def record(name="scale", **changes):

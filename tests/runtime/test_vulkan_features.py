@@ -23,6 +23,7 @@ from calque.lowering.compile import run_compiler
 from calque.lowering.targets import Target, parse_target, vulkan_target
 from calque.runtime import ArtifactError, Device, vulkan
 from calque.runtime.features import VULKAN, VULKAN_SWITCHES
+from calque.runtime.target import check_target
 from calque.runtime.vulkan import Features, missing, words
 
 # what lavapipe of Mesa 22.3 says, and two made from it
@@ -154,7 +155,7 @@ GPU = Device("vulkan", 3, "Desk (Some driver 1.2)", "GPU-01234567-89ab-CDEF-0123
 def check(target: str | Target, monkeypatch: pytest.MonkeyPatch, *there: Features,
           why: str = "") -> None:
     monkeypatch.setattr(vulkan, "_all_devices", lambda: why or there)
-    calque.runtime.aot.check_target(parse_target(target).record(), GPU, "f.vmfb")
+    check_target(parse_target(target).record(), GPU, "f.vmfb")
 
 
 def test_code_is_refused_where_the_device_lacks_something(monkeypatch) -> None:
@@ -196,7 +197,7 @@ def test_devices_are_found_by_number_or_by_name() -> None:
 def test_records_without_words_load(monkeypatch) -> None:
     """What was compiled before they were written."""
     monkeypatch.setattr(vulkan, "_all_devices", lambda: pytest.fail("asked"))
-    calque.runtime.aot.check_target({"backend": "vulkan-spirv", "name": "x"}, GPU, "f.vmfb")
+    check_target({"backend": "vulkan-spirv", "name": "x"}, GPU, "f.vmfb")
 
 
 def test_the_form_that_asks_most_is_taken(monkeypatch) -> None:

@@ -68,8 +68,8 @@ from calque.lowering.targets import (
     vulkan_target,
 )
 from calque.runtime import Buffer, Device, Executable, Module, devices
-from calque.runtime.aot import check_target
 from calque.runtime.device import check_not_forked
+from calque.runtime.target import check_target
 
 # ---- compiled Programs
 

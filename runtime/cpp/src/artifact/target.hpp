@@ -1,4 +1,4 @@
-// Can this machine run what was compiled?  runtime/aot.py (check_target) asks the same.
+// Can this machine run what was compiled?  runtime/target.py asks the same.
 #pragma once
 
 #include <set>
