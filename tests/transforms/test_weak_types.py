@@ -100,15 +100,30 @@ def cotangent(f: Callable[..., Any], x: Any) -> Any:
     return back(calque.tree_util.tree_map(jnp.ones_like, out))
 
 
-@pytest.mark.parametrize("text", RECORDED)
-def test_weak_types_are_those_of_jax(text: str) -> None:
-    f = eval(f"lambda x: {text}", {"calque": calque, "jnp": jnp, "lax": lax})
-    x = jnp.broadcast_to(2.0, (4,)) * 1.0
+def every(f: Callable[..., Any], x: Any) -> list[Any]:
+    """Value, cotangent, primal and tangent, derivatives by reverse and forward mode."""
     out = f(x)
     scalar = not isinstance(out, tuple) and out.shape == ()
-    found = [letters(out), letters(cotangent(f, x)), letters(calque.jvp(f, (x,), (x,))),
-             letters((calque.grad if scalar else calque.jacrev)(f)(x)),
-             letters((calque.hessian if scalar else calque.jacfwd)(f)(x))]
+    return [out, cotangent(f, x), calque.jvp(f, (x,), (x,)),
+            (calque.grad if scalar else calque.jacrev)(f)(x),
+            (calque.hessian if scalar else calque.jacfwd)(f)(x)]
+
+
+def check(text: str, run: Callable[..., Any]) -> None:
+    f = eval(f"lambda x: {text}", {"calque": calque, "jnp": jnp, "lax": lax})
+    found = map(letters, run(lambda x: every(f, x), jnp.broadcast_to(2.0, (4,)) * 1.0))
     for got, want, what in zip(found, RECORDED[text].split(), ("value", "vjp", "jvp", "reverse",
                                                                "forward"), strict=True):
-        assert want in ("-", got), what
+        assert want in ("-", got), f"{text}: {what}"
+
+
+def test_weak_types_are_those_of_jax() -> None:
+    for text in RECORDED:
+        check(text, calque.eval_shape)
+
+
+@pytest.mark.parametrize("text", [
+    pytest.param(text, marks=[] if i % 10 == 0 else [pytest.mark.slow])
+    for i, text in enumerate(RECORDED)])
+def test_arrays_have_the_types_that_were_traced(text: str) -> None:
+    check(text, lambda f, x: f(x))
