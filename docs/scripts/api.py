@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pathlib
 import re
+import types
 from typing import Any
 
 FOLDER = pathlib.Path(__file__).parent.parent / "api"
@@ -108,6 +109,8 @@ def _short(value: Any) -> str:
 
 
 def summary(value: Any) -> str:
+    if isinstance(value, types.GenericAlias):
+        return f"For annotations: `{value}`.".replace("|", "\\|")
     text = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
     if isinstance(value, (int, float, tuple, str)) or value is None:
         return f"`{_short(value)}`"

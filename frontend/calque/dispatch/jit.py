@@ -421,7 +421,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
         inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,
-        compiler_options: dict[str, Any] | None = None) -> Any:
+        compiler_options: stages.CompilerOptions | None = None) -> Any:
     """Compile a function of arrays: it is traced once for each signature of its arguments.
 
     Args:

@@ -23,7 +23,10 @@ from calque.lowering.module import LowerOptions, lower, module_text
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
-__all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced", "Wrapped"]
+__all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "CompilerOptions", "Lowered", "Traced",
+           "Wrapped"]
+
+CompilerOptions = dict[str, str | bool]  # for annotations: no option is known (check_options)
 
 if TYPE_CHECKING:
     from calque.dispatch.jit import JitFunction, _Entry
@@ -226,7 +229,7 @@ class Lowered(_Stage):
         operation reads and writes memory.  Sizes known at the call only stay expressions."""
         return costs.analysis(self._entry.program)
 
-    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+    def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile for the current device; ValueError where sizes are known at the call only."""
         check_options("compile", compiler_options)
         for a in self._avals:
@@ -244,7 +247,7 @@ def _sharding(a: ShapedArray) -> Any:
     return SingleDeviceSharding(current_device()) if a.sharding is None else a.sharding
 
 
-def check_options(what: str, options: dict[str, Any] | None) -> None:
+def check_options(what: str, options: CompilerOptions | None) -> None:
     """No option of XLA means anything here."""
     if options:
         raise NotImplementedError(errors.explain(
