@@ -120,8 +120,10 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
         plain = tuple(f for f in flags if f not in (_SHORT_WAY, _AT_ONCE))
         session.set_flags(*plain)
         if ways:
-            program, reason = _at_once(api, library, session, source, plain, phases)
+            ran: list[Phase] = []
+            program, reason = _at_once(api, library, session, source, plain, ran)
             if program is not None:
+                phases.extend(ran)
                 return "short", program
         with session.invocation() as invocation:
             handle = invocation._inv_p
@@ -190,6 +192,7 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
         if flags not in _devices:
             empty = parsed(b"module {}")
             stage(empty, stream.AFTER, "executable-configurations")
+            phases.clear()  # it was not the program's
             _devices[flags] = stream.device(printed(empty))
         invocation = parsed(stream.rewritten(text, _devices[flags]).encode())
         before = stream.AFTER
