@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -97,7 +98,7 @@ TABLE: list[tuple[Any, tuple[Any, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("i", range(len(TABLE)))
+@pytest.mark.parametrize("i", partly_slow(range(len(TABLE)), 0.4))
 def test_messages(i: int) -> None:
     f, args, message = TABLE[i]
     error, out = checkify.checkify(f, errors=checkify.all_checks)(*args)

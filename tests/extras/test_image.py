@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -67,7 +68,7 @@ X = np.random.default_rng(0).normal(size=(3, 5, 6))
 SHAPES = [(3, 8, 4), (1, 2, 6)]  # wider and narrower; to a single pixel and to less than half
 
 
-@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize("antialias", partly_slow([True, False], 0.5))
 def test_resize_is_the_sum_of_weighted_pixels(antialias: bool) -> None:
     def run(x: Any) -> list[Any]:
         return [image.resize(x, shape, method, antialias=antialias)

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -79,7 +80,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", partly_slow(list(FORMS), 0.5))
 def test_the_host_does_not_wait(form) -> None:
     f, args = FORMS[form]
     assert host_waits(f, *args) == 0

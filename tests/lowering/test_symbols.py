@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import drawn, function
+from support.harness import drawn, function, partly_slow
 from support.samples import ANY, ELEMENTWISE, FLOAT8, FLOATS, INEXACT, KEY, ROWS, Row, Sample
 from vulkan_share import cases_of
 
@@ -204,7 +204,7 @@ def seed(level: str) -> int:
     return zlib.crc32(level.encode())
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5))
 def test_conversions_ask_for_nothing(level: str) -> None:
     """All from and to halves, and some of the others."""
     halves = [p for p in PAIRS if set(p) & {*HALVES}]
@@ -221,7 +221,7 @@ def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
                   [ShapedArray((300, 3), d) for d in dict.fromkeys(a for a, _ in pairs)])], level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5, seed=1))
 def test_arithmetic_asks_for_nothing(level: str) -> None:
     short, _ = drawn(uses_of(SHORT), 0.2, seed(level))
     long, _ = drawn(uses_of(LONG), 0.03, seed(level))

@@ -42,7 +42,7 @@ SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, 
         and g[0].name not in ("exp", "sin", "tanh")]
 SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (2 if name in LONG else 3)]
-GRID, REST = drawn([g for g in GRID if not any(g is s for s in SLOW)], 0.6)
+GRID, REST = drawn([g for g in GRID if not any(g is s for s in SLOW)], 0.35)
 SLOW += REST
 
 
@@ -149,12 +149,13 @@ def test_complex_functions_and_more_shapes(start: int) -> None:
 
 SECOND = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES if F64 in r.dtypes]
 SECOND_FACTORS = [g for g in SECOND if g[0].name in FACTORS]
-SECOND = [g for g in SECOND if g[0].name not in FACTORS]
+SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.5)
 
 
 @pytest.mark.parametrize("part", [
     *[SECOND[i:i + 40] for i in range(0, len(SECOND), 40)],
-    pytest.param(SECOND_FACTORS, marks=pytest.mark.slow)], ids=lambda part: part[0][0].name)
+    *[pytest.param(g, marks=pytest.mark.slow) for g in (SECOND_MORE, SECOND_FACTORS)]],
+    ids=lambda part: part[0][0].name)
 def test_second_order(part: list[Any]) -> None:
     """d/du of the gradient of <v, f>, against central differences of that gradient."""
     settings = [Setting(*g) for g in part]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import calque
 from calque.core.primitive import registry
@@ -95,6 +96,13 @@ def drawn(items: Sequence[Any], share: float, seed: int = 0) -> tuple[list[Any],
     for i, item in enumerate(items):
         parts[i not in chosen].append(item)
     return parts
+
+
+def partly_slow(items: Sequence[Any], share: float, seed: int = 0) -> list[Any]:
+    """Parameters of a test: a part by default, the same in every run; the rest is slow."""
+    rest = drawn(range(len(items)), share, seed)[1]
+    return [pytest.param(item, marks=[pytest.mark.slow] if i in rest else [])
+            for i, item in enumerate(items)]
 
 
 def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
