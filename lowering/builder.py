@@ -55,33 +55,15 @@ class Builder:
         return soft_f16.get()
 
     # ---- the one place where operations are made
-    def op(
-        self,
-        name: str,
-        operands: Sequence[Value],
-        results: Sequence[tuple[tuple[int, ...], Dtype]],
-        attributes: dict[str, str] | None = None,
-        regions: int = 0,
-    ) -> Any:
+    def op(self, name: str, operands: Sequence[Value],
+           results: Sequence[tuple[tuple[int, ...], Dtype]],
+           attributes: dict[str, str] | None = None, regions: int = 0) -> Any:
         """Create `name` (dialect included); attributes are MLIR text. Returns the operation."""
-        ir = mlir.ir()
-        attrs = {k: ir.Attribute.parse(v) for k, v in (attributes or {}).items()}
-        return ir.Operation.create(
-            name,
-            results=[mlir.tensor_type(s, d) for s, d in results],
-            operands=[v.ir for v in operands],
-            attributes=attrs,
-            regions=regions,
-        )
+        return mlir.operation(name, [mlir.tensor_type(s, d) for s, d in results],
+                              [v.ir for v in operands], attributes, regions)
 
-    def emit(
-        self,
-        name: str,
-        operands: Sequence[Value],
-        shape: tuple[int, ...],
-        dtype: Dtype,
-        attributes: dict[str, str] | None = None,
-    ) -> Value:
+    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+             attributes: dict[str, str] | None = None) -> Value:
         """One StableHLO op (`name` without the dialect) with one result."""
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
@@ -103,14 +85,12 @@ class Builder:
             body = str(a.tolist()).lower()
         else:
             body = f'"0x{a.tobytes().hex().upper()}"'
-        attr = mlir.ir().Attribute.parse(f"dense<{body}> : {mlir.type_text(a.shape, a.dtype)}")
-        return self._const_op(attr, a.shape, a.dtype)
+        return self._const_op(body, a.shape, a.dtype)
 
-    def _const_op(self, attr: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
-        op = mlir.ir().Operation.create(
-            "stablehlo.constant", results=[mlir.tensor_type(shape, dtype)],
-            attributes={"value": attr})
-        return Value(self, op.results[0], shape, dtype)
+    def _const_op(self, elements: str, shape: tuple[int, ...], dtype: Dtype) -> Value:
+        made = mlir.value("stablehlo.constant", mlir.tensor_type(shape, dtype),
+                          value=f"dense<{elements}> : {mlir.type_text(shape, dtype)}")
+        return Value(self, made, shape, dtype)
 
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
         """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
@@ -119,20 +99,17 @@ class Builder:
         if dtype.kind == "c":
             part = np.dtype(f"f{dtype.itemsize // 2}")
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
-        text = mlir.type_text(shape, dtype)
-        if dtype == np.dtype(bool):
+        if 0 in shape:
+            body = ""
+        elif dtype == np.dtype(bool):
             body = "true" if a else "false"
         else:
             body = f'"0x{a.tobytes().hex().upper()}"'
-        if 0 in shape:
-            body = ""
-        return self._const_op(mlir.ir().Attribute.parse(f"dense<{body}> : {text}"), shape, dtype)
+        return self._const_op(body, shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
         """Memory without a value (an ir.Value), for operations that write all of it."""
-        return mlir.ir().Operation.create(
-            "tensor.empty", results=[mlir.tensor_type(shape, dtype)],
-            operands=self.lengths(shape)).results[0]
+        return mlir.value("tensor.empty", mlir.tensor_type(shape, dtype), self.lengths(shape))
 
     def lengths(self, shape: tuple[int, ...]) -> list[Any]:
         """The sizes of a shape that are operands (ir.Values)."""
@@ -141,15 +118,11 @@ class Builder:
     def given(self, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
         """A splat whose number a dispatch is given when it runs, instead of having it in its code
         (floats and signed integers of 32 and 64 bits)."""
-        ir = mlir.ir()
-        kind = ir.Type.parse(mlir.element_name(dtype))
+        kind = mlir.ir().Type.parse(mlir.element_name(dtype))
         bits = f"0x{np.asarray(value).astype(dtype).view(f'u{dtype.itemsize}').item():X}"
-        known = ir.Operation.create("arith.constant", results=[kind], attributes={
-            "value": ir.Attribute.parse(f"{bits} : {kind}")})
-        hidden = ir.Operation.create("util.optimization_barrier", results=[kind],
-                                     operands=[known.results[0]])
-        filled = mlir.fill(hidden.results[0], self.empty(shape, dtype))
-        return Value(self, filled, shape, dtype)
+        constant = mlir.value("arith.constant", kind, value=f"{bits} : {kind}")
+        hidden = mlir.value("util.optimization_barrier", kind, [constant])
+        return Value(self, mlir.fill(hidden, self.empty(shape, dtype)), shape, dtype)
 
     def number(self, size: Any, dtype: Any) -> Value:
         """A size as an array of rank 0."""
@@ -424,10 +397,9 @@ class Builder:
             return self.complex(self._cut(self.real(x)), self._cut(self.imag(x)))
         if x.dtype.kind == "u":  # the operation takes no unsigned tensors
             return self._cut(x.view(signed(x.dtype))).view(x.dtype)
-        made = mlir.ir().Operation.create(
-            "iree_tensor_ext.compute_barrier.start", results=[mlir.tensor_type(x.shape, x.dtype)],
-            operands=[x.ir, *self.lengths(x.shape)])
-        return Value(self, made.results[0], x.shape, x.dtype)
+        made = mlir.value("iree_tensor_ext.compute_barrier.start",
+                          mlir.tensor_type(x.shape, x.dtype), [x.ir, *self.lengths(x.shape)])
+        return Value(self, made, x.shape, x.dtype)
 
     def apart(self, *xs: Value) -> list[Value]:
         """What a reduction, a product or a running sum gives, and what products and windows read:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim, quotient
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, signed
+from calque.lowering.builder import Builder, Dtype, int_array, signed
 from calque.lowering.folding import unequal
 from calque.lowering.value import Value
 
@@ -32,11 +32,10 @@ class DynamicBuilder(Builder):
         return super().emit(name, operands, shape, dtype, attributes)
 
     def _make(self, name: str, x: Value, shape: tuple[Any, ...], operands: Sequence[Any],
-              attributes: dict[str, Any]) -> Value:
+              attributes: dict[str, str]) -> Value:
         """An operation of any dialect with one result, of x's dtype."""
-        made = mlir.ir().Operation.create(name, results=[mlir.tensor_type(shape, x.dtype)],
-                                          operands=operands, attributes=attributes)
-        return Value(self, made.results[0], shape, x.dtype)
+        made = mlir.value(name, mlir.tensor_type(shape, x.dtype), operands, **attributes)
+        return Value(self, made, shape, x.dtype)
 
     def _signless(self, move: Callable[..., Value], *xs: Value) -> Value:
         """move(*xs), through a signed type where they are unsigned and as two halves where they
@@ -65,8 +64,7 @@ class DynamicBuilder(Builder):
         it makes one for all, and updates of several overwrite each other
         (tests/lowering/test_dynamic.py)."""
         def fill(v: Value) -> Value:
-            one = mlir.ir().Operation.create(
-                "tensor.extract", results=[v.ir.type.element_type], operands=[v.ir]).results[0]
+            one = mlir.value("tensor.extract", v.ir.type.element_type, [v.ir])
             return Value(self, mlir.fill(one, self.empty(shape, v.dtype)), shape, v.dtype)
 
         return self._signless(fill, value)
@@ -77,22 +75,19 @@ class DynamicBuilder(Builder):
         ir, dtype = mlir.ir(), np.dtype(dtype)
         kind = signed(dtype) if dtype.kind in "iu" else np.dtype(np.int64)
         element = ir.IntegerType.get_signless(8 * kind.itemsize, mlir.context())
-        cast = ir.Operation.create("arith.index_cast", results=[element],
-                                   operands=[self.extents.of(size)])
+        cast = mlir.value("arith.index_cast", element, [self.extents.of(size)])
         # (of tensor.from_elements IREE makes one of the unsigned type that it is converted to, and
         # rejects that: tests/lowering/test_dynamic_windows.py)
-        made = Value(self, mlir.fill(cast.results[0], self.empty((), kind)), (), kind)
+        made = Value(self, mlir.fill(cast, self.empty((), kind)), (), kind)
         return made.view(dtype) if dtype.kind == "u" else made.astype(dtype)
 
     def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
         if is_static(shape):
             return super().iota(shape, dtype, axis)
-        ir, dtype = mlir.ir(), np.dtype(dtype)
-        made = ir.Operation.create(
-            "stablehlo.dynamic_iota", results=[mlir.tensor_type(shape, dtype)],
-            operands=[self.extents.vector(shape)],
-            attributes={"iota_dimension": ir.Attribute.parse(f"{axis} : i64")})
-        return Value(self, made.results[0], shape, dtype)
+        dtype = np.dtype(dtype)
+        made = mlir.value("stablehlo.dynamic_iota", mlir.tensor_type(shape, dtype),
+                          [self.extents.vector(shape)], iota_dimension=f"{axis} : i64")
+        return Value(self, made, shape, dtype)
 
     # ---- shape
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
@@ -135,26 +130,14 @@ class DynamicBuilder(Builder):
         if len(kept) < len(dims):  # the others are 1
             x = self.reshape(x, tuple(x.shape[i] for i in kept))
             dims = [dims[i] for i in kept]
-        ir, rank = mlir.ir(), len(shape)
-        every = ", ".join(f"d{i}" for i in range(rank))
-        maps = ", ".join(f"affine_map<({every}) -> ({to})>"
-                         for to in (", ".join(f"d{d}" for d in dims), every))
-        kinds = ", ".join(["#linalg.iterator_type<parallel>"] * rank)
+        every = [f"d{i}" for i in range(len(shape))]
 
-        def spread(v: Value) -> Value:
-            op = ir.Operation.create(
-                "linalg.generic", results=[mlir.tensor_type(shape, v.dtype)],
-                operands=[v.ir, self.empty(shape, v.dtype)], regions=1, attributes={
-                    "indexing_maps": ir.Attribute.parse(f"[{maps}]"),
-                    "iterator_types": ir.Attribute.parse(f"[{kinds}]"),
-                    "operandSegmentSizes": _segments(1, 1)})
-            element = v.ir.type.element_type
-            block = op.regions[0].blocks.append(element, element)
-            with ir.InsertionPoint(block):
-                ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-            return Value(self, op.results[0], shape, v.dtype)
+        def broadcast(v: Value) -> Value:
+            (made,) = mlir.generic(every, 0, [[every[d] for d in dims], every], [v.ir],
+                                   [self.empty(shape, v.dtype)], lambda element, _: [element])
+            return Value(self, made, shape, v.dtype)
 
-        return self._signless(spread, x)
+        return self._signless(broadcast, x)
 
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int],
               strides: Sequence[int] | None = None) -> Value:
@@ -177,19 +160,13 @@ class DynamicBuilder(Builder):
     def _places(self, starts: Sequence[Value], shape: Sequence[Any], sizes: Sequence[Any]
                 ) -> list[Any]:
         """Clamped start indices as what tensor operations take; 0 where an axis is whole."""
-        ir = mlir.ir()
-        places: list[Any] = []
-        for s, n, k in zip(starts, shape, sizes):
-            if n == k:
-                places.append(0)
-                continue
-            element = ir.Operation.create("tensor.extract", results=[s.ir.type.element_type],
-                                          operands=[s.ir])
-            places.append(ir.Operation.create("arith.index_cast", results=[ir.IndexType.get()],
-                                              operands=[element.results[0]]).results[0])
-        return places
+        def place(s: Value) -> Any:
+            element = mlir.value("tensor.extract", s.ir.type.element_type, [s.ir])
+            return mlir.value("arith.index_cast", mlir.ir().IndexType.get(), [element])
 
-    def _at(self, start: Sequence[Any]) -> tuple[list[Any], Any]:
+        return [0 if n == k else place(s) for s, n, k in zip(starts, shape, sizes)]
+
+    def _at(self, start: Sequence[Any]) -> tuple[list[Any], str]:
         """Places (ints, Dims or index values) as operands and as a static array attribute."""
         at = [self.extents.of(s) if isinstance(s, Dim) else s
               for s in start if not isinstance(s, int)]
@@ -309,16 +286,15 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], lis
     return result if all(ins and outs for ins, outs in result) else None
 
 
-def _nested(groups: Sequence[Sequence[int]]) -> Any:
+def _nested(groups: Sequence[Sequence[int]]) -> str:
     rows = ", ".join("[" + ", ".join(f"{i} : i64" for i in g) + "]" for g in groups)
-    return mlir.ir().Attribute.parse(f"[{rows}]")
+    return f"[{rows}]"
 
 
-def _numbers(values: Sequence[Any]) -> Any:
+def _numbers(values: Sequence[Any]) -> str:
     """A static array attribute, DYNAMIC for what is an operand."""
-    body = ", ".join(str(DYNAMIC if isinstance(v, Dim) else int(v)) for v in values)
-    return mlir.ir().Attribute.parse(f"array<i64: {body}>" if body else "array<i64>")
+    return int_array([DYNAMIC if isinstance(v, Dim) else v for v in values])
 
 
-def _segments(*counts: int) -> Any:
-    return mlir.ir().Attribute.parse(f"array<i32: {', '.join(map(str, counts))}>")
+def _segments(*counts: int) -> str:
+    return f"array<i32: {', '.join(map(str, counts))}>"

@@ -110,11 +110,10 @@ class FlatBuilder(DynamicBuilder):
 
     def full(self, value: Value, shape: tuple[int, ...]) -> Value:
         """One value everywhere: nothing is updated in place, so StableHLO's own form will do."""
-        op = mlir.ir().Operation.create(
-            "stablehlo.dynamic_broadcast_in_dim", operands=[value.ir, self.every],
-            results=[mlir.tensor_type(shape, value.dtype)],
-            attributes={"broadcast_dimensions": mlir.ir().Attribute.parse("array<i64>")})
-        return Value(self, op.results[0], shape, value.dtype)
+        made = mlir.value("stablehlo.dynamic_broadcast_in_dim",
+                          mlir.tensor_type(shape, value.dtype), [value.ir, self.every],
+                          broadcast_dimensions="array<i64>")
+        return Value(self, made, shape, value.dtype)
 
 
 def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes:

@@ -11,7 +11,7 @@ import importlib
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -74,25 +74,56 @@ def context() -> Any:
     return ctx
 
 
-def linalg(name: str, inputs: Sequence[Any], out: Any, body: Callable[..., Any]) -> Any:
-    """The result of a named operation of linalg on MLIR values; `body` gives an element from those
-    of the inputs and of `out`.  (Importing iree.compiler.dialects.linalg, which has builders of
-    them, takes 80 ms.)"""
+def operation(name: str, kinds: Sequence[Any], operands: Sequence[Any] = (),
+              attributes: Mapping[str, Any] | None = None, regions: int = 0) -> Any:
+    """An operation with results of these types; attributes may be MLIR text."""
     module = ir()
-    op = module.Operation.create(
-        f"linalg.{name}", results=[out.type], operands=[*inputs, out], regions=1, attributes={
-            "operandSegmentSizes": module.Attribute.parse(f"array<i32: {len(inputs)}, 1>")})
-    elements = [getattr(v.type, "element_type", v.type) for v in (*inputs, out)]
+    return module.Operation.create(
+        name, results=list(kinds), operands=list(operands), regions=regions, attributes={
+            k: module.Attribute.parse(v) if isinstance(v, str) else v
+            for k, v in (attributes or {}).items()})
+
+
+def value(name: str, kind: Any, operands: Sequence[Any] = (), /, **attributes: Any) -> Any:
+    """The only result of an operation."""
+    return operation(name, [kind], operands, attributes).operation.results[0]
+
+
+def number(n: int, kind: Any) -> Any:
+    """An integer constant of type `kind`."""
+    return value("arith.constant", kind, value=ir().IntegerAttr.get(kind, n))
+
+
+def linalg(name: str, inputs: Sequence[Any], outs: Sequence[Any],
+           body: Callable[..., Sequence[Any]], **attributes: str) -> list[Any]:
+    """The results of an operation of linalg on MLIR values; `body` gives their elements from those
+    of inputs and outs.  (Importing iree.compiler.dialects.linalg, which has builders of them, takes
+    80 ms.)"""
+    module, operands = ir(), [*inputs, *outs]
+    op = operation(f"linalg.{name}", [v.type for v in outs], operands, {
+        "operandSegmentSizes": f"array<i32: {len(inputs)}, {len(outs)}>", **attributes}, 1)
+    elements = [getattr(v.type, "element_type", v.type) for v in operands]
     block = op.regions[0].blocks.append(
         *elements, arg_locs=[module.Location.current] * len(elements))
     with module.InsertionPoint(block):
-        module.Operation.create("linalg.yield", operands=[body(*block.arguments)])
-    return op.results[0]
+        operation("linalg.yield", [], body(*block.arguments))
+    return list(op.operation.results)
 
 
-def fill(value: Any, out: Any) -> Any:
+def generic(axes: Sequence[str], summed: int, maps: Sequence[Sequence[str]],
+            inputs: Sequence[Any], outs: Sequence[Any], body: Callable[..., Sequence[Any]]
+            ) -> list[Any]:
+    """linalg.generic over loops of these names, of which the last `summed` are reductions; maps:
+    for each operand where it is read, an expression of the names for each of its axes."""
+    kinds = ["parallel"] * (len(axes) - summed) + ["reduction"] * summed
+    every = [f"affine_map<({', '.join(axes)}) -> ({', '.join(to)})>" for to in maps]
+    return linalg("generic", inputs, outs, body, indexing_maps=f"[{', '.join(every)}]",
+                  iterator_types=f"[{', '.join(f'#linalg.iterator_type<{k}>' for k in kinds)}]")
+
+
+def fill(scalar: Any, out: Any) -> Any:
     """linalg.fill of a scalar."""
-    return linalg("fill", [value], out, lambda v, _: v)
+    return linalg("fill", [scalar], [out], lambda v, _: [v])[0]
 
 
 def element_name(dtype: np.dtype[Any]) -> str:

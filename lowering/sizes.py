@@ -55,9 +55,7 @@ class Sizes:
     def _constant(self, n: int) -> Any:
         ir = mlir.ir()
         with ir.InsertionPoint(self.anchor):
-            index = ir.IndexType.get()
-            return ir.Operation.create("arith.constant", results=[index], attributes={
-                "value": ir.IntegerAttr.get(index, n)}).results[0]
+            return mlir.number(n, ir.IndexType.get())
 
     def _op(self, name: str, x: Any, y: Any) -> Any:
         if name == "mod":
@@ -68,8 +66,7 @@ class Sizes:
         if found is None:
             ir = mlir.ir()
             with ir.InsertionPoint(self.anchor):
-                found = self.known[key] = ir.Operation.create(
-                    _OPS[name], results=[ir.IndexType.get()], operands=[x, y]).results[0]
+                found = self.known[key] = mlir.value(_OPS[name], ir.IndexType.get(), [x, y])
         return found
 
     # ---- what operations take
@@ -79,18 +76,13 @@ class Sizes:
 
     def vector(self, shape: Sequence[Any]) -> Any:
         """All sizes of a shape as a tensor<nxindex>."""
-        ir = mlir.ir()
-        kind = ir.Type.parse(f"tensor<{len(shape)}xindex>", mlir.context())
-        return ir.Operation.create("tensor.from_elements", results=[kind],
-                                   operands=[self.of(d) for d in shape]).results[0]
+        kind = mlir.ir().Type.parse(f"tensor<{len(shape)}xindex>", mlir.context())
+        return mlir.value("tensor.from_elements", kind, [self.of(d) for d in shape])
 
 
 def dimension(x: Value, axis: int) -> Any:
     """The size of an axis of a value."""
-    ir = mlir.ir()
     if x.dtype.kind == "u":  # unsigned types exist in StableHLO only
         x = x.view(np.dtype(f"i{x.dtype.itemsize}"))
-    index = ir.IndexType.get()
-    at = ir.Operation.create("arith.constant", results=[index], attributes={
-        "value": ir.IntegerAttr.get(index, axis)}).results[0]
-    return ir.Operation.create("tensor.dim", results=[index], operands=[x.ir, at]).results[0]
+    index = mlir.ir().IndexType.get()
+    return mlir.value("tensor.dim", index, [x.ir, mlir.number(axis, index)])

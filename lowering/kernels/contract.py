@@ -18,6 +18,7 @@ from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.targets import Target
 
+Axes = list[tuple[int, int]]  # size and stride of each
 MOST_ROWS, MOST_VECTORS = 8, 8  # of a block
 LATENCY = 4  # cycles of a multiply-add, of which two begin in each; as many loads
 
@@ -51,7 +52,7 @@ def dot_general(x: Memory, y: Memory, out: Memory, dims: Any, registers: Registe
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
     n = len(xb)
 
-    def parts(m: Memory, axes: Sequence[int]) -> list[tuple[int, int]]:
+    def parts(m: Memory, axes: Sequence[int]) -> Axes:
         return [(m.shape[i], m.strides[i]) for i in axes]
 
     made = list(zip(out.shape[n:], out.strides[n:]))
@@ -60,25 +61,16 @@ def dot_general(x: Memory, y: Memory, out: Memory, dims: Any, registers: Registe
     contracted = _merged(parts(x, xc), parts(y, yc))
 
     def one(where: list[Index]) -> None:
-        xs, ys, os = _moved(x, xb, where), _moved(y, yb, where), _moved(out, range(n), where)
+        xs, ys, os = (m.view(m.shape, m.strides, m.offset(axes, where))
+                      for m, axes in ((x, xb), (y, yb), (out, range(n))))
         _product(_view(xs, [*rows[0], *contracted[0]]), _view(ys, [*contracted[1], *columns[0]]),
                  _view(os, [*rows[1], *columns[1]]), len(rows[0]), len(contracted[0]), registers)
 
     memory.nest([x.shape[i] for i in xb], one)
 
 
-def _moved(m: Memory, axes: Sequence[int], where: Sequence[Index]) -> Memory:
-    base: Index = 0
-    for axis, i in zip(axes, where):
-        base = memory.add(base, memory.times(i, m.strides[axis]))
-    return m.view(m.shape, m.strides, base)
-
-
-def _view(m: Memory, axes: Sequence[tuple[int, int]]) -> Memory:
+def _view(m: Memory, axes: Axes) -> Memory:
     return m.view([n for n, _ in axes], [s for _, s in axes])
-
-
-Axes = list[tuple[int, int]]  # size and stride of each
 
 
 def _merged(a: Axes, b: Axes) -> tuple[Axes, Axes]:
@@ -104,8 +96,7 @@ def _product(a: Memory, b: Memory, out: Memory, rows: int, folded: int, register
     k_shape, n_shape = a.shape[rows:], b.shape[folded:]
     if n_shape == (1,) and a.shape[rows - 1] > 1 and a.strides[rows - 1] == 1:
         # a column: vectors run down the rows instead
-        order = [*range(rows, len(a.shape)), *range(rows)]
-        flipped = a.view([a.shape[i] for i in order], [a.strides[i] for i in order])
+        flipped = a.transposed([*range(rows, len(a.shape)), *range(rows)])
         row = b.view([1, *k_shape], [0, *b.strides[:folded]])
         _product(row, flipped, out.view([1, *out.shape[:rows]], [0, *out.strides[:rows]]), 1,
                  folded, registers)
@@ -189,8 +180,7 @@ def _block(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Ind
            size: tuple[int, int], lanes: int, registers: Registers) -> None:
     """size[0] rows from `row` on times size[1] vectors from `column` on."""
     kind, kb = memory.summed(out.dtype), SCALAR if lanes == 1 else KernelBuilder(lanes)
-    rows = [[*row[:-1], memory.add(row[-1], i)] for i in range(size[0])]
-    columns = [[*column[:-1], memory.add(column[-1], j * lanes)] for j in range(size[1])]
+    rows, columns = _places(row, size[0]), _places(column, size[1], lanes)
 
     def step(k: list[Index], sums: Sequence[Any]) -> list[Any]:
         right = [kb.convert(memory.load(kb, b, [*k, *c]), kind) for c in columns]
@@ -212,10 +202,8 @@ def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[In
             size: tuple[int, int], lanes: int, registers: Registers) -> None:
     """size[0] rows times size[1] columns, by vectors along the last contracted axis."""
     kind, k_shape = memory.summed(out.dtype), a.shape[len(row):]
-    rows = [[*row[:-1], memory.add(row[-1], i)] for i in range(size[0])]
-    columns = [[*column[:-1], memory.add(column[-1], j)] for j in range(size[1])]
-    order = [*range(len(k_shape), len(b.shape)), *range(len(k_shape))]
-    b = b.view([b.shape[i] for i in order], [b.strides[i] for i in order])
+    rows, columns = _places(row, size[0]), _places(column, size[1])
+    b = b.transposed([*range(len(k_shape), len(b.shape)), *range(len(k_shape))])
     totals = [SCALAR.splat(0, (), kind)] * math.prod(size)
     at = 0
     while at < k_shape[-1]:
@@ -243,6 +231,11 @@ def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[In
     for r in rows:
         for c in columns:
             memory.store(SCALAR, SCALAR.convert(next(found), out.dtype), out, [*r, *c])
+
+
+def _places(first: list[Index], count: int, step: int = 1) -> list[list[Index]]:
+    """Indices along the last axis, from `first` on."""
+    return [[*first[:-1], memory.add(first[-1], i * step)] for i in range(count)]
 
 
 def _folded(shape: Sequence[int], body: Any, sums: list[Any]) -> list[Any]:

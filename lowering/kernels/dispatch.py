@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 
@@ -58,56 +57,17 @@ def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence
     memory of operand `into` (a number for each result, -1: new).  flow.dispatch takes no unsigned
     tensors (memory has no sign).  `sizes` are further arguments of the executable's function, as
     index, `numbers` push constants of code that others wrote, int32."""
-    shapes = [*[v.shape for v in operands], *[s for s, _ in results]]
-    if sizes or not all(map(is_static, shapes)):
-        assert isinstance(into, int)
-        return _dynamic(b, name, operands, results, entry or name, into, sizes)
     given = [b.bitcast(x, signed(x.dtype)) for x in operands]
-    tied = [into] * len(results) if isinstance(into, int) else into
-    if numbers:
-        return _numbered(b, name, given, results, entry or name, numbers, tied)
-    op = b.op("flow.dispatch", given,
-              [(s, signed(d)) for s, d in results], {
-                  "entry_points": f"[@{name}::@{entry or name}]",
-                  "operandSegmentSizes": f"array<i32: 0, {len(given)}, 0, 0>",
-                  "tied_operands": f"[{', '.join(f'{i} : index' for i in tied)}]"})
-    return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
-
-
-def _numbered(b: Builder, name: str, given: Sequence[Value], results: Sequence[Spec], entry: str,
-              numbers: Sequence[int], tied: Sequence[int]) -> list[Value]:
-    """dispatch, with push constants before the operands."""
-    ir = mlir.ir()
-    word = ir.IntegerType.get_signless(32)
-    places = [i + len(numbers) if i >= 0 else i for i in tied]
-    known = [ir.Operation.create("arith.constant", results=[word], attributes={
-        "value": ir.IntegerAttr.get(word, n)}).results[0] for n in numbers]
-    op = ir.Operation.create(
-        "flow.dispatch", results=[mlir.tensor_type(s, signed(d)) for s, d in results],
-        operands=[*known, *[x.ir for x in given]], attributes={
-            "entry_points": ir.Attribute.parse(f"[@{name}::@{entry}]"),
-            "operandSegmentSizes": ir.Attribute.parse(
-                f"array<i32: 0, {len(known) + len(given)}, 0, 0>"),
-            "tied_operands": ir.Attribute.parse(
-                f"[{', '.join(f'{i} : index' for i in places)}]")})
-    return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
-
-
-def _dynamic(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec], entry: str,
-             into: int, sizes: Sequence[Any]) -> list[Value]:
-    """dispatch, where sizes are known at the call only."""
-    ir = mlir.ir()
-    values = [b.bitcast(x, signed(x.dtype)) for x in operands]
-    given = [d for v in values for d in b.extents.dynamic(v.shape)]
-    made = [d for s, _ in results for d in b.extents.dynamic(s)]
-    numbers = [b.extents.of(n) for n in sizes]
-    counts = (0, len(values) + len(numbers), len(given), len(made))
-    tied = ", ".join([f"{into} : index"] * len(results))
-    op = ir.Operation.create(
-        "flow.dispatch", results=[mlir.tensor_type(s, signed(d)) for s, d in results],
-        operands=[*[v.ir for v in values], *numbers, *given, *made], attributes={
-            "entry_points": ir.Attribute.parse(f"[@{name}::@{entry}]"),
-            "operandSegmentSizes": ir.Attribute.parse(
-                f"array<i32: {', '.join(map(str, counts))}>"),
-            "tied_operands": ir.Attribute.parse(f"[{tied}]")})
+    read = [n for x in given for n in b.lengths(x.shape)]
+    made = [n for s, _ in results for n in b.lengths(s)]
+    words = [mlir.number(n, mlir.ir().IntegerType.get_signless(32)) for n in numbers]
+    arguments = [*words, *[x.ir for x in given], *[b.extents.of(n) for n in sizes]]
+    tied = [i + len(words) if i >= 0 else i
+            for i in ([into] * len(results) if isinstance(into, int) else into)]
+    op = mlir.operation(
+        "flow.dispatch", [mlir.tensor_type(s, signed(d)) for s, d in results],
+        [*arguments, *read, *made], {
+            "entry_points": f"[@{name}::@{entry or name}]",
+            "operandSegmentSizes": f"array<i32: 0, {len(arguments)}, {len(read)}, {len(made)}>",
+            "tied_operands": f"[{', '.join(f'{i} : index' for i in tied)}]"})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.program import Equation
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Dtype, Value, int_array
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.tensors import FOLDS
 from calque.lowering.kernels.values import BF16, F16, F32, SCALAR, KernelBuilder
-
-I32 = np.dtype(np.int32)
 
 
 def extreme(dtype: Dtype, largest: bool) -> Any:
@@ -60,7 +56,7 @@ class Extremum(Fold):
         self.dtype = e.outputs[0].aval.dtype
         largest = e.primitive.name == "argmax"
         self.before = "GT" if largest else "LT"
-        self.specs = [(self.kind, extreme(self.kind, not largest)), (I32, 0)]
+        self.specs = [(self.kind, extreme(self.kind, not largest)), (memory.I32, 0)]
 
     def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
              place: Callable[[], Value]) -> list[Value]:
@@ -104,12 +100,10 @@ def across(fold: Fold, xs: Sequence[Value]) -> list[Value]:
 
 
 def _half(half: KernelBuilder, x: Value, first: int) -> Value:
-    ir = mlir.ir()
+    kind = half.type_of(x.dtype)
     if half.lanes == 1:
-        op = memory.operation("vector.extract", [half.type_of(x.dtype)], [x.ir], {
-            "static_position": ir.Attribute.parse(f"array<i64: {first}>")})
+        made = mlir.value("vector.extract", kind, [x.ir], static_position=int_array([first]))
     else:
-        op = memory.operation("vector.extract_strided_slice", [half.type_of(x.dtype)], [x.ir], {
-            name: ir.Attribute.parse(f"[{v}]")
-            for name, v in (("offsets", first), ("sizes", half.lanes), ("strides", 1))})
-    return Value(half, op.results[0], (), x.dtype)
+        made = mlir.value("vector.extract_strided_slice", kind, [x.ir], offsets=f"[{first}]",
+                          sizes=f"[{half.lanes}]", strides="[1]")
+    return Value(half, made, (), x.dtype)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.program import Equation
 from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
@@ -30,14 +28,10 @@ def _window(x: Memory, indices: Memory, where: Sequence[Index], sizes: Sequence[
     inside: Value | None = None
     for k, axis in enumerate(axes):
         given = memory.load(SCALAR, indices, [*where, k])
-        limit = x.shape[axis] - sizes[axis]
-        safe = SCALAR.maximum(given, 0) if given.dtype.kind == "i" else given
-        safe = SCALAR.minimum(safe, min(limit, np.iinfo(given.dtype).max))
+        safe = memory.clamped(given, x.shape[axis] - sizes[axis])
         one = given.eq(safe)
         inside = one if inside is None else inside & one
-        cast = memory.operation("arith.index_cast" if given.dtype.kind == "i" else
-                                "arith.index_castui", [memory.index_type()], [safe.ir])
-        base = memory.add(base, memory.times(cast.results[0], x.strides[axis]))
+        base = memory.add(base, memory.times(memory.position(safe), x.strides[axis]))
     for axis, along in batching:
         base = memory.add(base, memory.times(where[along], x.strides[axis]))
     return x.view([sizes[a] for a in kept], [x.strides[a] for a in kept], base), inside
@@ -56,10 +50,8 @@ def gather(e: Equation, x: Memory, indices: Memory, out: Memory, copy: Copy) -> 
     def one(where: list[Index]) -> None:
         window, inside = _window(x, indices, where, sizes, d.start_index_map, list(zip(
             d.operand_batching_dims, d.start_indices_batching_dims)), kept)
-        base: Index = 0
-        for i, place in zip(where, places):
-            base = memory.add(base, memory.times(i, out.strides[place]))
-        target = out.view(window.shape, [out.strides[i] for i in d.offset_dims], base)
+        target = out.view(window.shape, [out.strides[i] for i in d.offset_dims],
+                          out.offset(places, where))
         if not fills or inside is None:
             copy(window.shape, [target], [window], lambda b, xs: xs)
             return
@@ -83,10 +75,8 @@ def scatter(e: Equation, x: Memory, indices: Memory, updates: Memory, copy: Copy
     def one(where: list[Index]) -> None:
         window, inside = _window(x, indices, where, sizes, d.scatter_dims_to_operand_dims, list(
             zip(d.operand_batching_dims, d.scatter_indices_batching_dims)), kept)
-        base: Index = 0
-        for i, place in zip(where, places):
-            base = memory.add(base, memory.times(i, updates.strides[place]))
-        new = updates.view(window.shape, [updates.strides[i] for i in d.update_window_dims], base)
+        new = updates.view(window.shape, [updates.strides[i] for i in d.update_window_dims],
+                           updates.offset(places, where))
         asked = [] if p["mode"].name == "CLIP" or inside is None else [inside]
 
         def joined(b: Any, xs: list[Value]) -> list[Value]:

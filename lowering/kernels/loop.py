@@ -6,10 +6,9 @@ rows where these are independent (passes/split).  Start reading at `emit_kernel`
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
@@ -20,7 +19,7 @@ from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.shell import FEW, Shell, size_of
+from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
@@ -55,7 +54,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
 
 def _panelled(b: Builder, x: Value, p: Panels) -> Value:
     x = b.transpose(x, p.order)
-    x = b.convert(b.reshape(x, (p.depth, size_of(x.shape) // p.depth)), p.dtype)
+    x = b.convert(b.reshape(x, (p.depth, math.prod(x.shape) // p.depth)), p.dtype)
     x = b.pad(x, 0, [(0, 0, 0), (0, p.padded - x.shape[1], 0)])
     return b.transpose(b.reshape(x, (p.depth, p.padded // p.width, p.width)), (1, 0, 2))
 
@@ -69,8 +68,7 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
             e.primitive.kernel == "loop" for e in p.equations):
         shell.often = 2
     with shell.inside():
-        emitter = _emitter(shell)
-        entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
+        emitter, entries = _inside(shell)
         wanted: dict[Any, list[Memory]] = {}
         for o, m in zip(p.outputs, shell.results):
             if m.shape and o not in p.inputs and not isinstance(o, Literal):
@@ -81,14 +79,14 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
     return shell.dispatch(xs)
 
 
-def _emitter(shell: Shell) -> Emitter:
-    return Emitter(shell.allocate, emit_loop, shell.registers, shell.apply, shell.written)
+def _inside(shell: Shell) -> tuple[Emitter, list[Entry]]:
+    """What emits into a kernel, and its operands."""
+    return Emitter(shell, emit_loop), [memory.entry(m) for m in shell.operands]
 
 
 # ---- over memory
 def _over_memory(shell: Shell, e: Equation) -> None:
-    emitter = _emitter(shell)
-    entries = [memory.load(SCALAR, m, []) if not m.shape else m for m in shell.operands]
+    emitter, entries = _inside(shell)
     outs = emit_loop(emitter, e, entries, shell.results)
     for out, m in zip(outs, shell.results):
         if isinstance(out, Value):
@@ -108,12 +106,9 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
         return False
     first = memory.index(memory.times(shell.spread(-(-n // m)), m))
     if n % m:  # the last group takes rows of the one before it, too
-        first = memory.operation("arith.minsi", [memory.index_type()], [
-            first, memory.index(n - m)]).results[0]
-    row = Value(SCALAR, memory.operation("arith.index_cast", [SCALAR.type_of(np.dtype("i4"))],
-                                         [first]).results[0], (), np.dtype("i4"))
-    emitter = _emitter(shell)
-    whole = [memory.load(SCALAR, x, []) if not x.shape else x for x in shell.operands]
+        first = memory.computed("minsi", first, n - m)
+    row = memory.number(first)
+    emitter, whole = _inside(shell)
     p, count = e.params, len(parts.carried)
 
     def mine(values: Sequence[Any]) -> list[Any]:
@@ -174,8 +169,7 @@ class _Carry:
 
     def places(self, turn: Index) -> list[Memory | None]:
         """Where arrays lie in an even or odd step."""
-        return [m if m is None or not turned else
-                m.view(m.shape[1:], m.strides[1:], memory.times(turn, m.strides[0]))
+        return [m if m is None or not turned else m.row(turn)
                 for m, turned in zip(self.homes, self.turned)]
 
     def entries(self, raw: Sequence[Any], turn: Index = 0) -> list[Entry]:
@@ -223,7 +217,7 @@ def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[
         rows = [_row(x, t) for x in xs]
         turn = _odd(i) if any(turned) else 0
         after = carry.places(_odd(memory.add(i, 1)) if any(turned) else 0)
-        where = [m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0])) for m in ys]
+        where = [m.row(t) for m in ys]
         wanted: dict[Any, list[Memory]] = {}
         outputs = body.outputs[p["num_carry"]:]
         for o, m in zip(outputs, where):
@@ -249,14 +243,12 @@ def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[
 
 def _odd(i: Index) -> Index:
     """i mod 2."""
-    return i % 2 if isinstance(i, int) else memory.operation(
-        "arith.andi", [memory.index_type()], [i, memory.index(1)]).results[0]
+    return i % 2 if isinstance(i, int) else memory.computed("andi", i, 1)
 
 
 def _row(x: Entry, t: Index) -> Entry:
     assert isinstance(x, Memory)
-    row = x.view(x.shape[1:], x.strides[1:], memory.times(t, x.strides[0]))
-    return row if row.shape else memory.load(SCALAR, row, [])
+    return memory.entry(x.row(t))
 
 
 def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
@@ -266,16 +258,16 @@ def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list
     n = k + p["body_nconsts"]
     carry = _Carry(emitter, args[n:], results, [False] * len(results))
     types = [r.type for r in carry.start]
-    op = memory.operation("scf.while", types, carry.start, regions=2)
+    op = mlir.operation("scf.while", types, carry.start, regions=2)
     places = [ir.Location.current] * len(types)
     before = op.regions[0].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(before):
         (pred,) = emitter.run(p["cond_jaxpr"], [*args[:k], *carry.entries(before.arguments)])
         assert isinstance(pred, Value)
-        memory.operation("scf.condition", [], [pred.ir, *before.arguments])
+        mlir.operation("scf.condition", [], [pred.ir, *before.arguments])
     after = op.regions[1].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(after):
         outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)],
                            owned=carry.owned())
-        memory.operation("scf.yield", [], carry.update(outs))
+        mlir.operation("scf.yield", [], carry.update(outs))
     return carry.entries(list(op.results))

@@ -5,6 +5,7 @@ bool is a byte in memory.  Start reading at `Memory`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +16,8 @@ from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
-BOOL = np.dtype(bool)
+BOOL, I32 = np.dtype(bool), np.dtype(np.int32)
 Index = Any  # int, or an MLIR value of type index
-
-
-def operation(name: str, results: Sequence[Any], operands: Sequence[Any], attributes: Any = None,
-              regions: int = 0) -> Any:
-    return mlir.ir().Operation.create(name, results=list(results), operands=list(operands),
-                                      attributes=attributes, regions=regions)
 
 
 def index_type() -> Any:
@@ -31,10 +26,12 @@ def index_type() -> Any:
 
 def index(i: Index) -> Any:
     """An MLIR value of type index."""
-    if not isinstance(i, int):
-        return i
-    value = mlir.ir().Attribute.parse(f"{i} : index")
-    return operation("arith.constant", [index_type()], [], {"value": value}).results[0]
+    return mlir.number(i, index_type()) if isinstance(i, int) else i
+
+
+def computed(name: str, *operands: Index) -> Any:
+    """An operation of arith that gives an index."""
+    return mlir.value(f"arith.{name}", index_type(), [index(i) for i in operands])
 
 
 def add(a: Index, b: Index) -> Index:
@@ -44,7 +41,7 @@ def add(a: Index, b: Index) -> Index:
         return b
     if isinstance(b, int) and b == 0:
         return a
-    return operation("arith.addi", [index_type()], [index(a), index(b)]).results[0]
+    return computed("addi", a, b)
 
 
 def times(a: Index, k: int) -> Index:
@@ -52,20 +49,36 @@ def times(a: Index, k: int) -> Index:
         return a * k
     if k == 1:
         return a
-    return 0 if k == 0 else operation(
-        "arith.muli", [index_type()], [a, index(k)]).results[0]
+    return 0 if k == 0 else computed("muli", a, k)
 
 
-def quotient(a: Index, n: int) -> Index:
+def quotient(a: Index, n: Index) -> Index:
     """a // n of what is not negative."""
-    return a // n if isinstance(a, int) else operation(
-        "arith.divui", [index_type()], [a, index(n)]).results[0]
+    return a // n if isinstance(a, int) else computed("divui", a, n)
 
 
-def remainder(a: Index, n: int) -> Index:
+def remainder(a: Index, n: Index) -> Index:
     """a % n of what is not negative."""
-    return a % n if isinstance(a, int) else operation(
-        "arith.remui", [index_type()], [a, index(n)]).results[0]
+    return a % n if isinstance(a, int) else computed("remui", a, n)
+
+
+def number(i: Index) -> Value:
+    """An index as an int32."""
+    cast = mlir.value("arith.index_cast", SCALAR.type_of(I32), [index(i)])
+    return Value(SCALAR, cast, (), I32)
+
+
+def clamped(start: Value, last: int) -> Value:
+    """A position brought to 0..last."""
+    if start.dtype.kind == "i":
+        start = SCALAR.maximum(start, 0)
+    return SCALAR.minimum(start, min(last, np.iinfo(start.dtype).max))
+
+
+def position(start: Value) -> Index:
+    """An integer that is not negative as an index."""
+    return mlir.value("arith.index_cast" if start.dtype.kind == "i" else "arith.index_castui",
+                      index_type(), [start.ir])
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -88,20 +101,31 @@ class Memory:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def is_dense(self) -> bool:
         return all(s == w or n == 1
                    for s, w, n in zip(self.strides, row_major(self.shape), self.shape))
 
     def at(self, indices: Sequence[Index]) -> Index:
+        return add(self.base, self.offset(range(len(self.strides)), indices))
+
+    def offset(self, axes: Sequence[int], indices: Sequence[Index]) -> Index:
+        """How far from the base indices along these axes lie."""
         out: Index = 0
-        for i, s in zip(indices, self.strides):
-            out = add(out, times(i, s))
-        return add(self.base, out)
+        for axis, i in zip(axes, indices):
+            out = add(out, times(i, self.strides[axis]))
+        return out
 
     def view(self, shape: Sequence[int], strides: Sequence[int], base: Index = 0) -> Memory:
         return replace(self, base=add(self.base, base), shape=tuple(shape), strides=tuple(strides))
+
+    def row(self, i: Index) -> Memory:
+        """Element i along the first axis."""
+        return self.view(self.shape[1:], self.strides[1:], times(i, self.strides[0]))
+
+    def transposed(self, order: Sequence[int]) -> Memory:
+        return self.view([self.shape[i] for i in order], [self.strides[i] for i in order])
 
     def cut(self, axis: int, first: Index, count: int, step: int = 1) -> Memory:
         """Every step-th element of an axis."""
@@ -147,8 +171,7 @@ def gathered(b: KernelBuilder, each: Sequence[Memory], where: Sequence[Index]) -
 
 
 def _together(b: KernelBuilder, parts: Sequence[Any], dtype: Dtype) -> Value:
-    vector = operation("vector.from_elements", [b.type_of(_kept(dtype))], parts).results[0]
-    return _as_value(b, vector, dtype)
+    return _as_value(b, mlir.value("vector.from_elements", b.type_of(_kept(dtype)), parts), dtype)
 
 
 def _kept(dtype: Dtype) -> Dtype:
@@ -157,7 +180,7 @@ def _kept(dtype: Dtype) -> Dtype:
 
 def _raw(b: KernelBuilder, m: Memory, at: Index) -> Any:
     name = "memref.load" if b.lanes == 1 else "vector.load"
-    return operation(name, [b.type_of(_kept(m.dtype))], [m.ref, index(at)]).results[0]
+    return mlir.value(name, b.type_of(_kept(m.dtype)), [m.ref, index(at)])
 
 
 def _load(b: KernelBuilder, m: Memory, at: Index) -> Value:
@@ -175,7 +198,12 @@ def store(b: KernelBuilder, x: Value, m: Memory, where: Sequence[Index]) -> None
     if x.dtype == BOOL:
         x = b.convert(x, np.dtype(np.int8))
     name = "memref.store" if b.lanes == 1 else "vector.store"
-    operation(name, [], [x.ir, m.ref, index(m.at(where))])
+    mlir.operation(name, [], [x.ir, m.ref, index(m.at(where))])
+
+
+def entry(m: Memory) -> Value | Memory:
+    """m; of rank 0 the number in it."""
+    return m if m.shape else load(SCALAR, m, [])
 
 
 # ---- loops
@@ -186,12 +214,13 @@ def loop(count: Index, body: Callable[..., Sequence[Any]], carry: Sequence[Any] 
     if isinstance(count, int) and isinstance(start, int) and start + step >= count:
         return list(carry if start >= count else body(start, *carry))
     types = [c.type for c in carry]
-    op = operation("scf.for", types, [index(start), index(count), index(step), *carry], regions=1)
+    op = mlir.operation("scf.for", types, [index(start), index(count), index(step), *carry],
+                        regions=1)
     block = op.regions[0].blocks.append(index_type(), *types,
                                         arg_locs=[ir.Location.current] * (1 + len(types)))
     with ir.InsertionPoint(block):
         outs = body(block.arguments[0], *list(block.arguments)[1:])
-        operation("scf.yield", [], list(outs))
+        mlir.operation("scf.yield", [], list(outs))
     return list(op.results)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.core.program import Equation
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Dtype, Value, int_array
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
@@ -57,8 +57,7 @@ def emit(spread: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequ
 
     def part(at: Index) -> list[Any]:
         if plan.rows % lanes:  # the last vector begins earlier, over rows that are done twice
-            at = memory.operation("arith.minsi", [memory.index_type()], [
-                memory.index(at), memory.index(plan.rows - lanes)]).results[0]
+            at = memory.computed("minsi", at, plan.rows - lanes)
         loop.rows(at)
         return []
 
@@ -66,8 +65,7 @@ def emit(spread: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequ
         memory.loop(blocks * lanes, part, step=lanes)
         return
     first = memory.times(spread(groups), count)
-    end = memory.operation("arith.minsi", [memory.index_type()], [
-        memory.add(first, count), memory.index(blocks * lanes)]).results[0]
+    end = memory.computed("minsi", memory.add(first, count), blocks * lanes)
     memory.loop(end, part, start=first, step=lanes)
 
 
@@ -151,10 +149,10 @@ class _Loop:
 
         def step(i: Index, now: list[Symbol]) -> list[Symbol]:
             t = i if not p["reverse"] else back(length, i)
-            xs = [self.get(_row(m, t), a, at) for m, a in zip(self.operands[c:], axes[c:])]
+            xs = [self.get(m.row(t), a, at) for m, a in zip(self.operands[c:], axes[c:])]
             outs = self.scalars.run(body, [*consts, *state.packed(now), *xs])
             for y, m, a in zip(outs[n:], self.results[n:], self.plan.results[n:]):
-                self.put(y, _row(m, t), a, at)
+                self.put(y, m.row(t), a, at)
             return state.flat(outs[:n])
 
         final = state.packed(arithmetic.counted(length, state.flat(init), step))
@@ -273,35 +271,24 @@ def _position(start: Symbol, last: int) -> Index:
     """A start that all rows share, brought to 0..last."""
     if is_known(start):
         return min(max(int(start), 0), last)
-    s = _lane(start, 0) if start.b.lanes > 1 else start
-    if s.dtype.kind == "i":
-        s = SCALAR.maximum(s, 0)
-    s = SCALAR.minimum(s, min(last, np.iinfo(s.dtype).max))
-    return memory.operation("arith.index_cast" if s.dtype.kind == "i" else "arith.index_castui",
-                            [memory.index_type()], [s.ir]).results[0]
+    return memory.position(memory.clamped(
+        _lane(start, 0) if start.b.lanes > 1 else start, last))
 
 
 def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:
     """Lanes of x and then y, picked."""
-    op = memory.operation("vector.shuffle", [b.type_of(x.dtype)], [x.ir, y.ir], {
-        "mask": mlir.ir().Attribute.parse(f"array<i64: {', '.join(map(str, order))}>")})
-    return Value(b, op.results[0], (), x.dtype)
+    made = mlir.value("vector.shuffle", b.type_of(x.dtype), [x.ir, y.ir], mask=int_array(order))
+    return Value(b, made, (), x.dtype)
 
 
 def _lane(x: Value, k: int) -> Value:
-    first = memory.operation("vector.extract", [SCALAR.type_of(x.dtype)], [x.ir], {
-        "static_position": mlir.ir().Attribute.parse(f"array<i64: {k}>")}).results[0]
-    return Value(SCALAR, first, (), x.dtype)
-
-
-def _row(m: Memory, t: Index) -> Memory:
-    """Row t of stacked values: shape (steps, ...)."""
-    return m.view(m.shape[1:], m.strides[1:], memory.times(t, m.strides[0]))
+    element = mlir.value("vector.extract", SCALAR.type_of(x.dtype), [x.ir],
+                         static_position=int_array([k]))
+    return Value(SCALAR, element, (), x.dtype)
 
 
 def back(length: int, i: Index) -> Index:
     """The position of step i of a loop that runs from the end."""
     if isinstance(i, int):
         return length - 1 - i
-    return memory.operation("arith.subi", [memory.index_type()],
-                            [memory.index(length - 1), i]).results[0]
+    return memory.computed("subi", length - 1, i)

@@ -20,7 +20,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import memory
-from calque.lowering.kernels.folds import I32, Fold, across, fold_of
+from calque.lowering.kernels.folds import Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
@@ -252,9 +252,7 @@ class Kernel:
             self.row(_indices(u, self.units))
             return []
 
-        end = memory.operation("arith.minsi", [memory.index_type()], [
-            memory.index(memory.add(self.first, self.each)),
-            memory.index(math.prod(self.units))]).results[0]
+        end = memory.computed("minsi", memory.add(self.first, self.each), math.prod(self.units))
         memory.loop(end, unit, start=self.first)
 
     def row(self, where: list[Index]) -> None:
@@ -267,8 +265,7 @@ class Kernel:
             at = memory.times(where[-1], self.lanes)
             n = self.space.sizes[self.last]
             if n % self.lanes:  # the last vector begins earlier, over columns that are done twice
-                at = memory.operation("arith.minsi", [memory.index_type()], [
-                    memory.index(at), memory.index(n - self.lanes)]).results[0]
+                at = memory.computed("minsi", at, n - self.lanes)
             self.where[self.last] = at
         self.values: dict[Node, Value] = {}  # numbers of the row
         if not self.free:
@@ -305,11 +302,9 @@ class Kernel:
         return convert(b, self.place(b, next(iter(n.axes)), where), n.dtype)
 
     def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
-        i = memory.operation("arith.index_cast", [SCALAR.type_of(I32)],
-                             [memory.index(where[axis])]).results[0]
-        value = b.spread(Value(SCALAR, i, (), I32))
+        value = b.spread(memory.number(where[axis]))
         if axis == self.last and b.lanes > 1:
-            value = value + _constant(b, list(range(b.lanes)), I32)
+            value = value + _constant(b, list(range(b.lanes)), memory.I32)
         return value
 
     def sweep(self, k: int) -> None:
@@ -449,8 +444,7 @@ class _Chains:
         k, count = len(self.specs), len(carry) // len(self.specs)
 
         def block(i: Index, *totals: Any) -> list[Any]:
-            end = memory.operation("arith.minsi", [memory.index_type()], [
-                memory.index(memory.add(i, CHAIN * step)), memory.index(stop)]).results[0]
+            end = memory.computed("minsi", memory.add(i, CHAIN * step), stop)
             found = memory.loop(end, body, self.start * count, start=i, step=step)
             return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
                 self.folds, self.apart(totals[c:c + k]), self.apart(found[c:c + k]))
@@ -472,13 +466,9 @@ def _indices(u: Index, sizes: Sequence[int]) -> list[Index]:
     """The place of a number in row-major order."""
     found: list[Index] = []
     for n in reversed(sizes[1:]):
-        if isinstance(u, int):
-            found.append(u % n)
-            u //= n
-            continue
-        at = memory.index(n)
-        found.append(memory.operation("arith.remui", [memory.index_type()], [u, at]).results[0])
-        u = memory.operation("arith.divui", [memory.index_type()], [u, at]).results[0]
+        at = n if isinstance(u, int) else memory.index(n)
+        found.append(memory.remainder(u, at))
+        u = memory.quotient(u, at)
     return [*([u] if sizes else []), *reversed(found)]
 
 
@@ -488,8 +478,6 @@ def _put(where: list[Index], axis: int, i: Index) -> list[Index]:
 
 def _constant(b: KernelBuilder, values: Sequence[Any], dtype: Dtype) -> Value:
     """A vector with a value for each lane."""
-    ir = mlir.ir()
-    text = ", ".join(str(v).lower() for v in values)
-    attribute = ir.Attribute.parse(f"dense<[{text}]> : {b.type_of(dtype)}")
-    op = memory.operation("arith.constant", [b.type_of(dtype)], [], {"value": attribute})
-    return Value(b, op.results[0], (), dtype)
+    text, kind = ", ".join(str(v).lower() for v in values), b.type_of(dtype)
+    made = mlir.value("arith.constant", kind, value=f"dense<[{text}]> : {kind}")
+    return Value(b, made, (), dtype)

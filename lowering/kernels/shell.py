@@ -4,6 +4,7 @@ dispatch that calls it.  Start reading at `Shell`.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -31,17 +32,13 @@ STACK = 16 * 1024  # bytes of scratch kept on the stack (IREE allows 32768)
 Spec = tuple[tuple[int, ...], Dtype]
 
 
-def size_of(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
-
-
 def bundles(operands: Sequence[Spec], results: Sequence[Spec], most: int
             ) -> tuple[list[list[int]], list[list[int]]]:
     """Which operands and which results lie together in one binding, so that there are at most
     `most`: of one dtype, small ones first; one that is alone keeps its shape."""
     every = [*[(False, i, s) for i, s in enumerate(operands)],
              *[(True, i, s) for i, s in enumerate(results)]]
-    every.sort(key=lambda v: size_of(v[2][0]) * v[2][1].itemsize)
+    every.sort(key=lambda v: math.prod(v[2][0]) * v[2][1].itemsize)
     alone, joined = {(r, i) for r, i, _ in every}, dict[tuple[bool, Dtype], list[int]]()
     for r, i, (_, dtype) in every:
         if len(alone) + len(joined) <= most:
@@ -88,8 +85,7 @@ class Shell:
         self.stack, self.scratch, self.scratch_binding = 0, 0, None
         self.each: Any = None  # bytes of scratch of one workgroup, where there are several
         with ir.InsertionPoint(self.block):
-            self.mark = memory.operation("arith.constant", [memory.index_type()], [], {
-                "value": ir.Attribute.parse("0 : index")})
+            self.mark = memory.index(0).owner
         self.operands = self.bound(0, self.taken, self.specs)
         self.results = self.bound(len(self.taken), self.given, self.outs)
 
@@ -103,29 +99,25 @@ class Shell:
     def spread(self, groups: int) -> Index:
         """Several workgroups, with scratch of their own; the number of this one."""
         self.groups = groups
-        ir = mlir.ir()
-        with ir.InsertionPoint(self.mark):
-            group = memory.operation("stream.dispatch.workgroup.id", [memory.index_type()], [], {
-                "dimension": ir.Attribute.parse("0 : index")}).results[0]
-            self.each = memory.operation("arith.constant", [memory.index_type()], [], {
-                "value": ir.Attribute.parse("0 : index")})  # known when the function is closed
-            self.own = memory.operation("arith.muli", [memory.index_type()], [
-                group, self.each.results[0]]).results[0]
+        with mlir.ir().InsertionPoint(self.mark):
+            group = mlir.value("stream.dispatch.workgroup.id", memory.index_type(),
+                               dimension="0 : index")
+            each = memory.index(0)
+            self.each = each.owner  # its number is known when the function is closed
+            self.own = memory.computed("muli", group, each)
         return group
 
     def subspan(self, binding: Any, offset: Index, shape: tuple[int, ...], dtype: Dtype) -> Memory:
-        ir, size = mlir.ir(), max(1, int(np.prod(shape, dtype=np.int64)))
-        with ir.InsertionPoint(self.mark):
-            ref = memory.operation(
-                "stream.binding.subspan", [memory.memref_type(size, dtype)],
-                [binding, memory.index(offset)]).results[0]
+        with mlir.ir().InsertionPoint(self.mark):
+            kind = memory.memref_type(max(1, math.prod(shape)), dtype)
+            ref = mlir.value("stream.binding.subspan", kind, [binding, memory.index(offset)])
         return Memory(ref, 0, shape, memory.row_major(shape), dtype)
 
     def bound(self, first: int, groups: list[list[int]], specs: list[Spec]) -> list[Memory]:
         """The memory of each of `specs`, whose groups are the bindings from `first` on."""
         found: dict[int, Memory] = {}
         for k, group in enumerate(groups):
-            sizes = [size_of(specs[i][0]) for i in group]
+            sizes = [math.prod(specs[i][0]) for i in group]
             whole = self.subspan(self.block.arguments[first + k], 0,
                                  _together(group, specs)[0], specs[group[0]][1])
             for i, at in zip(group, itertools.accumulate(sizes, initial=0)):
@@ -135,14 +127,13 @@ class Shell:
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
         """Scratch: on the stack while that lasts, where LLVM can turn it into registers."""
-        ir, size = mlir.ir(), max(1, int(np.prod(shape, dtype=np.int64)))
+        ir, size = mlir.ir(), max(1, math.prod(shape))
         nbytes = -(-size * dtype.itemsize // 64) * 64
         if self.stack + nbytes <= STACK:
             self.stack += nbytes
             with ir.InsertionPoint(self.mark):
-                ref = memory.operation("memref.alloca", [memory.memref_type(size, dtype)], [], {
-                    "operandSegmentSizes": ir.Attribute.parse("array<i32: 0, 0>"),
-                    "alignment": ir.Attribute.parse("64 : i64")}).results[0]
+                ref = mlir.value("memref.alloca", memory.memref_type(size, dtype),
+                                 operandSegmentSizes="array<i32: 0, 0>", alignment="64 : i64")
             return Memory(ref, 0, shape, memory.row_major(shape), dtype)
         if self.scratch_binding is None:
             self.scratch_binding = self.block.add_argument(self.binding, ir.Location.unknown())
@@ -169,9 +160,9 @@ class Shell:
             self.functions[*key, b.lanes] = self.write(
                 [x.ir.type for x in xs], [result], lambda given: [
                     apply(b, e, [Value(b, v, (), x.dtype) for v, x in zip(given, xs)]).ir])
-        made = memory.operation("func.call", [result], [x.ir for x in xs], {
-            "callee": mlir.ir().FlatSymbolRefAttr.get(self.functions[*key, b.lanes])})
-        return Value(b, made.results[0], (), e.outputs[0].aval.dtype)
+        made = mlir.value("func.call", result, [x.ir for x in xs],
+                          callee=f"@{self.functions[*key, b.lanes]}")
+        return Value(b, made, (), e.outputs[0].aval.dtype)
 
     def written(self, e: Equation, operands: Sequence[Memory],
                 body: Callable[[Sequence[Memory]], None]) -> None:
@@ -195,8 +186,7 @@ class Shell:
                 return []
 
             self.functions[key] = self.write([v.type for v in given], [], inside)
-        memory.operation("func.call", [], given, {
-            "callee": mlir.ir().FlatSymbolRefAttr.get(self.functions[key])})
+        mlir.operation("func.call", [], given, {"callee": f"@{self.functions[key]}"})
 
     def write(self, types: Sequence[Any], results: Sequence[Any],
               body: Callable[[Sequence[Any]], Sequence[Any]]) -> str:
@@ -213,14 +203,14 @@ class Shell:
         block = function.regions[0].blocks.append(
             *types, arg_locs=[ir.Location.unknown()] * len(types))
         with ir.InsertionPoint(block):
-            memory.operation("func.return", [], body(list(block.arguments)))
+            mlir.operation("func.return", [], body(list(block.arguments)))
         return name
 
     def dispatch(self, xs: Sequence[Value]) -> list[Value]:
         """Close the function and call it from the program."""
         ir = mlir.ir()
         with self.inside():
-            memory.operation("func.return", [], [])
+            mlir.operation("func.return", [], [])
         if self.each is not None:
             self.each.attributes["value"] = ir.Attribute.parse(f"{self.scratch} : index")
         nbytes = self.scratch * self.groups
@@ -234,7 +224,7 @@ class Shell:
                 "function_ref": ir.FlatSymbolRefAttr.get(self.name)})
             with ir.InsertionPoint(export.regions[0].blocks.append()):
                 sizes = [memory.index(self.groups), memory.index(1), memory.index(1)]
-                memory.operation("stream.return", [], sizes)
+                mlir.operation("stream.return", [], sizes)
         b = self.ctx.b
         operands = [_joined(b, [xs[i] for i in g]) for g in self.taken]
         made = dispatch(b, self.name, operands, specs)
@@ -246,8 +236,8 @@ class Shell:
             at = 0
             for i in group:
                 shape = self.outs[i][0]
-                found[i] = b.reshape(b.slice(v, [at], [at + size_of(shape)]), shape)
-                at += size_of(shape)
+                found[i] = b.reshape(b.slice(v, [at], [at + math.prod(shape)]), shape)
+                at += math.prod(shape)
         return [found[i] for i in range(len(self.outs))]
 
 
@@ -263,9 +253,9 @@ def _together(group: list[int], specs: Sequence[Spec]) -> Spec:
     """The array that holds those of a group."""
     if len(group) == 1:
         return specs[group[0]]
-    return (sum(size_of(specs[i][0]) for i in group),), specs[group[0]][1]
+    return (sum(math.prod(specs[i][0]) for i in group),), specs[group[0]][1]
 
 
 def _joined(b: Builder, xs: list[Value]) -> Value:
     return xs[0] if len(xs) == 1 else b.concatenate(
-        [b.reshape(x, (size_of(x.shape),)) for x in xs], 0)
+        [b.reshape(x, (math.prod(x.shape),)) for x in xs], 0)

@@ -88,6 +88,6 @@ def _slots(order: Sequence[Node], last: dict[Node, int], length: int
 def _forget() -> None:
     """What memory holds is not known from here on: LLVM would keep what was stored in registers."""
     ir = mlir.ir()
-    memory.operation("llvm.inline_asm", [], [], {
+    mlir.operation("llvm.inline_asm", [], [], {
         "asm_string": ir.StringAttr.get(""), "constraints": ir.StringAttr.get("~{memory}"),
         "has_side_effects": ir.UnitAttr.get()})

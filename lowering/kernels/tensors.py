@@ -6,8 +6,9 @@ lowering/rules, run under a KernelBuilder.  Start reading at `Emitter.run`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +17,15 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.builder import Dtype, Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import indexing, joined, memory
-from calque.lowering.kernels.contract import Registers, dot_general
+from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes.loops import decomposition
 from calque.lowering.rules.registry import Op, rules
+
+if TYPE_CHECKING:
+    from calque.lowering.kernels.shell import Shell
 
 Entry = Value | Memory
 FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),
@@ -35,18 +39,15 @@ def widest(dtype: Dtype) -> int:
 
 
 class Emitter:
-    """Emits Programs into a kernel; `allocate` gives scratch memory for the whole kernel."""
+    """Emits Programs into a kernel."""
 
-    def __init__(self, allocate: Callable[[tuple[int, ...], Dtype], Memory],
-                 emit_loop: Callable[..., list[Entry]], registers: Registers,
-                 apply: Callable[[KernelBuilder, Equation, Sequence[Value]], Value],
-                 written: Callable[..., None]) -> None:
-        self.new, self.emit_loop, self.registers = allocate, emit_loop, registers
-        self.apply, self.written = apply, written
+    def __init__(self, shell: Shell, emit_loop: Callable[..., list[Entry]]) -> None:
+        self.shell, self.emit_loop = shell, emit_loop
+        self.apply = shell.apply
         self.made: list[Any] = []  # the memory allocated so far, in order
 
     def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
-        memory = self.new(shape, dtype)
+        memory = self.shell.allocate(shape, dtype)
         self.made.append(memory.ref)
         return memory
 
@@ -81,9 +82,8 @@ def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], parts: Sequen
     sources = [s for s in parts if not isinstance(s, Joined)]
     arrays = [s for s in (*sources, *targets) if isinstance(s, Memory)]
     if all(a.is_dense() for a in arrays):
-        size = int(np.prod(shape, dtype=np.int64))
-        shape = (size,)
-        flat = {id(a): a.view((size,), (1,)) for a in arrays}
+        shape = (math.prod(shape),)
+        flat = {id(a): a.view(shape, (1,)) for a in arrays}
         sources = [flat[id(s)] if isinstance(s, Memory) else s for s in sources]
         targets = [flat[id(t)] for t in targets]
     dtypes = [a.dtype for a in arrays] or [np.dtype("f4")]
@@ -245,10 +245,10 @@ class _Run:
             strides = [0] * len(shape)
             for axis, n, s in zip(p["broadcast_dimensions"], x.shape, x.strides):
                 strides[axis] = 0 if n == 1 else s
-            return self.loaded(x.view(shape, strides))
+            return memory.entry(x.view(shape, strides))
         if name in ("reshape", "squeeze"):
             made = x.reshaped(shape)
-            return self.loaded(made if made is not None
+            return memory.entry(made if made is not None
                                else self.emitter.temporary(x).view(shape, memory.row_major(shape)))
         if name == "transpose":
             return x.view(shape, [x.strides[i] for i in p["permutation"]])
@@ -269,22 +269,14 @@ class _Run:
         memory.store(SCALAR, x, made, [])
         return made
 
-    def loaded(self, m: Memory) -> Entry:
-        return m if m.shape else memory.load(SCALAR, m, [])
-
     def offset(self, x: Memory, sizes: Sequence[int], starts: Sequence[Atom]) -> Index:
         """Where a window at (clamped) starts begins."""
         base: Index = 0
         for atom, n, k, stride in zip(starts, x.shape, sizes, x.strides):
             if n == k:
                 continue
-            s = self.scalar_of(self.read(atom))
-            if s.dtype.kind == "i":
-                s = SCALAR.maximum(s, 0)
-            s = SCALAR.minimum(s, min(n - k, np.iinfo(s.dtype).max))
-            cast = memory.operation("arith.index_cast" if s.dtype.kind == "i" else
-                                    "arith.index_castui", [memory.index_type()], [s.ir])
-            base = memory.add(base, memory.times(cast.results[0], stride))
+            start = memory.clamped(self.scalar_of(self.read(atom)), n - k)
+            base = memory.add(base, memory.times(memory.position(start), stride))
         return base
 
     # ---- the rest
@@ -297,7 +289,7 @@ class _Run:
         elif start is None:
             from calque.lowering.rules.reduce import extreme
             start = extreme(x.dtype, how == "minimum")
-        return self.loaded(reduce(self.emitter, x, axes, how, kind, start))
+        return memory.entry(reduce(self.emitter, x, axes, how, kind, start))
 
     def indexed(self, e: Equation) -> Entry:
         x, indices, *updates = [self.in_memory(self.read(a)) for a in e.inputs]
@@ -307,7 +299,7 @@ class _Run:
         else:
             made = self.emitter.allocate(e.outputs[0].aval.shape, x.dtype)
             indexing.gather(e, x, indices, made, elementwise)
-        return self.loaded(made)
+        return memory.entry(made)
 
     def writable(self, e: Equation, x: Memory, updates: list[Any]) -> Memory:
         """The memory of e's first operand for e to write into: itself where nobody reads it any
@@ -333,9 +325,9 @@ class _Run:
         x, y = [self.in_memory(a) for a in args]
         out = e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)
-        self.emitter.written(e, [x, y, made], lambda m: dot_general(
-            m[0], m[1], m[2], e.params["dimension_numbers"], self.emitter.registers))
-        return [self.loaded(made)]
+        self.emitter.shell.written(e, [x, y, made], lambda m: dot_general(
+            m[0], m[1], m[2], e.params["dimension_numbers"], self.emitter.shell.registers))
+        return [memory.entry(made)]
 
     def _dynamic_update_slice(self, e: Equation, args: list[Entry]) -> list[Entry]:
         x, update = args[:2]
@@ -402,13 +394,10 @@ class _Run:
     def _iota(self, e: Equation, args: list[Entry]) -> list[Entry]:
         axis, out = e.params["dimension"], e.outputs[0].aval
         made = self.emitter.allocate(out.shape, out.dtype)
-        whole = np.dtype("i4")
 
         def put(where: list[Index]) -> None:
-            i = memory.operation("arith.index_cast", [SCALAR.type_of(whole)],
-                                 [memory.index(where[axis])]).results[0]
             value = rules["convert_element_type"](Op(
-                Context(SCALAR), [Value(SCALAR, i, (), whole)], {}, [ShapedArray((), out.dtype)]))
+                Context(SCALAR), [memory.number(where[axis])], {}, [ShapedArray((), out.dtype)]))
             memory.store(SCALAR, value, made, where)
 
         memory.nest(out.shape, put)
@@ -447,11 +436,11 @@ class _Run:
             return
         from calque.lowering import mlir
         ir = mlir.ir()
-        op = memory.operation("scf.if", [], [(index <= at).ir], regions=2)
+        op = mlir.operation("scf.if", [], [(index <= at).ir], regions=2)
         for region, part in zip(op.regions, (branches[:1], branches[1:])):
             with ir.InsertionPoint(region.blocks.append()):
                 self.choose(index, part, at + 1, branch)
-                memory.operation("scf.yield", [], [])
+                mlir.operation("scf.yield", [], [])
 
 
 def _aligned(s: Part, shape: tuple[int, ...]) -> Part:

@@ -41,14 +41,14 @@ class KernelBuilder(BodyBuilder):
         assert shape == ()
         if self.lanes == 1:
             return super().splat(value, shape, dtype)
-        ir, dtype = mlir.ir(), np.dtype(dtype)
+        dtype = np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
         bits = f"0x{int(a.view(f'u{dtype.itemsize}')):X}"
         text = ("true" if a else "false") if dtype.kind == "b" else bits
         if dtype.kind in "iu":  # hexadecimal digits of a dense integer would be raw bytes
             text = str(int(a.view(f"i{dtype.itemsize}")))
-        value_attr = ir.Attribute.parse(f"dense<{text}> : {self.type_of(dtype)}")
-        return self._make("arith.constant", [], dtype, {"value": value_attr})
+        return self._make("arith.constant", [], dtype,
+                          {"value": f"dense<{text}> : {self.type_of(dtype)}"})
 
     def convert(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype != dtype and {x.dtype, dtype} == {F16, BF16}:  # of one width: neither way
@@ -131,12 +131,9 @@ class KernelBuilder(BodyBuilder):
         """All lanes folded into a scalar (`kind` as vector.reduction spells it)."""
         if self.lanes == 1:
             return x
-        ir = mlir.ir()
-        op = ir.Operation.create(
-            "vector.reduction",
-            results=[ir.Type.parse(scalar_text(x.dtype), mlir.context())], operands=[x.ir],
-            attributes={"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")})
-        return Value(SCALAR, op.results[0], (), x.dtype)
+        made = mlir.value("vector.reduction", SCALAR.type_of(x.dtype), [x.ir],
+                          kind=f"#vector.kind<{kind}>")
+        return Value(SCALAR, made, (), x.dtype)
 
 
 SCALAR = KernelBuilder(1)

@@ -69,11 +69,10 @@ class BodyBuilder(Builder):
         return scalar_type(dtype)
 
     def _make(self, name: str, operands: Sequence[Value], dtype: Dtype,
-              attributes: dict[str, Any] | None = None) -> Value:
-        op = mlir.ir().Operation.create(
-            name, results=[self.type_of(dtype)], operands=[v.ir for v in operands],
-            attributes=attributes)
-        return Value(self, op.results[0], (), dtype)
+              attributes: dict[str, str] | None = None) -> Value:
+        made = mlir.value(name, self.type_of(dtype), [v.ir for v in operands],
+                          **(attributes or {}))
+        return Value(self, made, (), dtype)
 
     def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
@@ -83,21 +82,21 @@ class BodyBuilder(Builder):
         return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
 
     def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
-        ir, dtype = mlir.ir(), np.dtype(dtype)
+        dtype = np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
         bits = int(a.view(f"u{dtype.itemsize}"))
         if dtype.kind == "b":
             text = "true" if a else "false"
         else:
             text = f"0x{bits:X} : {self.type_of(dtype)}"
-        return self._make("arith.constant", [], dtype, {"value": ir.Attribute.parse(text)})
+        return self._make("arith.constant", [], dtype, {"value": text})
 
     def compare(self, direction: str, x: Value | Any, y: Value | Any) -> Value:
         x, y = self.match(x, y)
         table = (_FLOAT_PREDICATES, _SIGNED_PREDICATES, _UNSIGNED_PREDICATES)[_kind(x.dtype)]
-        predicate = mlir.ir().Attribute.parse(f"{table[direction]} : i64")
         name = "arith.cmpf" if _kind(x.dtype) == 0 else "arith.cmpi"
-        return self._make(name, [x, y], np.dtype(bool), {"predicate": predicate})
+        return self._make(name, [x, y], np.dtype(bool), {
+            "predicate": f"{table[direction]} : i64"})
 
     def unary(self, name: str, x: Value) -> Value:
         if name == "not":
@@ -171,32 +170,30 @@ def elementwise(b: Builder, body: Callable[..., Value | Sequence[Value]], operan
         return [out] if isinstance(out, Value) else list(out)
     if len(results) > 1:
         operands = guarded_from_one_number(operands)
-    ir, shape = mlir.ir(), operands[0].shape
-    rank = len(shape)
-    dims = ", ".join(f"d{i}" for i in range(rank))
-    identity = f"affine_map<({dims}) -> ({dims})>"
-    count = len(operands) + len(results)
-    empties = [b.empty(shape, d) for d in results]
-    op = ir.Operation.create(
-        "linalg.generic",
-        results=[mlir.tensor_type(shape, d) for d in results],
-        operands=[v.ir for v in operands] + empties,
-        attributes={
-            "indexing_maps": ir.Attribute.parse(f"[{', '.join([identity] * count)}]"),
-            "iterator_types": ir.Attribute.parse(
-                f"[{', '.join(['#linalg.iterator_type<parallel>'] * rank)}]"),
-            "operandSegmentSizes": ir.Attribute.parse(
-                f"array<i32: {len(operands)}, {len(results)}>"),
-        },
-        regions=1)
-    types = [scalar_type(d) for d in [v.dtype for v in operands] + list(results)]
-    loc = ir.Location.current
-    block = op.regions[0].blocks.append(*types, arg_locs=[loc] * len(types))
-    with ir.InsertionPoint(block):
-        inner = BodyBuilder(b.f64_ok, b.relaxed)
-        out = body(inner, *[Value(inner, block.arguments[i], (), v.dtype)
-                            for i, v in enumerate(operands)])
+    shape = operands[0].shape
+    axes = [f"d{i}" for i in range(len(shape))]
+    outs = [Value(b, b.empty(shape, d), shape, d) for d in results]
+
+    def element(inner: BodyBuilder, *values: Value) -> list[Value]:
+        out = body(inner, *values[:len(operands)])
         out = [out] if isinstance(out, Value) else list(out)
         assert [o.dtype for o in out] == list(results), (out, results)
-        ir.Operation.create("linalg.yield", operands=[o.ir for o in out])
-    return [Value(b, r, shape, d) for r, d in zip(op.results, results, strict=True)]
+        return out
+
+    return generic(axes, 0, [axes] * (len(operands) + len(outs)), operands, outs, element)
+
+
+def generic(axes: Sequence[str], summed: int, maps: Sequence[Sequence[str]],
+            operands: Sequence[Value], outs: Sequence[Value],
+            body: Callable[..., Sequence[Value]]) -> list[Value]:
+    """mlir.generic of Values, whose body gets a builder and a scalar of each operand and out."""
+    b, every = outs[0].b, [*operands, *outs]
+    inner = BodyBuilder(b.f64_ok, b.relaxed)
+
+    def elements(*arguments: Any) -> list[Any]:
+        return [v.ir for v in body(inner, *[Value(inner, a, (), v.dtype)
+                                            for a, v in zip(arguments, every)])]
+
+    made = mlir.generic(axes, summed, maps, [v.ir for v in operands], [v.ir for v in outs],
+                        elements)
+    return [Value(b, r, v.shape, v.dtype) for r, v in zip(made, outs)]

@@ -14,7 +14,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
-from calque.lowering.math.region import BodyBuilder, scalar_type
+from calque.lowering.math.region import generic
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
 
@@ -42,7 +42,6 @@ def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
 def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
                  dtype: np.dtype[Any]) -> Value:
     """One linalg.generic: of vectors IREE makes matrices, by reshapes whose sizes it asks for."""
-    ir = mlir.ir()
     (xc, yc), (xb, yb) = dims
     names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
     rows = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
@@ -51,26 +50,10 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ..
     left = {**dict(zip(xb, names)), **dict(zip(rows, names[len(xb):])), **dict(zip(xc, summed))}
     right = {**dict(zip(yb, names)), **dict(zip(columns, names[len(xb) + len(rows):])),
              **dict(zip(yc, summed))}
-    every = ", ".join([*names, *summed])
-    maps = [", ".join(m[i] for i in range(len(m))) for m in (left, right)] + [", ".join(names)]
-    kinds = ["parallel"] * len(names) + ["reduction"] * len(summed)
-    op = ir.Operation.create(
-        "linalg.generic", results=[mlir.tensor_type(shape, dtype)],
-        operands=[x.ir, y.ir, fill(b, 0, shape, dtype).ir], regions=1, attributes={
-            "indexing_maps": ir.Attribute.parse(
-                f"[{', '.join(f'affine_map<({every}) -> ({m})>' for m in maps)}]"),
-            "iterator_types": ir.Attribute.parse(
-                f"[{', '.join(f'#linalg.iterator_type<{k}>' for k in kinds)}]"),
-            "operandSegmentSizes": ir.Attribute.parse("array<i32: 2, 1>")})
-    types = [scalar_type(d) for d in (x.dtype, y.dtype, dtype)]
-    block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 3)
-    with ir.InsertionPoint(block):
-        inner = BodyBuilder(b.f64_ok, b.relaxed)
-        p, q, total = (Value(inner, a, (), d) for a, d in zip(
-            block.arguments, (x.dtype, y.dtype, dtype)))
-        out = total + inner.convert(p, dtype) * inner.convert(q, dtype)
-        ir.Operation.create("linalg.yield", operands=[out.ir])
-    return b.apart(Value(b, op.results[0], shape, dtype))[0]
+    maps = [[m[i] for i in range(len(m))] for m in (left, right)]
+    return b.apart(*generic(
+        [*names, *summed], len(summed), [*maps, names], [x, y], [fill(b, 0, shape, dtype)],
+        lambda inner, p, q, total: [total + p.astype(dtype) * q.astype(dtype)]))[0]
 
 
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
@@ -96,12 +79,11 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     x, y = guarded_one(x, y)
     zero = b.splat(0, (n,), x.dtype)
 
-    def element(p: Any, q: Any, total: Any) -> Any:
-        kind = [total.type]
-        product = ir.Operation.create("arith.mulf", results=kind, operands=[p, q]).results[0]
-        return ir.Operation.create("arith.addf", results=kind, operands=[total, product]).results[0]
+    def element(p: Any, q: Any, total: Any) -> list[Any]:
+        kind = total.type
+        return [mlir.value("arith.addf", kind, [total, mlir.value("arith.mulf", kind, [p, q])])]
 
-    out = mlir.linalg("vecmat", [x.ir, y.ir], zero.ir, element)
+    (out,) = mlir.linalg("vecmat", [x.ir, y.ir], [zero.ir], element)
     out.owner.attributes["compilation_info"] = ir.Attribute.parse(
         f"#iree_codegen.compilation_info<lowering_config = {tiles}, translation_info = "
         "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>>")

@@ -422,7 +422,7 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
              strides: Sequence[int], dilation: Sequence[int]) -> Value:
     """What of x (batch, spatial..., features) each place sees: (batch, places..., taps...,
     features), by one generic."""
-    ir, rank = mlir.ir(), len(taps)
+    rank = len(taps)
     whole = (shape[0], *shape[1:-1], *taps, x.shape[-1])
     reach = [(m - 1) * s + (k - 1) * d + 1
              for m, s, k, d in zip(shape[1:-1], strides, taps, dilation)]
@@ -430,19 +430,9 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
     every = [f"d{i}" for i in range(len(whole))]
     seen = [f"d{1 + i} * {s} + d{1 + rank + i} * {d}"
             for i, (s, d) in enumerate(zip(strides, dilation))]
-    maps = [f"affine_map<({', '.join(every)}) -> ({', '.join(v)})>"
-            for v in ([every[0], *seen, every[-1]], every)]
-    op = ir.Operation.create(
-        "linalg.generic", results=[mlir.tensor_type(whole, x.dtype)],
-        operands=[x.ir, b.empty(whole, x.dtype)], regions=1, attributes={
-            "indexing_maps": ir.Attribute.parse(f"[{', '.join(maps)}]"),
-            "iterator_types": ir.Attribute.parse(
-                f"[{', '.join(['#linalg.iterator_type<parallel>'] * len(whole))}]"),
-            "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>")})
-    block = op.regions[0].blocks.append(*[x.ir.type.element_type] * 2)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-    return Value(b, op.results[0], whole, x.dtype)
+    (made,) = mlir.generic(every, 0, [[every[0], *seen, every[-1]], every], [x.ir],
+                           [b.empty(whole, x.dtype)], lambda element, _: [element])
+    return Value(b, made, whole, x.dtype)
 
 
 def _of_columns(c: Conv, x: Value, y: Value) -> Value:

@@ -3,7 +3,6 @@
 IREE's gather reads wherever its indices point, so they are clamped here in every mode; windows that
 are not inside are replaced afterwards where the mode says so.  Start reading at `addresses`.
 """
-
 from __future__ import annotations
 
 import math
@@ -18,7 +17,6 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
 from calque.lowering.kernels import move
-from calque.lowering.math.region import scalar_type
 from calque.lowering.rules.registry import Op, rule
 
 WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
@@ -58,16 +56,9 @@ def clamped(b: Builder, index: Value, limit: int) -> Value:
     return b.minimum(b.maximum(index, 0), min_dim(limit, int(np.iinfo(index.dtype).max)))
 
 
-def addresses(
-    ctx: Context,
-    indices: Value,
-    shape: Sequence[int],
-    sizes: Sequence[int],
-    targets: Sequence[int],
-    operand_batching: Sequence[int],
-    index_batching: Sequence[int],
-    ask: bool,
-) -> Addresses:
+def addresses(ctx: Context, indices: Value, shape: Sequence[int], sizes: Sequence[int],
+              targets: Sequence[int], operand_batching: Sequence[int],
+              index_batching: Sequence[int], ask: bool) -> Addresses:
     """The rows of windows of `sizes` at index vectors: trailing whole axes are the rows' elements.
 
     targets: the axis of the operand for each entry of an index vector; batching axes go together.
@@ -77,7 +68,7 @@ def addresses(
     lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
     rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
     kind = np.dtype(np.int32 if in_int32(rows) else np.int64)
-    stride = {a: math.prod(shape[a + 1 : lead]) for a in range(lead)}
+    stride = {a: math.prod(shape[a + 1:lead]) for a in range(lead)}
     batch = indices.shape[:-1]
     ids: Value | None = None
     inside: Value | None = None
@@ -118,12 +109,8 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     data = x.view(kind)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
     target = Value(b, b.empty((count, width), kind), (count, width), kind)
     if _is_moved(ctx, width, x.dtype):
-        op = b.op(
-            "iree_linalg_ext.gather",
-            [data, ids, target],
-            [((count, width), kind)],
-            {"dimension_map": "array<i64: 0>", "operandSegmentSizes": "array<i32: 1, 1, 1>"},
-        )
+        op = b.op("iree_linalg_ext.gather", [data, ids, target], [((count, width), kind)], {
+            "dimension_map": "array<i64: 0>", "operandSegmentSizes": "array<i32: 1, 1, 1>"})
         # with what reads it in one dispatch it may need more stack than IREE allows, or not compile
         # (tests/lowering/test_refusals.py)
         (rows,) = b.barrier(Value(b, op.results[0], (count, width), kind))
@@ -145,35 +132,15 @@ def _is_moved(ctx: Context, width: Any, dtype: np.dtype[Any]) -> bool:
 def _elements(data: Value, ids: Value, target: Value) -> Value:
     """Element by element, in a generic of our own: stablehlo.gather becomes torch_index_select,
     which IREE cannot legalize before some conversions (tests/lowering/test_refusals.py)."""
-    ir, b = mlir.ir(), data.b
-    op = ir.Operation.create(
-        "linalg.generic",
-        results=[target.ir.type],
-        operands=[ids.ir, target.ir],
-        attributes={
-            "indexing_maps": ir.Attribute.parse(
-                "[affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]"
-            ),
-            "iterator_types": ir.Attribute.parse(
-                "[#linalg.iterator_type<parallel>, #linalg.iterator_type<parallel>]"
-            ),
-            "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>"),
-        },
-        regions=1,
-    )
-    types = [scalar_type(v.dtype) for v in (ids, target)]
-    block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 2)
-    index = ir.IndexType.get()
-    with ir.InsertionPoint(block):
-        row = ir.Operation.create("arith.index_cast", [index], [block.arguments[0]])
-        column = ir.Operation.create(
-            "linalg.index", [index], attributes={"dim": ir.Attribute.parse("1 : i64")}
-        )
-        element = ir.Operation.create(
-            "tensor.extract", types[1:], [data.ir, row.results[0], column.results[0]]
-        )
-        ir.Operation.create("linalg.yield", operands=[element.results[0]])
-    return Value(b, op.results[0], target.shape, target.dtype)
+    index = mlir.ir().IndexType.get()
+
+    def element(place: Any, old: Any) -> list[Any]:
+        row = mlir.value("arith.index_cast", index, [place])
+        column = mlir.value("linalg.index", index, dim="1 : i64")
+        return [mlir.value("tensor.extract", old.type, [data.ir, row, column])]
+
+    (made,) = mlir.generic(["d0", "d1"], 0, [["d0"], ["d0", "d1"]], [ids.ir], [target.ir], element)
+    return Value(data.b, made, target.shape, target.dtype)
 
 
 @rule("gather")
@@ -181,6 +148,7 @@ def _gather(op: Op) -> Value:
     b, (x, indices) = op.b, op.operands
     d, sizes, out = op["dimension_numbers"], op["slice_sizes"], op.out
     ask = op["mode"].name == "FILL_OR_DROP"
+    fill = 0 if op["fill_value"] is None else op["fill_value"]
     at = addresses(op.ctx, indices, x.shape, sizes, d.start_index_map, d.operand_batching_dims,
                    d.start_indices_batching_dims, ask)
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
@@ -194,21 +162,17 @@ def _gather(op: Op) -> Value:
         rows, ids = b.reshape(x, (at.rows, at.width)), b.reshape(at.ids, (at.count,))
         moved = None
         if at.inside is not None and at.inside.shape == at.ids.shape:
-            fill = 0 if op["fill_value"] is None else op["fill_value"]
             moved = move.pick(op.ctx, rows, ids, b.reshape(at.inside, ids.shape), fill)
         if moved is not None:
             at = replace(at, inside=None)
         found = take_rows(op.ctx, rows, ids) if moved is None else moved
         found = b.reshape(found, (*at.batch, *window))
     places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
-    order = [
-        len(places) + d.offset_dims.index(i) if i in d.offset_dims else places.index(i)
-        for i in range(len(out.shape))
-    ]
+    order = [len(places) + d.offset_dims.index(i) if i in d.offset_dims else places.index(i)
+             for i in range(len(out.shape))]
     found = b.transpose(found, order)
     if at.inside is None:
         return found
-    fill = 0 if op["fill_value"] is None else op["fill_value"]
     mask = b.broadcast(at.inside, out.shape, places)
     picked = b.select(mask, found, b.splat(fill, out.shape, out.dtype))
     return op.ctx.fusion.note(picked, [found, indices])

@@ -39,7 +39,7 @@ def counted(ctx: Context, length: int, state: Sequence[Value],
 
     def following(at: Any, values: list[Value]) -> tuple[Any, list[Value]]:
         results = step(_array(ctx.b, at), values)
-        return _made("arith.addi", number, [at, one]), results
+        return mlir.value("arith.addi", number, [at, one]), results
 
     return _loop(ctx, zero, lambda at: _compared("slt", at, end), state, following)
 
@@ -108,40 +108,27 @@ def _list() -> Any:
     return mlir.ir().Type.parse("!util.list<?>")
 
 
-def _made(name: str, kind: Any, operands: Sequence[Any], **attributes: Any) -> Any:
-    """The result of an operation on what the host holds."""
-    return mlir.ir().Operation.create(name, results=[kind], operands=list(operands),
-                                      attributes=attributes).operation.results[0]
-
-
 def _compared(how: str, x: Any, y: Any) -> Any:
     """Of two int32 on the host."""
-    ir, predicate = mlir.ir(), {"slt": 2, "sle": 3}[how]
-    return _made("arith.cmpi", ir.IntegerType.get_signless(1), [x, y],
-                 predicate=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate))
+    predicate = {"slt": 2, "sle": 3}[how]
+    return mlir.value("arith.cmpi", mlir.ir().IntegerType.get_signless(1), [x, y],
+                      predicate=f"{predicate} : i64")
 
 
 def _int32(n: int) -> Any:
-    ir = mlir.ir()
-    kind = ir.IntegerType.get_signless(32)
-    return _made("arith.constant", kind, [], value=ir.IntegerAttr.get(kind, n))
-
-
-def _index(n: int) -> Any:
-    ir = mlir.ir()
-    kind = ir.IndexType.get()
-    return _made("arith.constant", kind, [], value=ir.IntegerAttr.get(kind, n))
+    return mlir.number(n, mlir.ir().IntegerType.get_signless(32))
 
 
 def _array(b: Builder, number: Any) -> Value:
     """An array of rank 0, of an int32 on the host."""
     kind = np.dtype(np.int32)
-    return Value(b, _made("tensor.from_elements", mlir.tensor_type((), kind), [number]), (), kind)
+    made = mlir.value("tensor.from_elements", mlir.tensor_type((), kind), [number])
+    return Value(b, made, (), kind)
 
 
 def _number(b: Builder, v: Value) -> Any:
     """A number on the host, out of an array of rank 0."""
-    return _made("tensor.extract", v.ir.type.element_type, [v.ir])
+    return mlir.value("tensor.extract", v.ir.type.element_type, [v.ir])
 
 
 def _exported(ctx: Context, values: Sequence[Value]) -> Any:
@@ -154,10 +141,10 @@ def _exported(ctx: Context, values: Sequence[Value]) -> Any:
     for v in values:
         ctx.aliases.protect(v)
         seen = ctx.b.bitcast(v, signed(v.dtype))
-        views.append(_made("hal.tensor.export", ir.Type.parse("!hal.buffer_view"), [seen.ir],
-                           source_encoding=ir.TypeAttr.get(seen.ir.type)))
+        views.append(mlir.value("hal.tensor.export", ir.Type.parse("!hal.buffer_view"), [seen.ir],
+                                source_encoding=ir.TypeAttr.get(seen.ir.type)))
     # (util.list.set is a change that IREE may put behind the loop which reads the list)
-    return _made("util.list.construct", _list(), views)
+    return mlir.value("util.list.construct", _list(), views)
 
 
 def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> list[Value]:
@@ -165,10 +152,11 @@ def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> 
     ir, found = mlir.ir(), []
     for i, (shape, dtype) in enumerate(specs):
         kind = mlir.tensor_type(shape, signed(dtype))
-        view = _made("util.list.get", ir.Type.parse("!hal.buffer_view"), [views, _index(i)])
-        result = _made("hal.tensor.import", kind, [view],
-                       target_encoding=ir.TypeAttr.get(kind),
-                       operandSegmentSizes=ir.Attribute.parse("array<i32: 1, 0, 0, 0>"))
+        view = mlir.value("util.list.get", ir.Type.parse("!hal.buffer_view"),
+                          [views, mlir.number(i, ir.IndexType.get())])
+        result = mlir.value("hal.tensor.import", kind, [view],
+                            target_encoding=ir.TypeAttr.get(kind),
+                            operandSegmentSizes="array<i32: 1, 0, 0, 0>")
         value = Value(ctx.b, result, shape, signed(dtype))
         ctx.aliases.add_argument(value, protected=True)
         ctx.imported.add(id(value))

@@ -20,7 +20,7 @@ from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Dtype, Value, signed
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
-from calque.lowering.math.region import BodyBuilder, elementwise, scalar_type
+from calque.lowering.math.region import BodyBuilder, elementwise, generic, scalar_type
 from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
 from calque.lowering.rules.reduce import NARROW, extreme
@@ -235,13 +235,11 @@ _window_extremum("min", True)
 def _tap_number(b: BodyBuilder, rank: int, windows: Sequence[int],
                 moving: Sequence[int]) -> Value:
     """The row-major number of the tap, from the indices of the loops over taps."""
-    ir, tap = mlir.ir(), b.splat(0, (), np.int32)
+    tap, kind = b.splat(0, (), np.int32), np.dtype(np.int32)
     for place, i in enumerate(moving):
-        index = ir.Operation.create("linalg.index", results=[ir.IndexType.get()], attributes={
-            "dim": ir.Attribute.parse(f"{rank + place} : i64")})
-        cast = ir.Operation.create("arith.index_cast", results=[scalar_type(np.dtype("i4"))],
-                                   operands=[index.results[0]])
-        tap = tap * windows[i] + Value(b, cast.results[0], (), np.dtype(np.int32))
+        index = mlir.value("linalg.index", mlir.ir().IndexType.get(), dim=f"{rank + place} : i64")
+        cast = mlir.value("arith.index_cast", scalar_type(kind), [index])
+        tap = tap * windows[i] + Value(b, cast, (), kind)
     return tap
 
 
@@ -260,41 +258,21 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     if len(starts) == 1:
         operands = [guarded(v) for v in operands]
     operands = b.apart(*operands)
-    ir, rank, n = mlir.ir(), len(windows), len(operands) + len(fixed)
+    rank, n = len(windows), len(operands) + len(fixed)
     moving = [i for i in range(rank) if windows[i] > 1] or [rank - 1]
-    names = [f"d{i}" for i in range(rank)] + [f"k{i}" for i in moving]
-    every = ", ".join(names)
+    write, window = [f"d{i}" for i in range(rank)], [f"k{i}" for i in moving]
     reach = [f"d{i} * {strides[i]}" + (f" + k{i} * {dilations[i]}" if i in moving else "")
              for i in range(rank)]
-    read = f"affine_map<({every}) -> ({', '.join(reach)})>"
-    window = f"affine_map<({every}) -> ({', '.join(f'k{i}' for i in moving)})>"
-    write = f"affine_map<({every}) -> ({', '.join(names[:rank])})>"
-    sizes = tuple(windows[i] for i in moving)
-    shape_only = ir.Operation.create("tensor.empty", results=[
-        mlir.tensor_type(sizes, operands[0].dtype)])
-    kinds = ["parallel"] * rank + ["reduction"] * len(moving)
-    types = [mlir.tensor_type(v.shape, v.dtype) for v in starts]
-    maps = [read] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
-    op = ir.Operation.create(
-        "linalg.generic", results=types,
-        operands=[*[v.ir for v in (*operands, *fixed)], shape_only.results[0],
-                  *[v.ir for v in starts]],
-        attributes={
-            "indexing_maps": ir.Attribute.parse(f"[{', '.join(maps)}]"),
-            "iterator_types": ir.Attribute.parse(
-                f"[{', '.join(f'#linalg.iterator_type<{k}>' for k in kinds)}]"),
-            "operandSegmentSizes": ir.Attribute.parse(
-                f"array<i32: {n + 1}, {len(starts)}>")}, regions=1)
-    dtypes = [v.dtype for v in (*operands, *fixed, operands[0], *starts)]
-    block = op.regions[0].blocks.append(
-        *[scalar_type(d) for d in dtypes], arg_locs=[ir.Location.current] * len(dtypes))
-    with ir.InsertionPoint(block):
-        inner = BodyBuilder(b.f64_ok, b.relaxed)
-        values = [Value(inner, a, (), d) for a, d in zip(block.arguments, dtypes)]
+    sizes, dtype = tuple(windows[i] for i in moving), operands[0].dtype
+    shape_only = Value(b, mlir.value("tensor.empty", mlir.tensor_type(sizes, dtype)), sizes, dtype)
+    maps = [reach] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
+
+    def body(inner: BodyBuilder, *values: Value) -> Sequence[Value]:
         tap = _tap_number(inner, rank, windows, moving) if taps else None
-        outs = step(inner, values[:n], values[n + 1:], tap)
-        ir.Operation.create("linalg.yield", operands=[o.ir for o in outs])
-    return b.apart(*[Value(b, r, v.shape, v.dtype) for r, v in zip(op.results, starts)])
+        return step(inner, list(values[:n]), list(values[n + 1:]), tap)
+
+    return b.apart(*generic([*write, *window], len(moving), maps,
+                            [*operands, *fixed, shape_only], starts, body))
 
 
 def _chosen(b: Builder, x: Value, params: dict[str, Any], shape: tuple[int, ...]) -> Value:
