@@ -26,7 +26,7 @@ def values(shape: tuple[int, ...], kind: str, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve"])
-@pytest.mark.parametrize("kind", ["f", "c", "i"])
+@pytest.mark.parametrize("kind", ["f", "c", pytest.param("i", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shapes", [
     SHAPES[::2], pytest.param(SHAPES[1::2], marks=pytest.mark.slow)], ids=["some", "more"])
 def test_every_mode_is_scipys(name: str, kind: str, shapes: Any, x64: None) -> None:
