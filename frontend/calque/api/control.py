@@ -72,8 +72,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
     with lazy_eval("switch"):
         if len(branches) == 1:
             return branches[0](*operands)
-        safe = ew.clamp_p.bind(np.int32(0), ew.convert(index, np.int32),
-                               np.int32(len(branches) - 1))
+        safe = ew.clamp(np.int32(0), ew.convert(index, np.int32),
+                        np.int32(len(branches) - 1))
         return _branch("switch", safe, branches, operands)
 
 
@@ -122,7 +122,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
     if config.jax_disable_jit and not isinstance(pred, Tracer):
         return true_fun(*operands) if pred else false_fun(*operands)
     with lazy_eval("cond"):
-        flag = pred if aval.dtype == dtypes.bool_ else ew.ne_p.bind(pred, ew.const(pred, 0))
+        flag = pred if aval.dtype == dtypes.bool_ else ew.ne(pred, ew.const(pred, 0))
         index = ew.convert(flag, np.int32)
         return _branch("cond", index, [false_fun, true_fun], operands)
 

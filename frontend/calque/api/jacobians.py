@@ -33,7 +33,7 @@ from calque.trees import util as tree_util
 def _diagonal(rows: Any, columns: Any, first: Any, dtype: Any) -> Any:
     """1 where row = first + column, of sizes that are known at the call only."""
     down, right = (sh.iota(np.int32, (rows, columns), axis) for axis in (0, 1))
-    return ew.convert(ew.eq_p.bind(down, ew.add_p.bind(right, number(first, np.int32))), dtype)
+    return ew.convert(ew.eq(down, ew.add(right, number(first, np.int32))), dtype)
 
 
 def _unit_columns(leaves: Sequence[Any]) -> list[Any]:

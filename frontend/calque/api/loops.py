@@ -201,4 +201,4 @@ def _traced_bounds(lower: Any, upper: Any, body_fun: Any, init_val: Any, dtype: 
             i, stop, val = loop_carry
             return ew.add(i, ew.const(i, 1)), stop, body_fun(i, val)
 
-        return while_loop(lambda c: ew.lt_p.bind(c[0], c[1]), step, (first, last, init_val))[2]
+        return while_loop(lambda c: ew.lt(c[0], c[1]), step, (first, last, init_val))[2]

@@ -210,6 +210,11 @@ def aval_of(x: Any) -> ShapedArray:
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
 
 
+def is_complex(x: Any) -> bool:
+    """Whether a value's elements are complex numbers."""
+    return dtypes.is_complex(aval_of(x).dtype)
+
+
 def is_arraylike(x: Any) -> bool:
     """Whether aval_of accepts x."""
     return hasattr(x, "aval") or isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.export.errors import UnsupportedOperationError
@@ -153,12 +153,15 @@ def _potrf(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
     lower = _flag(config, "uplo") == "L"
     n = aval_of(x).ndim
     order = [*range(n - 2), n - 1, n - 2]
-    made = lax.linalg.cholesky(x if lower else lax.conj(lax.transpose(x, order)) if aval_of(
-        x).dtype.kind == "c" else lax.transpose(x, order), symmetrize_input=False)
+
+    def adjoint(a: Any) -> Any:
+        turned = lax.transpose(a, order)
+        return lax.conj(turned) if is_complex(a) else turned
+
+    made = lax.linalg.cholesky(x if lower else adjoint(x), symmetrize_input=False)
     failed = lax.reduce_or(lax.ne(made, made), (n - 2, n - 1))
     if not lower:
-        made = lax.transpose(made, order)
-        made = lax.conj(made) if aval_of(made).dtype.kind == "c" else made
+        made = adjoint(made)
     return [made, lax.convert_element_type(failed, INT)]
 
 
@@ -206,7 +209,7 @@ def _syevd(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
 @lapack("geev")
 def _geev(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
     w, left, right = lax.linalg.eig(xs[0])
-    parts = [w] if aval_of(xs[0]).dtype.kind == "c" else [lax.real(w), lax.imag(w)]
+    parts = [w] if is_complex(xs[0]) else [lax.real(w), lax.imag(w)]
     return [*parts, left, right, _info(xs[0])]
 
 
@@ -216,7 +219,7 @@ def _gees(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
     if _flag(config, "sort") != "N":
         raise UnsupportedOperationError("lapack gees: sorted Schur forms are not supported.")
     form, vectors = lax.linalg.schur(xs[0])
-    values = [None] * (1 if aval_of(xs[0]).dtype.kind == "c" else 2)
+    values = [None] * (1 if is_complex(xs[0]) else 2)
     return [form, vectors, *values, _info(xs[0]), _info(xs[0])]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.core.errors import explain
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
@@ -101,7 +101,7 @@ for _op, _primitive in {**BINARY, "add": "add", "multiply": "mul"}.items():
 
 @handles("real", "imag")
 def _part(r: Reader, op: Op, xs: list[Any]) -> Any:
-    if aval_of(xs[0]).dtype.kind == "c":
+    if is_complex(xs[0]):
         return bind(op.name, xs[0])
     return xs[0] if op.name == "real" else lax.full_like(xs[0], 0)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.core.errors import explain
 from calque.export import regions
 from calque.export.errors import UnsupportedOperationError
@@ -343,7 +343,7 @@ def _whole_keys(keys: list[regions.Key], xs: list[Any]) -> int | None:
     expected: list[tuple[int, str]] = []
     count = 0
     while len(expected) < len(keys) and count < len(xs):
-        parts = ("re", "im") if aval_of(xs[count]).dtype.kind == "c" else ("",)
+        parts = ("re", "im") if is_complex(xs[count]) else ("",)
         expected += [(count, p) for p in parts]
         count += 1
     found = [(k.operand, k.part) for k in keys]
@@ -370,12 +370,12 @@ def _cholesky(r: Reader, op: Op, xs: list[Any]) -> Any:
     if op.attributes["lower"]:
         return bind("cholesky", x)
     from calque.lax.linalg import cholesky
-    adjoint = lax.conj(x) if aval_of(x).dtype.kind == "c" else used(x)
+    adjoint = lax.conj(x) if is_complex(x) else used(x)
     order = list(range(aval_of(x).ndim))
     order[-2:] = order[:-3:-1]
     made = cholesky(lax.transpose(adjoint, order), symmetrize_input=False)
     made = lax.transpose(made, order)
-    return lax.conj(made) if aval_of(made).dtype.kind == "c" else made
+    return lax.conj(made) if is_complex(made) else made
 
 
 @handles("triangular_solve")

@@ -63,8 +63,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
             flat = util.array(flat)
             made = []
             for start, end, shape, kind in zip([0, *ends], ends, sizes, kinds):
-                part = sh.slice_p.bind(flat, start_indices=(start,), limit_indices=(end,),
-                                       strides=None)
+                part = sh.slice_(flat, (start,), (end,))
                 made.append(ew.convert(sh.reshape(part, shape), kind))
             return tree.unflatten(made)
 

@@ -367,7 +367,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Any, padding: Any, rhs_dilation:
             o, i, *space_axes = dn.rhs_spec
             order = list(range(k.ndim))
             order[o], order[i] = i, o
-            y = sh.rev_p.bind(y, dimensions=tuple(space_axes)) if space_axes else y
+            y = sh.rev(y, tuple(space_axes)) if space_axes else y
             y = sh.transpose(y, order)
         return conv_general_dilated(x, y, ones, pads, strides, rd, dn, precision=precision,
                                     preferred_element_type=preferred_element_type)

@@ -74,7 +74,7 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
             f"{limits} for operand shape {shape}."))
     if (starts == (0,) * len(shape) and limits == shape and steps in (None, (1,) * len(shape))):
         return unchanged(x)
-    return sh.slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps)
+    return sh.slice_(x, starts, limits, steps)
 
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
@@ -507,7 +507,7 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 
 def _check_real(name: str, position: int, x: Any) -> None:
     la.check_float(name, position, aval_of(x), half=True)
-    if aval_of(x).dtype.kind == "c":
+    if is_complex(x):
         raise TypeError(explain(
             f"{name} does not accept dtype {aval_of(x).dtype.name} at position {position}. "
             f"Accepted dtypes at position {position} are subtypes of floating.",
@@ -553,5 +553,5 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
                                  algorithm=None)
         v = la.conj(la.flip(vh))
         h = la.product(og.scaled_columns(v, s), vh)
-        done = ew.is_finite_p.bind(reduce_sum(s, tuple(range(aval_of(s).ndim))))
+        done = ew.is_finite(reduce_sum(s, tuple(range(aval_of(s).ndim))))
         return la.product(u, vh), h, sh.reshape(sh.iota(la.INT, (1,)), ()), done

@@ -118,7 +118,7 @@ def _mask(sizes: Any, shape: tuple[int, ...], axis: int, outer: tuple[int, ...])
     starts, ends = (sh.broadcast_in_dim(sh.transpose(v, order), full, sorted(axes))
                     for v in (starts, ends))
     at = sh.iota(aval_of(sizes).dtype, full, axis)
-    return ew.and_p.bind(ew.le_p.bind(starts, at), ew.lt_p.bind(at, ends))
+    return ew.and_(ew.le(starts, at), ew.lt(at, ends))
 
 
 def _by_group(x: Any, mask: Any) -> Any:

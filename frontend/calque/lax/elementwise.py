@@ -188,9 +188,9 @@ def pow(x: Any, y: Any) -> Any:
             f"match, but got {a.dtype.name} and {b.dtype.name} respectively.",
             fix="cast one of them, or use jnp.power."))
     if a.shape == b.shape or not a.shape or not b.shape:
-        return ew.pow_p.bind(x, y)
+        return ew.pow_(x, y)
     with lazy_eval("pow"):
-        return ew.pow_p.bind(*spread_ones("pow", x, y))
+        return ew.pow_(*spread_ones("pow", x, y))
 
 
 def integer_pow(x: Any, y: int) -> Any:
@@ -317,7 +317,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
       >>> lax.round(2.5)
       Array(3., dtype=float32, weak_type=True)
     """
-    return ew.round_p.bind(as_operand("round", x), rounding_method=RoundingMethod(rounding_method))
+    return ew.round_(as_operand("round", x), rounding_method=RoundingMethod(rounding_method))
 
 
 # ---- comparison
@@ -425,7 +425,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     dtype = dtypes.canonical(new_dtype)
     if aval_of(x).dtype == dtype:
         return convert(x, dtype, aval_of(x).weak_type)
-    return ew.bitcast_convert_type_p.bind(x, new_dtype=dtype)
+    return ew.bitcast_convert_type(x, new_dtype=dtype)
 
 
 # ---- choosing
@@ -468,7 +468,7 @@ def select_n(which: Any, *cases: Any) -> Any:
             fix="compare it first, for example which > 0."))
     if dtypes.is_integer(kind) and kind != np.dtype("int32"):
         which = convert(which, np.dtype("int32"))
-    return ew.select_n_p.bind(which, *values)
+    return ew.select_n(which, *values)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
@@ -514,7 +514,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
       Array(1., dtype=float32, weak_type=True)
     """
     values = [as_operand("clamp", v, i) for i, v in enumerate((min, x, max))]
-    return ew.clamp_p.bind(*values)
+    return ew.clamp(*values)
 
 
 __all__ = [

@@ -115,7 +115,7 @@ def gather(
 def _modulo(index: Any, size: int) -> Any:
     """index mod size, at least 0."""
     kind = aval_of(index).dtype
-    rest = ew.rem_p.bind(index, kind.type(max(1, min(size, np.iinfo(kind).max))))
+    rest = ew.rem(index, kind.type(max(1, min(size, np.iinfo(kind).max))))
     return rest if kind.kind == "u" else wrap_negative(rest, size)
 
 

@@ -102,16 +102,16 @@ def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
         span = ew.sub(high, low)
         if dtype.kind == "f":
             bits = gen.rng_bit_generator(state, sizes, "u4", RandomAlgorithm.RNG_PHILOX)[1]
-            top = ew.convert(ew.shift_right_logical_p.bind(bits, ew.const(bits, 8)),
+            top = ew.convert(ew.shift_right_logical(bits, ew.const(bits, 8)),
                              np.dtype("f4"))
             unit = ew.convert(ew.mul(top, ew.const(top, 2.0**-24)), dtype)
             made = ew.add(low, ew.mul(unit, span))
-            return ew.select_n(ew.lt_p.bind(made, high), low, made)
+            return ew.select_n(ew.lt(made, high), low, made)
         wide = np.dtype("u8") if dtype.itemsize == 8 else np.dtype("u4")
         bits = gen.rng_bit_generator(state, sizes, wide, RandomAlgorithm.RNG_PHILOX)[1]
         count = ew.convert(span, wide)
-        one = ew.max_p.bind(count, sh.broadcast_in_dim(np.array(1, wide), sizes, ()))
-        return ew.add(low, ew.convert(ew.rem_p.bind(bits, one), dtype))
+        one = ew.max_(count, sh.broadcast_in_dim(np.array(1, wide), sizes, ()))
+        return ew.add(low, ew.convert(ew.rem(bits, one), dtype))
 
 
 class _Words:

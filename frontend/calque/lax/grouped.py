@@ -95,10 +95,10 @@ def members(x: Any, names: Names, groups: Groups, fill: Any = None) -> Any:
     every = gathered(x, names)
     table, _ = _table(groups, aval_of(every).shape[0])
     mine = pick(table, position(names))
-    found = rows(every, ew.max_p.bind(mine, ew.match_shape(np.int32(0), aval_of(mine).shape)))
+    found = rows(every, ew.max_(mine, ew.match_shape(np.int32(0), aval_of(mine).shape)))
     if (table < 0).any():
         shape = aval_of(found).shape
-        there = sh.broadcast_in_dim(ew.ge_p.bind(mine, ew.match_shape(
+        there = sh.broadcast_in_dim(ew.ge(mine, ew.match_shape(
             np.int32(0), aval_of(mine).shape)), shape, (0,))
         found = ew.select_n(there, ew.match_shape(ew.const(found, fill), shape), found)
     return found
@@ -163,11 +163,11 @@ def permuted(x: Any, names: Names, perm: Sequence[tuple[int, int]], size: int) -
     for source, target in perm:
         sources[target] = source
     mine = pick(sources, position(names))
-    got = pick(gathered(x, names), ew.max_p.bind(mine, np.int32(0)))
+    got = pick(gathered(x, names), ew.max_(mine, np.int32(0)))
     if (sources >= 0).all():
         return got
     shape = aval_of(got).shape
-    there = ew.match_shape(ew.ge_p.bind(mine, np.int32(0)), shape)
+    there = ew.match_shape(ew.ge(mine, np.int32(0)), shape)
     return ew.select_n(there, co.zeros_of(got, shape), got)
 
 
@@ -202,8 +202,8 @@ def ragged(sent: Any, out: Any, starts: Any, sizes: Any, targets: Any, names: Na
         start, count, target = (ew.match_shape(ew.convert(
             pick(v, np.int32(sender)), np.dtype("int32")), (shape[0],)) for v in runs)
         at = ew.sub(line, target)
-        there = ew.and_p.bind(ew.ge_p.bind(at, zero), ew.lt_p.bind(at, count))
-        source = ew.clamp_p.bind(np.int32(0), ew.add(at, start), np.int32(max(length - 1, 0)))
+        there = ew.and_(ew.ge(at, zero), ew.lt(at, count))
+        source = ew.clamp(np.int32(0), ew.add(at, start), np.int32(max(length - 1, 0)))
         got = rows(pick(every, np.int32(sender)), source)
         out = ew.select_n(sh.broadcast_in_dim(there, shape, (0,)), out, got)
     return out

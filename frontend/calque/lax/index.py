@@ -50,7 +50,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     """A traced index, counted from the end where it is negative."""
     dtype = aval_of(index).dtype
     zero, shift = dtype.type(0), number(min_dim(size, int(np.iinfo(dtype).max)), dtype)
-    return ew.select_n(ew.lt_p.bind(index, zero), index, ew.add_p.bind(index, shift))
+    return ew.select_n(ew.lt(index, zero), index, ew.add(index, shift))
 
 
 def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> list[Any]:

@@ -238,7 +238,7 @@ def scatter_apply(
         one_round = _rounds_are_one(x, scatter_indices, unique_indices, ones.size)
 
         def step(y: Any, k: Any) -> Any:
-            return ew.select_n(ew.gt_p.bind(counts, k), y, _mapped(func, y))
+            return ew.select_n(ew.gt(counts, k), y, _mapped(func, y))
 
         if one_round:
             return step(x, np.int32(0))
@@ -251,8 +251,8 @@ def scatter_apply(
         if 0 in shape:
             return step(x, np.int32(0))
         return while_loop(
-            lambda c: ew.lt_p.bind(c[0], most),
-            lambda c: (ew.add_p.bind(c[0], np.int32(1)), step(c[1], c[0])),
+            lambda c: ew.lt(c[0], most),
+            lambda c: (ew.add(c[0], np.int32(1)), step(c[1], c[0])),
             (np.int32(0), x),
         )[1]
 

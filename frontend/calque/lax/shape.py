@@ -307,7 +307,7 @@ def stop_gradient(x: Any) -> Any:
         dtype = aval_of(leaf).dtype
         if dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
             return leaf
-        return ew.stop_gradient_p.bind(leaf)
+        return ew.stop_gradient(leaf)
 
     return tree_util.tree_map(stop, x)
 

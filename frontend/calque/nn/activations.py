@@ -76,7 +76,7 @@ _relu6.defjvps(lambda t, out, x: where((x > 0) & (x < 6), t, full_like(t, 0)))
 @util.planned
 def squareplus(x: Any, b: Any = 4) -> Any:
     x, b = _pair("squareplus", x, b)
-    return (x + ew.sqrt_p.bind(ew.square_p.bind(x) + b)) / 2
+    return (x + ew.sqrt(ew.square(x) + b)) / 2
 
 
 @described("log(1 + e**x), without overflow.",
@@ -105,7 +105,7 @@ def soft_sign(x: Any) -> Any:
 @described("1 / (1 + e**-x).", "Array([0.26894143, 0.5       , 0.880797  ], dtype=float32)")
 def sigmoid(x: Any) -> Any:
     (x,) = util.check_arrays("sigmoid", x)
-    return ew.logistic_p.bind(x)
+    return ew.logistic(x)
 
 
 @described("0 below -1, 1 above 1, (x + 1) / 2 between.",
@@ -119,7 +119,7 @@ def sparse_sigmoid(x: Any) -> Any:
 @util.planned
 def silu(x: Any) -> Any:
     x = _array("silu", x)
-    return x * ew.logistic_p.bind(x)
+    return x * ew.logistic(x)
 
 
 swish = silu
@@ -138,7 +138,7 @@ def mish(x: Any) -> Any:
 @util.planned
 def log_sigmoid(x: Any) -> Any:
     x = _array("log_sigmoid", x)
-    return -softplus(ew.neg_p.bind(x))
+    return -softplus(ew.neg(x))
 
 
 _ALPHA = "      alpha: array or scalar.\n"
@@ -151,7 +151,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     x, alpha = util.check_arrays("elu", x, alpha)
     x = util.array(x)
     positive = x > 0
-    return where(positive, x, alpha * ew.expm1_p.bind(_float("elu", where(positive, 0.0, x))))
+    return where(positive, x, alpha * ew.expm1(_float("elu", where(positive, 0.0, x))))
 
 
 @described("max(x, 0) + alpha * (e**(min(x, 0) / alpha) - 1).",
@@ -162,8 +162,8 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     x = util.array(x)
     low = minimum(x, 0.0)
     if isinstance(alpha, (int, float)) and alpha == 1:  # complex infinities by 1 would be nan
-        return maximum(x, 0.0) + ew.expm1_p.bind(low)
-    return maximum(x, 0.0) + alpha * ew.expm1_p.bind(low / alpha)
+        return maximum(x, 0.0) + ew.expm1(low)
+    return maximum(x, 0.0) + alpha * ew.expm1(low / alpha)
 
 
 @described("Scaled elu (the self-normalizing constants).",
@@ -228,9 +228,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     x = _float("gelu", x)
     if not approximate:
         root = util.dtype_of(x).type(math.sqrt(0.5))
-        return 0.5 * x * ew.erfc_p.bind(-x * root)
+        return 0.5 * x * ew.erfc(-x * root)
     root = util.dtype_of(x).type(math.sqrt(2 / math.pi))
-    return x * (0.5 * (1.0 + ew.tanh_p.bind(root * (x + 0.044715 * ew.integer_pow(x, 3)))))
+    return x * (0.5 * (1.0 + ew.tanh(root * (x + 0.044715 * ew.integer_pow(x, 3)))))
 
 
 @described("The first half of x times the sigmoid of the second: gated linear unit.",
@@ -241,24 +241,24 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 @util.planned
 def glu(x: Any, axis: int = -1) -> Any:
     x = _array("glu", x)
-    axis = canonical_axis(axis, len(util.shape_of(x)))
+    axis = canonical_axis(axis, util.ndim_of(x))
     size = util.shape_of(x)[axis]
     if size % 2:
         raise ValueError(explain(
             f"axis size must be divisible by 2: glu got size {size} along axis {axis}.",
             fix="pad the axis, or split it yourself."))
     first, second = split(x, 2, axis)
-    return first * ew.logistic_p.bind(second)
+    return first * ew.logistic(second)
 
 
 @custom_jvp
 def _log1mexp(x: Any) -> Any:
     """Accurate on both sides of log 2 (Maechler 2012)."""
-    return where(x < math.log(2), ew.log_p.bind(-ew.expm1_p.bind(-x)),
-                 ew.log1p_p.bind(-ew.exp_p.bind(-x)))
+    return where(x < math.log(2), ew.log(-ew.expm1(-x)),
+                 ew.log1p(-ew.exp(-x)))
 
 
-_log1mexp.defjvps(lambda t, out, x: t / ew.expm1_p.bind(x))
+_log1mexp.defjvps(lambda t, out, x: t / ew.expm1(x))
 
 
 @described("log(1 - e**-x) of positive x.",

@@ -85,7 +85,7 @@ def _raised(x: Any) -> Any:
     """A mask or bias of the unbatched form, with its batch axis."""
     (x,) = util.check_arrays("dot_product_attention", x)
     x = util.array(x)
-    return _batched(x) if len(util.shape_of(x)) == 3 else x
+    return _batched(x) if util.ndim_of(x) == 3 else x
 
 
 def _window(size: Any) -> tuple[int, int] | None:
@@ -135,7 +135,7 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     seen = _seen(full, is_causal, query_lengths, key_lengths, window)
     if mask is not None:
         masked = _by_group(mask, full)
-        seen = masked if seen is None else ew.and_p.bind(util.spread(seen, full), masked)
+        seen = masked if seen is None else ew.and_(util.spread(seen, full), masked)
     if seen is not None:
         # a large finite number: a row without any key stays a mean and no NaN
         lowest = working.type(-0.7 * float(np.finfo(working).max))
@@ -178,7 +178,7 @@ def _below(shape: tuple[int, int], lengths: Any) -> Any:
             f"dot_product_attention: sequence lengths must have shape ({shape[0]},), got "
             f"{util.shape_of(lengths)}."))
     ends = sh.broadcast_in_dim(util.spread(lengths, (shape[0],)), shape, (0,))
-    return ew.lt_p.bind(broadcasted_iota(np.dtype("int32"), shape, 1), ends)
+    return ew.lt(broadcasted_iota(np.dtype("int32"), shape, 1), ends)
 
 
 def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_lengths: Any,
@@ -189,7 +189,7 @@ def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_length
 
     def both(x: Any, axes: tuple[int, ...]) -> Any:
         x = sh.broadcast_in_dim(x, full, axes)
-        return x if found is None else ew.and_p.bind(found, x)
+        return x if found is None else ew.and_(found, x)
 
     rows = broadcasted_iota(np.dtype("int32"), (targets, sources), 0)
     columns = broadcasted_iota(np.dtype("int32"), (targets, sources), 1)
@@ -197,7 +197,7 @@ def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_length
         found = both(rows >= columns, (3, 4))
     if window is not None:
         left, right = window
-        found = both(ew.and_p.bind(rows <= columns + left, rows >= columns - right), (3, 4))
+        found = both(ew.and_(rows <= columns + left, rows >= columns - right), (3, 4))
     if query_lengths is not None:
         found = both(_below((batch, targets), query_lengths), (0, 3))
     if key_lengths is not None:

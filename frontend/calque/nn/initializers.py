@@ -169,7 +169,7 @@ def _scaled(x: Any, scale: Any, kind: Any) -> Any:
     """x times a scale that is rounded to its dtype first."""
     if not hasattr(scale, "aval"):
         scale = np.asarray(scale).astype(kind)[()]
-    return ew.mul_p.bind(x, util.cast(scale, kind))
+    return ew.mul(x, util.cast(scale, kind))
 
 
 # ---- by variance
@@ -243,14 +243,14 @@ def _disk(key: Any, shape: tuple[int, ...], kind: Any, upper: float | None) -> A
     real = dtypes.real_dtype(kind)
     r = random.uniform(first, shape, real)
     if upper is None:
-        r = ew.convert(ew.sqrt_p.bind(ew.mul_p.bind(real.type(2), r)), kind)
+        r = ew.convert(ew.sqrt(ew.mul(real.type(2), r)), kind)
     else:
         cut = kind.type(1) - np.exp(kind.type(-upper ** 2))
-        r = ew.sub_p.bind(kind.type(1), ew.mul_p.bind(cut, ew.convert(r, kind)))
-        r = ew.sqrt_p.bind(ew.neg_p.bind(ew.log_p.bind(r)))
+        r = ew.sub(kind.type(1), ew.mul(cut, ew.convert(r, kind)))
+        r = ew.sqrt(ew.neg(ew.log(r)))
     turn = ew.convert(random.uniform(second, shape, real), kind)
-    angle = ew.mul_p.bind(kind.type(1j), ew.mul_p.bind(kind.type(2 * math.pi), turn))
-    return ew.mul_p.bind(r, ew.exp_p.bind(angle))
+    angle = ew.mul(kind.type(1j), ew.mul(kind.type(2 * math.pi), turn))
+    return ew.mul(r, ew.exp(angle))
 
 
 def _normal(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
@@ -297,7 +297,7 @@ def _orthogonal(key: Any, rows: int, columns: int, kind: Any) -> Any:
     """A (rows, columns) matrix with orthonormal columns (or rows), uniformly distributed."""
     tall = max(rows, columns), min(rows, columns)
     q, r = qr(random.normal(key, tall, kind))
-    q = q * ew.sign_p.bind(diagonal(r))  # unique: R's diagonal positive (Mezzadri 2007)
+    q = q * ew.sign(diagonal(r))  # unique: R's diagonal positive (Mezzadri 2007)
     return sh.transpose(q, (1, 0)) if rows < columns else q
 
 
@@ -335,7 +335,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         middle = tuple((n - 1) // 2 for n in shape[:-2])
         padding = [*((m, n - 1 - m, 0) for m, n in zip(middle, shape)), (0, 0, 0), (0, 0, 0)]
         matrix = sh.reshape(matrix, (*[1] * len(middle), *shape[-2:]))
-        return sh.pad_p.bind(matrix, kind.type(0), padding_config=tuple(padding))
+        return sh.pad(matrix, kind.type(0), tuple(padding))
 
     return _named("delta_orthogonal", draw, dtype)
 

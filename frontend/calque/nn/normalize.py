@@ -36,7 +36,7 @@ def _largest(x: Any, axis: Any, where: Any) -> Any:
 
 # ---- logsumexp
 def _finite(x: Any) -> Any:
-    return choose_where(ew.is_finite_p.bind(x), x, util.dtype_of(x).type(0))
+    return choose_where(ew.is_finite(x), x, util.dtype_of(x).type(0))
 
 
 def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> Any:
@@ -49,17 +49,17 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
         x, b = util.broadcast_all(name, x, b)
         x = choose_where(b != 0, x, -np.inf)
     x = ew.convert(x, util.dtype_of(x))  # no weak type
-    axes = util.axis_tuple(axis, len(util.shape_of(x)))
-    real = ew.real_p.bind(x) if util.dtype_of(x).kind == "c" else x
+    axes = util.axis_tuple(axis, util.ndim_of(x))
+    real = ew.real(x) if util.is_complex(x) else x
     largest = _finite(_largest(real, axes, where))
-    terms = ew.exp_p.bind(x - largest)
+    terms = ew.exp(x - largest)
     if b is not None:
         terms = terms * b
     total = rd.sum(terms, axes, None, None, keepdims, None, where)
-    sign = ew.sign_p.bind(total)
+    sign = ew.sign(total)
     if not keepdims:
         largest = sh.squeeze(largest, axes) if axes else largest
-    return ew.log_p.bind(absolute(total)) + largest, sign
+    return ew.log(absolute(total)) + largest, sign
 
 
 @util.planned
@@ -93,8 +93,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
         out, sign = _logsumexp("logsumexp", a, axis, b, keepdims, where)
         if return_sign:
             return out, sign
-        if util.dtype_of(sign).kind == "c":
-            return out + ew.log_p.bind(sign)
+        if util.is_complex(sign):
+            return out + ew.log(sign)
         if b is not None:
             return choose_where(sign < 0, np.nan, out)
         return out
@@ -111,10 +111,10 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     axes = util.axis_tuple(axis, len(shape))
     if where is None:
         count = util.dtype_of(total).type(np.prod([shape[i] for i in axes], dtype=float))
-        return total - ew.log_p.bind(count)
+        return total - ew.log(count)
     mask = util.spread(rd.where_mask("logmeanexp", where), shape)
     count = rd.sum(mask, axes, util.dtype_of(total), None, keepdims)
-    return total - ew.log_p.bind(count)
+    return total - ew.log(count)
 
 
 # ---- softmax
@@ -128,7 +128,7 @@ def _shifted(name: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any]:
 
 def _exponentials(x: Any, axis: Any, where: Any) -> Any:
     shifted, _ = _shifted("softmax", x, axis, where)
-    terms = ew.exp_p.bind(shifted)
+    terms = ew.exp(shifted)
     out = terms / rd.sum(terms, axis, None, None, True, None, where)
     return out if where is None else choose_where(where, out, 0)
 
@@ -162,7 +162,7 @@ def _inexact(name: str, x: Any) -> Any:
 @util.planned
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("softmax", x)
-    axis = util.axis_tuple(axis, len(util.shape_of(x)))
+    axis = util.axis_tuple(axis, util.ndim_of(x))
     if where is not None:
         where = rd.where_mask("softmax", where)
     if getattr(config, "jax_softmax_custom_jvp", True) and where is None:
@@ -176,12 +176,12 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 @util.planned
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("log_softmax", x)
-    axis = util.axis_tuple(axis, len(util.shape_of(x)))
+    axis = util.axis_tuple(axis, util.ndim_of(x))
     if where is not None:
         where = rd.where_mask("log_softmax", where)
     shifted, _ = _shifted("log_softmax", x, axis, where)
-    total = rd.sum(ew.exp_p.bind(shifted), axis, None, None, True, None, where)
-    out = shifted - ew.log_p.bind(total)
+    total = rd.sum(ew.exp(shifted), axis, None, None, True, None, where)
+    out = shifted - ew.log(total)
     return out if where is None else choose_where(where, out, -np.inf)
 
 
@@ -201,24 +201,24 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
             f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'."))
     (x,) = util.promote_inexact("standardize", x)
     x = util.array(x)
-    if util.dtype_of(x).kind == "c" and variance is None and algorithm == "fast":
+    if util.is_complex(x) and variance is None and algorithm == "fast":
         raise ValueError(explain("standardize: Complex values have no ordering: no variance is 0 "
                                  "or more.", fix="use algorithm='stable'."))
     if mean is None:
         mean = rd.mean(x, axis, None, None, True, where=where)
     if variance is None:
         if algorithm == "stable":
-            variance = rd.mean(ew.square_p.bind(x - mean), axis, None, None, True, where=where)
+            variance = rd.mean(ew.square(x - mean), axis, None, None, True, where=where)
         else:  # rounding may leave a small negative number
-            squares = rd.mean(ew.square_p.bind(x), axis, None, None, True, where=where)
+            squares = rd.mean(ew.square(x), axis, None, None, True, where=where)
             variance = squares - _squared(mean)
-            variance = ew.max_p.bind(util.dtype_of(variance).type(0), variance)
-    return (x - mean) * ew.rsqrt_p.bind(util.array(variance + epsilon))
+            variance = ew.max_(util.dtype_of(variance).type(0), variance)
+    return (x - mean) * ew.rsqrt(util.array(variance + epsilon))
 
 
 def _squared(x: Any) -> Any:
     (x,) = util.check_arrays("standardize", x)
-    return ew.square_p.bind(util.array(x))
+    return ew.square(util.array(x))
 
 
 # ---- one_hot
@@ -270,7 +270,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
                 fix="convert it with x.astype(int)."))
         positions = broadcasted_iota(where, full, axis)
         x = sh.broadcast_in_dim(ew.convert(x, where), full, others)
-        return ew.convert(ew.eq_p.bind(x, positions), kind)
+        return ew.convert(ew.eq(x, positions), kind)
 
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]

@@ -78,7 +78,7 @@ def _checked(f: Callable[..., Any], sizes: dict[str, int], core: Core | None,
                                     f"{len(outs)} {where}"))
         known = dict(sizes)
         for x, names in zip(outs, core):
-            if len(util.shape_of(x)) != len(names):
+            if util.ndim_of(x) != len(names):
                 raise ValueError(explain(f"output shape {util.shape_of(x)} does not match core "
                                          f"dimensions {names} {where}"))
             _note(known, util.shape_of(x), names, where)
@@ -182,7 +182,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
       Array([4, 6], dtype=int32)
     """
     (arr,) = util.check_arrays("apply_along_axis", arr)
-    rank = len(util.shape_of(arr))
+    rank = util.ndim_of(arr)
     axis = canonical_axis(axis, rank)
 
     def f(x: Any) -> Any:
@@ -218,12 +218,12 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     """
     (a,) = util.check_arrays("apply_over_axes", a)
     a = util.array(a)
-    rank = len(util.shape_of(a))
+    rank = util.ndim_of(a)
     for axis in ([axes] if hasattr(axes, "__index__") else axes):
         made = func(a, axis)
-        if len(util.shape_of(made)) == rank - 1:
+        if util.ndim_of(made) == rank - 1:
             made = expand_dims(made, axis)
-        if len(util.shape_of(made)) != rank:
+        if util.ndim_of(made) != rank:
             raise ValueError(explain("function is not returning an array of the correct shape",
                                      fix="it should keep the number of axes, or drop this one."))
         a = made

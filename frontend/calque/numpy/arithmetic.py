@@ -36,7 +36,7 @@ def as_truth(x: Any, dtype: Any = None) -> Any:
         with np.errstate(over="ignore"):
             own = np.asarray(x, util.dtype_of(x))
             return np.bool_(own.astype(dtype or own.dtype) != 0)
-    return ew.ne_p.bind(x, constant(x, 0))
+    return ew.ne(x, constant(x, 0))
 
 
 def full_constant(x: Any, value: Any) -> Any:
@@ -124,8 +124,8 @@ def _power(name: str, x: Any, y: Any) -> Any:
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
         shape = util.common_shape(name, [util.shape_of(x), util.shape_of(y)])
         with util.lazy_eval(name):
-            return ew.pow_p.bind(util.spread_nonscalar(util.cast(x, dtype, weak), shape),
-                                 util.spread_nonscalar(y, shape))
+            return ew.pow_(util.spread_nonscalar(util.cast(x, dtype, weak), shape),
+                           util.spread_nonscalar(y, shape))
     return binary(name, ew.pow_p, "inexact", x, y)
 
 
@@ -134,13 +134,13 @@ def _integer_power(name: str, x: Any, y: Any) -> Any:
     """Integer powers by squaring, over the six low bits of the exponent."""
     x, y = util.broadcast_all(name, *util.promote_numeric(name, x, y))
     one, zero = constant(x, 1), constant(x, 0)
-    empty = ew.and_p.bind(ew.eq_p.bind(x, zero), ew.ne_p.bind(y, zero))
+    empty = ew.and_(ew.eq(x, zero), ew.ne(y, zero))
     result = choose(empty, full_constant(x, 0), full_constant(x, 1))
     for _ in range(6):
-        odd = ew.ne_p.bind(ew.and_p.bind(y, one), zero)
-        result = choose(odd, ew.mul_p.bind(result, x), result)
-        x = ew.mul_p.bind(x, x)
-        y = ew.shift_right_logical_p.bind(y, one)
+        odd = ew.ne(ew.and_(y, one), zero)
+        result = choose(odd, ew.mul(result, x), result)
+        x = ew.mul(x, x)
+        y = ew.shift_right_logical(y, one)
     return result
 
 
@@ -168,30 +168,30 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
         raise TypeError(explain("floor_divide does not support complex-valued inputs",
                                 fix="divide, and take the floor of the parts."))
     if dtype.kind == "u":
-        return ew.div_p.bind(x, y)
+        return ew.div(x, y)
     if dtype.kind == "i":
-        quotient = ew.div_p.bind(x, y)
-        inexact = ew.ne_p.bind(ew.rem_p.bind(x, y), constant(x, 0))
-        apart = ew.ne_p.bind(ew.sign_p.bind(x), ew.sign_p.bind(y))
-        return choose(ew.and_p.bind(apart, inexact),
-                      ew.sub_p.bind(quotient, constant(quotient, 1)), quotient)
+        quotient = ew.div(x, y)
+        inexact = ew.ne(ew.rem(x, y), constant(x, 0))
+        apart = ew.ne(ew.sign(x), ew.sign(y))
+        return choose(ew.and_(apart, inexact),
+                      ew.sub(quotient, constant(quotient, 1)), quotient)
     return _float_divmod(x, y)[0]
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     """Floor quotient and remainder of floats: zeros have the sign of x / y and of y."""
     zero, one = constant(x, 0), constant(x, 1)
-    rest = ew.rem_p.bind(x, y)
+    rest = ew.rem(x, y)
     # the quotient is x / y itself where there is no remainder: y is 0 or x is infinite
-    whole = ew.or_p.bind(ew.eq_p.bind(y, zero),
-                         ew.eq_p.bind(ew.abs_p.bind(x), constant(x, np.inf)))
-    quotient = ew.div_p.bind(choose(whole, x, ew.sub_p.bind(x, rest)), y)
-    wrong = ew.and_p.bind(ew.ne_p.bind(rest, zero),
-                          ew.ne_p.bind(ew.sign_p.bind(y), ew.sign_p.bind(rest)))
-    quotient = choose(wrong, ew.sub_p.bind(quotient, one), quotient)
-    quotient = ew.round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO)
-    signs = ew.mul_p.bind(ew.sign_p.bind(x), ew.sign_p.bind(y))
-    quotient = choose(ew.eq_p.bind(quotient, zero), ew.mul_p.bind(signs, zero), quotient)
+    whole = ew.or_(ew.eq(y, zero),
+                   ew.eq(ew.abs_(x), constant(x, np.inf)))
+    quotient = ew.div(choose(whole, x, ew.sub(x, rest)), y)
+    wrong = ew.and_(ew.ne(rest, zero),
+                    ew.ne(ew.sign(y), ew.sign(rest)))
+    quotient = choose(wrong, ew.sub(quotient, one), quotient)
+    quotient = ew.round_(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO)
+    signs = ew.mul(ew.sign(x), ew.sign(y))
+    quotient = choose(ew.eq(quotient, zero), ew.mul(signs, zero), quotient)
     return quotient, _float_remainder(x, y)
 
 
@@ -202,11 +202,11 @@ def _float_remainder(x: Any, y: Any) -> Any:
     off the derivative.
     """
     zero = constant(x, 0)
-    mirrored = ew.lt_p.bind(y, zero)
-    size = choose(mirrored, ew.neg_p.bind(y), y)
-    rest = ew.rem_p.bind(choose(mirrored, ew.neg_p.bind(x), x), size)
-    rest = ew.add_p.bind(rest, choose(ew.lt_p.bind(rest, zero), size, full_constant(x, 0)))
-    return choose(mirrored, ew.neg_p.bind(rest), rest)
+    mirrored = ew.lt(y, zero)
+    size = choose(mirrored, ew.neg(y), y)
+    rest = ew.rem(choose(mirrored, ew.neg(x), x), size)
+    rest = ew.add(rest, choose(ew.lt(rest, zero), size, full_constant(x, 0)))
+    return choose(mirrored, ew.neg(rest), rest)
 
 
 @named("Remainder of floor division, with the sign of x2.", ["x1", "x2"], _BROADCAST,
@@ -229,12 +229,12 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
         return _float_remainder(x, y)
     zero = constant(x, 0)
     if dtypes.is_integer(util.dtype_of(x)):
-        y = choose(ew.eq_p.bind(y, zero), constant(x, 1), y)
-    rest = ew.rem_p.bind(x, y)
+        y = choose(ew.eq(y, zero), constant(x, 1), y)
+    rest = ew.rem(x, y)
     if util.dtype_of(x).kind == "u":
         return rest
-    apart = ew.ne_p.bind(ew.lt_p.bind(rest, zero), ew.lt_p.bind(y, zero))
-    return choose(ew.and_p.bind(apart, ew.ne_p.bind(rest, zero)), ew.add_p.bind(rest, y), rest)
+    apart = ew.ne(ew.lt(rest, zero), ew.lt(y, zero))
+    return choose(ew.and_(apart, ew.ne(rest, zero)), ew.add(rest, y), rest)
 
 
 @named("Remainder of truncated division, with the sign of x1.", ["x1", "x2"], _BROADCAST,
@@ -243,8 +243,8 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
 def fmod(x1: Any, x2: Any, /) -> Any:
     x, y = pair("fmod", x1, x2)
     if dtypes.is_integer(util.dtype_of(x)):
-        y = choose(ew.eq_p.bind(y, constant(x, 0)), constant(x, 1), y)
-    return ew.rem_p.bind(x, y)
+        y = choose(ew.eq(y, constant(x, 0)), constant(x, 1), y)
+    return ew.rem(x, y)
 
 
 @named("Quotient and remainder of floor division.", ["x1", "x2"],
@@ -253,7 +253,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
 @util.planned
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     x, y = pair("divmod", x1, x2, "numeric")
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise TypeError(explain("divmod does not support complex-valued inputs"))
     if dtypes.is_integer(util.dtype_of(x)):
         return floor_divide(x, y), _remainder("divmod", x, y)
@@ -266,9 +266,9 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     util.refuse_out("modf", out)
     (x,) = util.promote_inexact("modf", x)
-    whole = choose(ew.ge_p.bind(x, constant(x, 0)), ew.floor_p.bind(x), ew.ceil_p.bind(x))
-    endless = ew.eq_p.bind(ew.abs_p.bind(x), constant(x, np.inf))
-    return choose(endless, full_constant(x, 0), ew.sub_p.bind(x, whole)), whole
+    whole = choose(ew.ge(x, constant(x, 0)), ew.floor(x), ew.ceil(x))
+    endless = ew.eq(ew.abs_(x), constant(x, np.inf))
+    return choose(endless, full_constant(x, 0), ew.sub(x, whole)), whole
 
 
 # ---- signs and absolute values
@@ -286,17 +286,17 @@ def abs(x: Any, /) -> Any:
 def _absolute(name: str, x: Any) -> Any:
     x = util.one_array(name, x)
     dtype = util.dtype_of(x)
-    return util.array(x) if dtype == dtypes.bool_ or dtype.kind == "u" else ew.abs_p.bind(x)
+    return util.array(x) if dtype == dtypes.bool_ or dtype.kind == "u" else ew.abs_(x)
 
 
 @named("Absolute value of a real array as a float.", ["x"], _SHAPE, "jnp.fabs(-2)", f32("2."))
 @util.planned
 def fabs(x: Any, /) -> Any:
-    if util.dtype_of(util.one_array("fabs", x)).kind == "c":
+    if util.is_complex(util.one_array("fabs", x)):
         raise TypeError(explain("ufunc 'fabs' does not support complex dtypes",
                                 fix="use jnp.abs."))
     (x,) = util.promote_inexact("fabs", x)
-    return ew.abs_p.bind(x)
+    return ew.abs_(x)
 
 
 @named("x itself.", ["x"], _SHAPE, "jnp.positive(2)", i32("2"))
@@ -309,7 +309,7 @@ def positive(x: Any, /) -> Any:
 @util.planned
 def fmax(x1: Any, x2: Any) -> Any:
     x, y = pair("fmax", x1, x2)
-    return choose(ew.or_p.bind(ew.gt_p.bind(x, y), ew.ne_p.bind(y, y)), x, y)
+    return choose(ew.or_(ew.gt(x, y), ew.ne(y, y)), x, y)
 
 
 @named("Smaller of x1 and x2, the number where one is NaN.", ["x1", "x2"], _BROADCAST,
@@ -317,7 +317,7 @@ def fmax(x1: Any, x2: Any) -> Any:
 @util.planned
 def fmin(x1: Any, x2: Any) -> Any:
     x, y = pair("fmin", x1, x2)
-    return choose(ew.or_p.bind(ew.lt_p.bind(x, y), ew.ne_p.bind(y, y)), x, y)
+    return choose(ew.or_(ew.lt(x, y), ew.ne(y, y)), x, y)
 
 
 # ---- rounding
@@ -348,14 +348,14 @@ def trunc(x: Any) -> Any:
     x = util.one_array("trunc", x)
     if not dtypes.is_inexact(util.dtype_of(x)):
         return util.array(x)
-    return choose(ew.lt_p.bind(x, constant(x, 0)), ew.ceil_p.bind(x), ew.floor_p.bind(x))
+    return choose(ew.lt(x, constant(x, 0)), ew.ceil(x), ew.floor(x))
 
 
 def _nearest(x: Any) -> Any:
     """To the nearest integer, halves to even; complex numbers by parts."""
-    if util.dtype_of(x).kind == "c":
-        return ew.complex_p.bind(_nearest(ew.real_p.bind(x)), _nearest(ew.imag_p.bind(x)))
-    return ew.round_p.bind(x, rounding_method=RoundingMethod.TO_NEAREST_EVEN)
+    if util.is_complex(x):
+        return ew.complex_(_nearest(ew.real(x)), _nearest(ew.imag(x)))
+    return ew.round_(x, rounding_method=RoundingMethod.TO_NEAREST_EVEN)
 
 
 @named("Nearest integer as a float, halves to even.", ["x"], _SHAPE, "jnp.rint(2.5)", f32("2."))
@@ -440,7 +440,7 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
         half = dtype in (np.dtype("float16"), dtypes.bfloat16)
         wide = util.cast(x, np.dtype("float32")) if half else x
         factor = constant(wide, 10.0 ** places)
-        made = ew.div_p.bind(_nearest(ew.mul_p.bind(wide, factor)), factor)
+        made = ew.div(_nearest(ew.mul(wide, factor)), factor)
         return util.cast(made, dtype, util.weak_of(x)) if half else made
 
 
@@ -471,7 +471,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     for bound in bounds:
         check_fits(bound)
     values = util.check_arrays("clip", arr, *bounds)
-    if any(util.dtype_of(v).kind == "c" for v in values):
+    if any(util.is_complex(v) for v in values):
         raise ValueError(explain(
             "Clip received a complex value either through the input or the min/max keywords. "
             "Complex values have no ordering and cannot be clipped.",
@@ -486,9 +486,9 @@ def _clip(x: Any, low: Any, high: Any) -> Any:
     low, high = (_into_range(b, dtype) for b in (low, high))
     x = util.cast(x, dtype, weak)
     if low is not None:
-        x = ew.max_p.bind(*pair("clip", util.cast(low, dtype, weak), x))
+        x = ew.max_(*pair("clip", util.cast(low, dtype, weak), x))
     if high is not None:
-        x = ew.min_p.bind(*pair("clip", util.cast(high, dtype, weak), x))
+        x = ew.min_(*pair("clip", util.cast(high, dtype, weak), x))
     return util.array(x)
 
 
@@ -506,21 +506,21 @@ def _into_range(bound: Any, dtype: Any) -> Any:
 @util.planned
 def log2(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log2", x)
-    return _each_part(ew.div_p, ew.log_p.bind(x), math.log(2.0))
+    return _each_part(ew.div_p, ew.log(x), math.log(2.0))
 
 
 @named("Logarithm to base 10.", ["x"], _SHAPE, "jnp.log10(100)", f32("2."))
 @util.planned
 def log10(x: Any, /) -> Any:
     (x,) = util.promote_inexact("log10", x)
-    return _each_part(ew.mul_p, ew.log_p.bind(x), 1.0 / math.log(10.0))
+    return _each_part(ew.mul_p, ew.log(x), 1.0 / math.log(10.0))
 
 
 def _each_part(op: Any, x: Any, by: float) -> Any:
     """x by a real number; complex x part by part, since infinity times 0i would be NaN."""
-    if util.dtype_of(x).kind != "c":
+    if not util.is_complex(x):
         return op.bind(x, constant(x, by))
-    re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
+    re, im = ew.real(x), ew.imag(x)
     return ew.complex_(op.bind(re, constant(re, by)), op.bind(im, constant(im, by)))
 
 
@@ -528,14 +528,14 @@ def _each_part(op: Any, x: Any, by: float) -> Any:
 @util.planned
 def degrees(x: Any, /) -> Any:
     (x,) = util.promote_inexact("degrees", x)
-    return util.settled(ew.mul_p.bind(x, constant(x, 180.0 / math.pi)), x)
+    return util.settled(ew.mul(x, constant(x, 180.0 / math.pi)), x)
 
 
 @named("Degrees as radians.", ["x"], _SHAPE, "jnp.radians(0)", f32("0."))
 @util.planned
 def radians(x: Any, /) -> Any:
     (x,) = util.promote_inexact("radians", x)
-    return util.settled(ew.mul_p.bind(x, constant(x, math.pi / 180.0)), x)
+    return util.settled(ew.mul(x, constant(x, math.pi / 180.0)), x)
 
 
 rad2deg, deg2rad = degrees, radians
@@ -545,23 +545,22 @@ rad2deg, deg2rad = degrees, radians
 @named("Real part; real arrays unchanged.", ["x"], _SHAPE, "jnp.real(1 + 2j)", f32("1."))
 def real(x: Any, /) -> Any:
     x = util.one_array("real", x)
-    return ew.real_p.bind(x) if util.dtype_of(x).kind == "c" else util.array(x)
+    return ew.real(x) if util.is_complex(x) else util.array(x)
 
 
 @named("Imaginary part; 0 for real arrays.", ["x"], _SHAPE, "jnp.imag(1 + 2j)", f32("2."))
 def imag(x: Any, /) -> Any:
     x = util.one_array("imag", x)
-    if util.dtype_of(x).kind == "c":
-        return ew.imag_p.bind(x)
-    return sh.broadcast_in_dim_p.bind(constant(x, 0), shape=util.shape_of(x),
-                                      broadcast_dimensions=(), sharding=None)
+    if util.is_complex(x):
+        return ew.imag(x)
+    return sh.broadcast_in_dim(constant(x, 0), util.shape_of(x), ())
 
 
 @named("Complex conjugate; real arrays unchanged.", ["x"], _SHAPE, "jnp.conj(1 + 2j)",
        "Array(1.-2.j, dtype=complex64, weak_type=True)")
 def conj(x: Any, /) -> Any:
     x = util.one_array("conjugate", x)
-    return ew.conj_p.bind(x) if util.dtype_of(x).kind == "c" else util.array(x)
+    return ew.conj(x) if util.is_complex(x) else util.array(x)
 
 
 conjugate = conj
@@ -575,13 +574,13 @@ def angle(z: Any, deg: bool = False) -> Any:
     dtype, weak, scalar = util.dtype_of(z), util.weak_of(z), not util.shape_of(z)
     if dtype.kind == "c":
         z = util.cast(util.array(z), dtype, weak)
-        re, im = ew.real_p.bind(z), ew.imag_p.bind(z)
+        re, im = ew.real(z), ew.imag(z)
     else:
         if scalar or not dtypes.is_inexact(dtype):  # (JAX: those of any dtype)
             dtype, weak = dtypes.default_dtype(float), False
         re = util.cast(z, dtype, weak)
         im = full_constant(re, 0)
-    made = ew.atan2_p.bind(im, re)
+    made = ew.atan2(im, re)
     return degrees(made) if deg else made
 
 

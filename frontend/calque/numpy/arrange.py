@@ -41,7 +41,7 @@ def flip(m: Any, axis: Any = None) -> Any:
       Array([2, 1, 0], dtype=int32)
     """
     (x,) = util.check_arrays("flip", m)
-    axes = util.axis_tuple(axis, len(util.shape_of(x)))
+    axes = util.axis_tuple(axis, util.ndim_of(x))
     return sh.rev(x, axes) if axes else util.array(x)
 
 
@@ -81,7 +81,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
              [1, 3]], dtype=int32)
     """
     (x,) = util.check_arrays("rot90", m)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if rank < 2:
         raise ValueError(explain(
             "rot90 requires its first argument to have ndim at least two, but got first argument "
@@ -149,7 +149,7 @@ def _static(shift: Any) -> Any:
 def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
     """Each axis twice, from a position that is computed."""
     own = util.shape_of(x)
-    if len(util.shape_of(shift)) > 1:
+    if util.ndim_of(shift) > 1:
         raise ValueError(explain(
             "'shift' and 'axis' arguments to roll must be scalars or 1D arrays"))
     with util.lazy_eval("roll"):
@@ -252,7 +252,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
       Array([1, 4], dtype=int32)
     """
     (x,) = util.check_arrays("diagonal", a)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if rank < 2:
         raise ValueError(explain("diagonal requires an array of at least two dimensions."))
     rows, columns = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
@@ -294,7 +294,7 @@ def diag(v: Any, k: int = 0) -> Any:
              [0, 2]], dtype=int32)
     """
     (x,) = util.check_arrays("diag", v)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if rank == 2:
         return diagonal(x, k)
     if rank != 1:
@@ -305,7 +305,7 @@ def diag(v: Any, k: int = 0) -> Any:
         full = sh.broadcast_in_dim(x, (n, n), (0,))
         row, column = (sh.iota(np.dtype("int32"), (n, n), i) for i in (0, 1))
         zero = constant(x, 0) if util.dtype_of(x) != np.bool_ else np.False_
-        made = choose(ew.eq_p.bind(row, column), full, zero)
+        made = choose(ew.eq(row, column), full, zero)
         above, left = max(-k, 0), max(k, 0)
         return made if size == n else sh.pad(made, zero, ((above, size - n - above, 0),
                                                           (left, size - n - left, 0)))

@@ -314,8 +314,7 @@ def _mode(mode: Any) -> Any:
 def _ones(x: Any) -> Any:
     """Ones like x, of its dtype: so that what divides an integer is one (as in JAX)."""
     dtype = aval_of(x).dtype
-    made = sh.broadcast_in_dim_p.bind(dtype.type(1), shape=aval_of(x).shape,
-                                      broadcast_dimensions=(), sharding=None)
+    made = sh.broadcast_in_dim(dtype.type(1), aval_of(x).shape, ())
     return util.cast(made, dtype, aval_of(x).weak_type)
 
 

@@ -100,9 +100,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         if chosen is not None:
             return chosen
         x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
-        m, n = len(util.shape_of(x)), len(util.shape_of(y))
+        m, n = util.ndim_of(x), util.ndim_of(y)
         if not m or not n:
-            made = ew.mul_p.bind(x, y) if dtype != dtypes.bool_ else ew.and_p.bind(x, y)
+            made = ew.mul(x, y) if dtype != dtypes.bool_ else ew.and_(x, y)
             return util.cast(made, dtype, weak)
         return _general(x, y, ((m - 1,), (max(n - 2, 0),)), ((), ()), precision, dtype, weak)
 
@@ -147,7 +147,7 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     x, batch_x = _drop_ones(x, lead_x, lead, rank)
     y, batch_y = _drop_ones(y, lead_y, lead, rank)
     shared = [i for i in range(rank) if i in batch_x and i in batch_y]
-    xr, yr = len(util.shape_of(x)), len(util.shape_of(y))
+    xr, yr = util.ndim_of(x), util.ndim_of(y)
     contract = ((xr - 1,), (yr - 1 if y_core == 1 else yr - 2,))
     batch = (tuple(batch_x.index(i) for i in shared), tuple(batch_y.index(i) for i in shared))
     out = _general(x, y, contract, batch, precision, dtype, weak)
@@ -194,7 +194,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
     with util.lazy_eval("inner"):
         x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
-        axes = (len(util.shape_of(x)) - 1,), (len(util.shape_of(y)) - 1,)
+        axes = (util.ndim_of(x) - 1,), (util.ndim_of(y) - 1,)
         return _general(x, y, axes, ((), ()), precision, dtype, weak)
 
 
@@ -240,7 +240,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
         return resharded("dot_general", out_sharding, tensordot, a, b, axes, precision=precision,
                          preferred_element_type=preferred_element_type)
     a, b = util.check_arrays("tensordot", a, b)
-    m, n = len(util.shape_of(a)), len(util.shape_of(b))
+    m, n = util.ndim_of(a), util.ndim_of(b)
     left, right = _pairs(axes, m, n)
     with util.lazy_eval("tensordot"):
         x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
@@ -295,12 +295,12 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
 
 
 def _last(x: Any, axis: int) -> Any:
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     return sh.transpose(x, [*[i for i in range(rank) if i != axis], axis])
 
 
 def _core(name: str, x: Any, rank: int, what: str) -> None:
-    if len(util.shape_of(x)) < rank:
+    if util.ndim_of(x) < rank:
         raise ValueError(explain(
             f"{name}: input with shape {util.shape_of(x)} does not have enough dimensions for all "
             f"core dimensions {what}"))

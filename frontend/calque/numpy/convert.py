@@ -51,7 +51,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
         with util.lazy_eval("astype"):
             if own.kind == "c" and not dtypes.is_key(wanted) and wanted.kind != "c" and (
                     wanted == dtypes.bool_):
-                return ew.ne_p.bind(x, ew.const(x, 0))
+                return ew.ne(x, ew.const(x, 0))
             return util.array(util.cast(x, wanted))
 
     return made_on("astype", device, None, make, util.shape_of(x))
@@ -99,10 +99,10 @@ def _viewed(x: Any, wanted: Any) -> Any:
     if own == dtypes.bool_:
         return _viewed(ew.convert(x, np.dtype("uint8")), wanted)
     if wanted == dtypes.bool_:
-        return ew.ne_p.bind(_viewed(x, np.dtype("uint8")), np.uint8(0))
+        return ew.ne(_viewed(x, np.dtype("uint8")), np.uint8(0))
     if own.kind == "c":
         parts = [sh.reshape(p, (*aval_of(x).shape, 1))
-                 for p in (ew.real_p.bind(x), ew.imag_p.bind(x))]
+                 for p in (ew.real(x), ew.imag(x))]
         flat = sh.concatenate(parts, aval_of(x).ndim)
         shape_ = aval_of(x).shape
         return _viewed(sh.reshape(flat, (*shape_[:-1], 2 * shape_[-1])), wanted)
@@ -111,14 +111,14 @@ def _viewed(x: Any, wanted: Any) -> Any:
         n = aval_of(flat).shape[-1]
         pairs = sh.reshape(flat, (*aval_of(flat).shape[:-1], n // 2, 2))
         axis = aval_of(pairs).ndim - 1
-        return ew.complex_p.bind(*[sh.squeeze(sh.slice_in_dim(pairs, i, i + 1, axis), (axis,))
-                                   for i in (0, 1)])
+        return ew.complex_(*[sh.squeeze(sh.slice_in_dim(pairs, i, i + 1, axis), (axis,))
+                             for i in (0, 1)])
     if new > old:
         own_shape = aval_of(x).shape
         ratio = new // old
         x = sh.reshape(x, (*own_shape[:-1], own_shape[-1] // ratio, ratio))
-        return ew.bitcast_convert_type_p.bind(x, new_dtype=wanted)
-    out = ew.bitcast_convert_type_p.bind(util.cast(x, own), new_dtype=wanted)
+        return ew.bitcast_convert_type(x, new_dtype=wanted)
+    out = ew.bitcast_convert_type(util.cast(x, own), new_dtype=wanted)
     if new == old:
         return out
     size = aval_of(out).shape

@@ -15,7 +15,7 @@ from calque.primitives import shape as sh
 
 def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any) -> Any:
     values = util.check_arrays(name, a, v)
-    if any(len(util.shape_of(x)) != 1 for x in values):
+    if any(util.ndim_of(x) != 1 for x in values):
         raise ValueError(explain(f"{name}() only support 1-dimensional inputs.",
                                  fix="flatten them, or use scipy.signal.convolve."))
     if 0 in (*util.shape_of(values[0]), *util.shape_of(values[1])):
@@ -28,7 +28,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
         else:
             x, y = util.promote(name, *values)
         x, y = util.array(x), util.array(y)
-        if util.dtype_of(y).kind == "c" and name == "correlate":
+        if util.is_complex(y) and name == "correlate":
             y = ew.conj(y)
         n, k = util.shape_of(x)[0], util.shape_of(y)[0]
         flipped = n < k
@@ -36,7 +36,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
             x, y, n, k = y, x, k, n
         # convolution mirrors one operand, correlation neither
         if name == "convolve":
-            y = sh.rev_p.bind(y, dimensions=(0,))
+            y = sh.rev(y, (0,))
         if mode == "valid":
             padding = (0, 0)
         elif mode == "same":
@@ -51,7 +51,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
             precision=precision, preferred_element_type=preferred)
         out = sh.reshape(out, (util.shape_of(out)[2],))
         if flipped and name == "correlate":
-            out = sh.rev_p.bind(out, dimensions=(0,))
+            out = sh.rev(out, (0,))
         return out
 
 

@@ -64,8 +64,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     missing = ndmin - made.ndim
     if missing > 0:
         shape = (1,) * missing + made.shape
-        made = sh.broadcast_in_dim_p.bind(
-            made, shape=shape, broadcast_dimensions=tuple(range(missing, ndmin)), sharding=None)
+        made = sh.broadcast_in_dim(made, shape, tuple(range(missing, ndmin)))
     return made
 
 
@@ -126,7 +125,7 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         if dtype is not None and (aval.dtype != dtype or aval.weak_type):
             return ew.convert(x, dtype)
         if isinstance(x, Tracer):
-            return ew.copy_p.bind(x) if copy else x
+            return ew.copy(x) if copy else x
         return x.__copy__() if copy and x._pending is None else x
     if x is None:
         raise ValueError(explain("None is not a valid value for jnp.array",
@@ -248,9 +247,7 @@ def _stacked(x: Any, dtype: Any) -> Any:
     raised = []
     for p in parts:
         shape = util.shape_of(p)
-        raised.append(sh.broadcast_in_dim_p.bind(
-            p, shape=(1, *shape), broadcast_dimensions=tuple(range(1, len(shape) + 1)),
-            sharding=None))
+        raised.append(sh.broadcast_in_dim(p, (1, *shape), tuple(range(1, len(shape) + 1))))
     return raised[0] if len(raised) == 1 else sh.concatenate(raised, 0)
 
 
@@ -553,7 +550,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
             row = sh.iota(np.dtype("int32"), (rows, columns), 0)
             column = sh.iota(np.dtype("int32"), (rows, columns), 1)
             shift = util.cast(util.one_array("eye", k), np.dtype("int32"))
-            return ew.convert(ew.eq_p.bind(ew.add_p.bind(row, shift), column), wanted)
+            return ew.convert(ew.eq(ew.add(row, shift), column), wanted)
 
     return made_on("eye", device, None, make, (rows, columns))
 
@@ -613,7 +610,7 @@ def below(rows: int, columns: int, k: int) -> Any:
     """The bool matrix of tri, recorded."""
     row = sh.iota(np.dtype("int32"), (rows, columns), 0)
     column = sh.iota(np.dtype("int32"), (rows, columns), 1)
-    return ew.ge_p.bind(ew.add_p.bind(row, np.int32(k)), column)
+    return ew.ge(ew.add(row, np.int32(k)), column)
 
 
 __all__ = ["array", "asarray", "copy", "empty", "empty_like", "eye", "full", "full_like",

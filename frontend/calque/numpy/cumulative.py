@@ -56,13 +56,12 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
         if skip_nan and dtypes.is_inexact(own):
             x = util.array(x)
             empty = 0 if prim is cu.cumsum_p else 1
-            x = choose(ew.ne_p.bind(x, x), own.type(empty), x)
+            x = choose(ew.ne(x, x), own.type(empty), x)
         x = util.array(x)
         if axis is None:
-            x = sh.reshape(x, (int(np.prod(util.shape_of(x))),)) if len(
-                util.shape_of(x)) != 1 else x
+            x = sh.reshape(x, (int(np.prod(util.shape_of(x))),)) if util.ndim_of(x) != 1 else x
             axis = 0
-        axis = _axis(axis, len(util.shape_of(x)))
+        axis = _axis(axis, util.ndim_of(x))
         if result == dtypes.bool_:
             x = ew.convert(ew.convert(x, dtypes.bool_), working)
         y = prim.bind(ew.convert(x, working), axis=axis, reverse=False)
@@ -285,7 +284,7 @@ def _steps(spacing: Sequence[Any], axes: Sequence[int], shape: Sequence[int],
             f"Invalid number of spacing arguments {len(spacing)} for axis={axis}",
             fix="pass none, one number, or one for each axis."))
     for h, i in zip(spacing, axes):
-        if len(util.shape_of(h)) > 1:
+        if util.ndim_of(h) > 1:
             raise ValueError(explain("Spacing arrays must be 1D arrays or scalars."))
         if util.shape_of(h) and util.shape_of(h)[0] != shape[i]:
             raise ValueError(explain(
@@ -360,8 +359,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
             values = (*util.promote_inexact("trapezoid", values[0]), values[1])
         y, step = util.promote_inexact("trapezoid", *values)
         y = util.array(y)
-        axis = canonical_axis(axis, len(util.shape_of(y)))
-        rank, n = len(util.shape_of(y)), util.shape_of(y)[axis]
+        axis = canonical_axis(axis, util.ndim_of(y))
+        rank, n = util.ndim_of(y), util.shape_of(y)[axis]
         if not n and x is None:
             raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0",
                                      fix="check the size first."))
@@ -372,10 +371,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
         if x is not None:
             step = util.array(step)
-            more = len(util.shape_of(step))  # axes are aligned at the end
+            more = util.ndim_of(step)  # axes are aligned at the end
             at = axis - rank + more if more > 1 else 0
             step = ew.sub(pairs(step, 1, at), pairs(step, 0, at))
-            if len(util.shape_of(step)) == 1:
+            if util.ndim_of(step) == 1:
                 step = sh.reshape(step, [util.shape_of(step)[0] if i == axis else 1
                                          for i in range(rank)])
         sums = ew.add(pairs(y, 1), pairs(y, 0)) if n else y

@@ -268,7 +268,7 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
     with util.lazy_eval("svd"):
         if not compute_uv:
             w = ew.abs_(lax.eigenvalues(a, lower=True, symmetrize_input=True))
-            rank = len(util.shape_of(w))
+            rank = util.ndim_of(w)
             return sh.rev(sort([w], rank - 1)[0], (rank - 1,))
         v, w = lax.eigh(a)
         shape = util.shape_of(w)
@@ -279,7 +279,7 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
         columns = sh.broadcast_in_dim(order, util.shape_of(v), (*range(axis), axis + 1))
         v = take_along(v, columns, axis + 1)
         one = la.filled(w, 1)
-        sign = ew.select_n(ew.lt_p.bind(w, la.filled(w, 0)), one, ew.neg(one))
+        sign = ew.select_n(ew.lt(w, la.filled(w, 0)), one, ew.neg(one))
         return SVDResult(og.scaled_columns(v, sign), s, la.conj(la.flip(v)))
 
 
@@ -352,7 +352,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         (a,) = _inexact("jnp.linalg.matrix_rank", M)
         shape = util.shape_of(a)
         if len(shape) < 2:
-            there = ew.ne_p.bind(a, la.filled(a, 0))
+            there = ew.ne(a, la.filled(a, 0))
             some = rd.reduce_or_p.bind(there, axes=tuple(range(len(shape))), out_sharding=None)
             return ew.convert(some, whole)
         s = svd(a, full_matrices=False, compute_uv=False, hermitian=hermitian)
@@ -363,7 +363,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         most = rd.reduce_max_p.bind(s, axes=(axis,), out_sharding=None)
         least = _tolerance(rtol, s, max_dim(*shape[-2:]) * eps)
         bound = ew.mul(util.spread(least, shape[:-2]), most)
-        above = ew.gt_p.bind(s, _beside(bound, util.shape_of(s)))
+        above = ew.gt(s, _beside(bound, util.shape_of(s)))
         return rd.reduce_sum(ew.convert(above, whole), (axis,))
 
 
@@ -469,9 +469,9 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
             bound = float(np.finfo(real).eps) * max_dim(m, n)
             first = sh.reshape(sh.slice_in_dim(s, 0, 1, 0), ())
             least = ew.mul(_tolerance(rcond, s, bound), first)
-            mask = ew.and_p.bind(
-                ew.ge_p.bind(s, sh.broadcast_in_dim(least, util.shape_of(s), ())),
-                ew.gt_p.bind(s, la.filled(s, 0)))
+            mask = ew.and_(
+                ew.ge(s, sh.broadcast_in_dim(least, util.shape_of(s), ())),
+                ew.gt(s, la.filled(s, 0)))
             rank = rd.reduce_sum(ew.convert(mask, whole), (0,))
             one = la.filled(s, 1)
             inverse = ew.select_n(mask, la.filled(s, 0), ew.div(one, ew.select_n(mask, one, s)))
@@ -492,7 +492,7 @@ def _residuals(a: Any, b: Any, x: Any) -> Any:
         return zeros(ShapedArray(util.shape_of(b)[1:], dtypes.real_dtype(util.dtype_of(a))))
     off = ew.sub(b, la.product(a, x)) if n else b
     size = ew.square(off)
-    if util.dtype_of(off).kind == "c":
+    if util.is_complex(off):
         size = ew.add(ew.square(ew.real(off)), ew.square(ew.imag(off)))
     return rd.reduce_sum(size, (0,))
 
@@ -551,7 +551,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
       Array([1., 1., 1., 1.], dtype=float32)
     """
     a, b = _inexact("jnp.linalg.tensorsolve", a, b)
-    rank = len(util.shape_of(a))
+    rank = util.ndim_of(a)
     if axes is not None:
         moved = [canonical_axis(x, rank) for x in axes]
         a = sh.transpose(a, (*[i for i in range(rank) if i not in moved], *moved))

@@ -155,9 +155,9 @@ def _places(at: Any, n: int, count: int) -> Any:
     own = sh.broadcast_in_dim(at, shape, (0,))
     other = sh.broadcast_in_dim(at, shape, (1,))
     earlier = np.tri(count, k=-1, dtype=bool)
-    before = ew.or_p.bind(ew.lt_p.bind(other, own),
-                          ew.and_p.bind(ew.eq_p.bind(other, own), earlier))
-    return ew.add_p.bind(at, rd.reduce_sum(ew.convert(before, aval_of(at).dtype), (1,)))
+    before = ew.or_(ew.lt(other, own),
+                    ew.and_(ew.eq(other, own), earlier))
+    return ew.add(at, rd.reduce_sum(ew.convert(before, aval_of(at).dtype), (1,)))
 
 
 def _merged(x: Any, values: Any, places: Any, axis: int, total: int) -> Any:

@@ -249,8 +249,7 @@ def _diagonals(x: Any, term: Labels) -> tuple[Any, Labels]:
         # n + 1 apart in the flattened square
         x = sh.reshape(x, (*lead, n * n))
         zeros = (0,) * len(lead)
-        x = sh.slice_p.bind(x, start_indices=(*zeros, 0), limit_indices=(*lead, n * n),
-                            strides=(*[1] * len(lead), n + 1))
+        x = sh.slice_(x, (*zeros, 0), (*lead, n * n), (*[1] * len(lead), n + 1))
         term = (*[term[k] for k in rest], label)
     return x, term
 

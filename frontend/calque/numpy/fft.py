@@ -85,7 +85,7 @@ def _sized(x: Any, sizes: Sequence[int]) -> Any:
 
 def _last(x: Any, axes: Sequence[int]) -> tuple[Any, list[int]]:
     """x with axes moved to its end, and the permutation that brings them back."""
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     order = [*[i for i in range(rank) if i not in axes], *axes]
     return sh.transpose(x, order), [int(i) for i in np.argsort(order)]
 
@@ -271,7 +271,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     swapped = _swapped("hfft", norm)
     with util.lazy_eval("hfft"):
         x = util.one_array("conjugate", a)
-        x = ew.conj(x) if util.dtype_of(x).kind == "c" else x
+        x = ew.conj(x) if util.is_complex(x) else x
         return _line("hfft", FftType.IRFFT, x, n, axis, swapped)
 
 

@@ -74,7 +74,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise TypeError(explain(
             f"x argument to bincount must have an integer type; got {dtype.name}",
             fix="convert it with .astype(int)."))
-    if len(util.shape_of(values)) != 1:
+    if util.ndim_of(values) != 1:
         raise ValueError(explain("only 1-dimensional input supported."))
     n = util.shape_of(values)[0]
     if length is None:
@@ -144,10 +144,10 @@ def _edges(x: Any, bins: Any, range: Any) -> Any:
         low, high = rd.min(flat), rd.max(flat)
     else:
         low, high = (util.cast(asarray(r), dtype) for r in range)
-    even = ew.eq_p.bind(low, high)
+    even = ew.eq(low, high)
     half = dtype.type(0.5)
-    low = choose(even, util.array(ew.sub_p.bind(low, half)), low)
-    high = choose(even, util.array(ew.add_p.bind(high, half)), high)
+    low = choose(even, util.array(ew.sub(low, half)), low)
+    high = choose(even, util.array(ew.add(high, half)), high)
     return linspace(low, high, count + 1, dtype=dtype)
 
 
@@ -204,7 +204,7 @@ def _bins(x: Any, edges: Any) -> Any:
     n = aval_of(edges).shape[0]
     found = places(edges, x, "right")
     last = sh.reshape(sh.slice_in_dim(edges, n - 1, n, 0), ())
-    return choose(ew.eq_p.bind(x, last), np.int32(n - 1), found)
+    return choose(ew.eq(x, last), np.int32(n - 1), found)
 
 
 def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
@@ -286,7 +286,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
             r is not None and np.shape(r) != (2,) for r in range)):
         raise ValueError(explain(f"For sample.shape={shape}, range must be a sequence of {rank} "
                                  f"pairs or Nones; got range={range}"))
-    several = isinstance(bins, (list, tuple)) or len(util.shape_of(asarray(bins))) == 1
+    several = isinstance(bins, (list, tuple)) or util.ndim_of(asarray(bins)) == 1
     if several and len(bins) != rank:
         raise ValueError(explain("should be a bin for each dimension."))
     with lazy_eval("histogramdd"):

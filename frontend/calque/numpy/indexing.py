@@ -297,8 +297,7 @@ def shaped(window: Any, plan: Plan) -> Any:
         window = sh.squeeze(window, plan.dropped)
     if aval_of(window).shape == plan.shape and len(plan.kept) == len(plan.shape):
         return window
-    return sh.broadcast_in_dim_p.bind(window, shape=plan.shape, broadcast_dimensions=plan.kept,
-                                      sharding=None)
+    return sh.broadcast_in_dim(window, plan.shape, plan.kept)
 
 
 __all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "parse", "read", "refusal", "run_of",

@@ -35,7 +35,7 @@ def _gcd(x: Any, y: Any) -> Any:
     """Euclid's algorithm; elements that are done are left alone."""
     def step(pair: Any) -> Any:
         a, b = pair
-        rest = where(b != 0, ew.rem_p.bind(a, where(b != 0, b, 1)), 0)
+        rest = where(b != 0, ew.rem(a, where(b != 0, b, 1)), 0)
         return where(b != 0, b, a), rest
 
     return while_loop(lambda pair: rd.any(pair[1] != 0), step, (absolute(x), absolute(y)))[0]
@@ -59,7 +59,7 @@ def lcm(x1: Any, x2: Any) -> Any:
     x1, x2 = absolute(x1), absolute(x2)
     divisor = _gcd(x1, x2)
     none = divisor == 0
-    made = where(none, 0, x1 * ew.div_p.bind(x2, where(none, 1, divisor)))
+    made = where(none, 0, x1 * ew.div(x2, where(none, 1, divisor)))
     return ew.convert(made, util.dtype_of(x1), weak)
 
 
@@ -74,13 +74,13 @@ def _parts(name: str, x: Any) -> tuple[Any, Any, Any, Any]:
                            fix="use the real and the imaginary part."))
     x = ew.convert(util.array(x), dtype)
     kind = np.dtype(f"uint{dtype.itemsize * 8}")
-    return x, ew.bitcast_convert_type_p.bind(x, new_dtype=kind), kind, dtypes.finfo(dtype)
+    return x, ew.bitcast_convert_type(x, new_dtype=kind), kind, dtypes.finfo(dtype)
 
 
 def _exponent(bits: Any, kind: Any, info: Any) -> Any:
     """The biased exponent as int32."""
-    shifted = ew.shift_right_logical_p.bind(bits, kind.type(info.nmant))
-    masked = ew.and_p.bind(shifted, kind.type((1 << info.nexp) - 1))
+    shifted = ew.shift_right_logical(bits, kind.type(info.nmant))
+    masked = ew.and_(shifted, kind.type((1 << info.nexp) - 1))
     return ew.convert(masked, np.dtype("int32"))
 
 
@@ -91,18 +91,18 @@ def _exponent(bits: Any, kind: Any, info: Any) -> Any:
 def frexp(x: Any, /) -> tuple[Any, Any]:
     x, bits, kind, info = _parts("frexp", x)
     bias = (1 << (info.nexp - 1)) - 1
-    mantissa = ew.and_p.bind(bits, kind.type((1 << info.nmant) - 1))
+    mantissa = ew.and_(bits, kind.type((1 << info.nmant) - 1))
     field = _exponent(bits, kind, info)
     small = (field == 0) & (mantissa != 0)
     # subnormal: the mantissa is brought to its place, the exponent counts the steps
-    lead = ew.convert(ew.clz_p.bind(mantissa), np.dtype("int32")) - (info.bits - info.nmant - 1)
-    moved = ew.shift_left_p.bind(mantissa, ew.convert(where(small, lead, 0), kind))
-    mantissa = ew.and_p.bind(where(small, moved, mantissa), kind.type((1 << info.nmant) - 1))
+    lead = ew.convert(ew.clz(mantissa), np.dtype("int32")) - (info.bits - info.nmant - 1)
+    moved = ew.shift_left(mantissa, ew.convert(where(small, lead, 0), kind))
+    mantissa = ew.and_(where(small, moved, mantissa), kind.type((1 << info.nmant) - 1))
     exponent = where(small, 1 - lead, field) - (bias - 1)
-    sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
-    half = ew.or_p.bind(ew.or_p.bind(sign, mantissa), kind.type((bias - 1) << info.nmant))
+    sign = ew.and_(bits, kind.type(1 << (info.bits - 1)))
+    half = ew.or_(ew.or_(sign, mantissa), kind.type((bias - 1) << info.nmant))
     plain = (field != (1 << info.nexp) - 1) & ((field != 0) | small)
-    out = ew.bitcast_convert_type_p.bind(half, new_dtype=util.dtype_of(x))
+    out = ew.bitcast_convert_type(half, new_dtype=util.dtype_of(x))
     power = where(plain, exponent, 0)
     return _mantissa(x, where(plain, out, x), power), power
 
@@ -116,8 +116,8 @@ def _mantissa(x: Any, mantissa: Any, power: Any) -> Any:
 @_mantissa.defjvp
 def _mantissa_jvp(primals: Any, tangents: Any) -> Any:
     x, mantissa, power = primals
-    scale = ew.exp2_p.bind(ew.neg_p.bind(ew.convert(power, util.dtype_of(x))))
-    return mantissa, ew.mul_p.bind(tangents[0], scale)
+    scale = ew.exp2(ew.neg(ew.convert(power, util.dtype_of(x))))
+    return mantissa, ew.mul(tangents[0], scale)
 
 
 @named("Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for "
@@ -128,16 +128,16 @@ def spacing(x: Any, /) -> Any:
     x, bits, kind, info = _parts("spacing", x)
     field = _exponent(bits, kind, info)
     normal = field > info.nmant
-    whole = ew.shift_left_p.bind(
+    whole = ew.shift_left(
         ew.convert(where(normal, field - info.nmant, 0), kind), kind.type(info.nmant))
-    low = ew.shift_left_p.bind(
+    low = ew.shift_left(
         util.spread(kind.type(1), util.shape_of(x)),
         ew.convert(where(normal | (field == 0), 0, field - 1), kind))
-    sign = ew.and_p.bind(bits, kind.type(1 << (info.bits - 1)))
+    sign = ew.and_(bits, kind.type(1 << (info.bits - 1)))
     made = where(normal, whole, low)
     if util.dtype_of(x) != np.float16:  # (NumPy: distances of halves have no sign)
-        made = ew.or_p.bind(sign, made)
-    out = ew.bitcast_convert_type_p.bind(made, new_dtype=util.dtype_of(x))
+        made = ew.or_(sign, made)
+    out = ew.bitcast_convert_type(made, new_dtype=util.dtype_of(x))
     return where(field == (1 << info.nexp) - 1, util.dtype_of(x).type(np.nan), out)
 
 
@@ -155,7 +155,7 @@ def _last(x: Any, axis: Any) -> tuple[Any, int]:
     x = util.array(x)
     if axis is None:
         return ravel(x), 0
-    axis = canonical_axis(axis, len(util.shape_of(x)))
+    axis = canonical_axis(axis, util.ndim_of(x))
     return moveaxis(x, axis, -1), axis
 
 
@@ -192,9 +192,9 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         bits = ew.convert(ew.convert(x, np.dtype("bool")), np.dtype("uint8"))
         missing = -shape[-1] % 8
         config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
-        bits = sh.pad_p.bind(bits, np.uint8(0), padding_config=config)
+        bits = sh.pad(bits, np.uint8(0), config)
         bits = sh.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
-        values = ew.shift_left_p.bind(bits, util.spread(places, util.shape_of(bits)))
+        values = ew.shift_left(bits, util.spread(places, util.shape_of(bits)))
         packed = rd.sum(values, axis=-1, dtype=np.uint8)
         return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
 
@@ -231,14 +231,14 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
         shape = util.shape_of(x)
         full = (*shape, 8)
         spread = sh.broadcast_in_dim(x, full, tuple(range(len(shape))))
-        bits = ew.and_p.bind(
-            ew.shift_right_logical_p.bind(spread, util.spread(places, full)), np.uint8(1))
+        bits = ew.and_(
+            ew.shift_right_logical(spread, util.spread(places, full)), np.uint8(1))
         total = shape[-1] * 8 if shape else 8
         bits = sh.reshape(bits, (*shape[:-1], total))
         if count is not None:
             wanted = count if count >= 0 else max(total + count, 0)
             config = ((0, 0, 0),) * max(len(shape) - 1, 0) + ((0, wanted - total, 0),)
-            bits = sh.pad_p.bind(bits, np.uint8(0), padding_config=config)
+            bits = sh.pad(bits, np.uint8(0), config)
         return moveaxis(bits, -1, axis) if len(shape) > 1 else bits
 
 

@@ -23,7 +23,7 @@ from calque.primitives import shape as sh
 def _parts(name: str, arrays: Any, none: str) -> list[Any]:
     """The arrays to join; one array stands for its rows."""
     if hasattr(arrays, "aval") or isinstance(arrays, np.ndarray):
-        if not len(util.shape_of(arrays)):
+        if not util.ndim_of(arrays):
             raise ValueError(explain("Zero-dimensional arrays cannot be concatenated."))
         return list(unstack(arrays))
     values = list(util.check_arrays(name, *arrays))
@@ -71,7 +71,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         if not util.shape_of(values[0]):
             raise ValueError(explain("Zero-dimensional arrays cannot be concatenated.",
                                      fix="use jnp.stack, or jnp.array of the scalars."))
-        axis = canonical_axis(axis, len(util.shape_of(values[0])))
+        axis = canonical_axis(axis, util.ndim_of(values[0]))
         return _join("concatenate", values, axis, dtype)
 
 
@@ -132,8 +132,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
         axis = canonical_axis(axis, len(shapes[0]) + 1)
         full = (*shapes[0][:axis], 1, *shapes[0][axis:])
         kept = tuple(i for i in range(len(full)) if i != axis)
-        return _join("stack", [sh.broadcast_in_dim_p.bind(
-            v, shape=full, broadcast_dimensions=kept, sharding=None) for v in values], axis, dtype)
+        return _join("stack", [sh.broadcast_in_dim(v, full, kept) for v in values], axis, dtype)
 
 
 @util.planned
@@ -156,7 +155,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
       (Array(0, dtype=int32), Array(1, dtype=int32))
     """
     (x,) = util.check_arrays("unstack", x)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if not rank:
         raise ValueError(explain("Unstack requires arrays with rank > 0, however a scalar array "
                                  "was passed."))
@@ -218,7 +217,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     """
     with util.lazy_eval("hstack"):
         values = [atleast_1d(v) for v in _parts("hstack", tup, "concatenate")]
-        return _join("hstack", values, 0 if len(util.shape_of(values[0])) == 1 else 1, dtype)
+        return _join("hstack", values, 0 if util.ndim_of(values[0]) == 1 else 1, dtype)
 
 
 @util.planned

@@ -88,7 +88,7 @@ def _diagonal(a: Any) -> Any:
     """The diagonals of square matrices."""
     shape = util.shape_of(a)
     on = la.identity_like(a)
-    hit = ew.ne_p.bind(on, la.filled(on, 0))
+    hit = ew.ne(on, la.filled(on, 0))
     return rd.reduce_sum(ew.select_n(hit, la.filled(a, 0), a), (len(shape) - 1,))
 
 
@@ -96,9 +96,9 @@ def _sign_of(pivots: Any, like: Any) -> Any:
     """1 or -1: whether the exchanges are even."""
     shape = util.shape_of(pivots)
     at = sh.iota(np.dtype("i4"), shape, len(shape) - 1)
-    moved = ew.convert(ew.ne_p.bind(pivots, at), np.dtype("i4"))
+    moved = ew.convert(ew.ne(pivots, at), np.dtype("i4"))
     odd = rd.reduce_sum(moved, (len(shape) - 1,))
-    odd = ew.and_p.bind(odd, ew.const(odd, 1))
+    odd = ew.and_(odd, ew.const(odd, 1))
     return ew.convert(ew.sub(la.filled(odd, 1), ew.mul(odd, ew.const(odd, 2))),
                       util.dtype_of(like))
 
@@ -185,7 +185,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         shape = square("slogdet()", a)
         last = len(shape) - 2
         if method == "qr":
-            if util.dtype_of(a).kind == "c":
+            if util.is_complex(a):
                 raise NotImplementedError(explain(
                     "slogdet method='qr' not implemented for complex inputs",
                     fix="leave method out."))
@@ -200,7 +200,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
             turned = _sign_of(pivots, a)
         diagonal = _diagonal(factors)
         size = ew.abs_(diagonal)
-        if util.dtype_of(a).kind == "c":
+        if util.is_complex(a):
             safe = ew.select_n(ew.eq(size, la.filled(size, 0)), size, la.filled(size, 1))
             signs = ew.div(diagonal, ew.complex_(safe, la.filled(safe, 0)))
         else:
@@ -372,7 +372,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
              [6, 8]], dtype=int32)
     """
     x1, x2 = util.check_arrays("jnp.linalg.outer", x1, x2)
-    ranks = [len(util.shape_of(x)) for x in (x1, x2)]
+    ranks = [util.ndim_of(x) for x in (x1, x2)]
     if ranks != [1, 1]:
         raise ValueError(explain("Input arrays must be one-dimensional, but they are "
                                  f"x1.ndim={ranks[0]} x2.ndim={ranks[1]}"))

@@ -44,9 +44,9 @@ logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one of x and y 
 def logical_not(x: Any, /) -> Any:
     x = util.one_array("logical_not", x)
     if util.dtype_of(x) == dtypes.bool_:
-        return ew.not_p.bind(x)
+        return ew.not_(x)
     with util.lazy_eval("logical_not"):
-        return util.of_scalars(ew.eq_p.bind(x, constant(x, 0)), x)
+        return util.of_scalars(ew.eq(x, constant(x, 0)), x)
 
 
 # ---- choosing
@@ -88,11 +88,11 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
     if (util.dtype_of(condition) == dtypes.bool_ and util.shape_of(condition) in ((), shape)
             and all(util.is_cast_free(v, dtype, weak) and util.shape_of(v) == shape
                     for v in (x, y))):
-        return ew.select_n_p.bind(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
+        return ew.select_n(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
     with util.lazy_eval("where"):
         mask = as_truth(condition)
         x, y = (util.spread(util.cast(v, dtype, weak), shape) for v in (x, y))
-        return ew.select_n_p.bind(util.spread_nonscalar(mask, shape), y, x)
+        return ew.select_n(util.spread_nonscalar(mask, shape), y, x)
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
@@ -138,7 +138,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
     x, y = util.promote("isclose", a, b)
     dtype = util.dtype_of(x)
     if dtypes.is_key(dtype):  # keys are equal or not
-        return ew.eq_p.bind(*util.broadcast_all("isclose", x, y))
+        return ew.eq(*util.broadcast_all("isclose", x, y))
     if dtype == dtypes.bool_:
         x, y = util.promote_numeric("isclose", x, y)
         dtype = util.dtype_of(x)
@@ -148,12 +148,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
     x, y = util.broadcast_all("isclose", util.array(x), util.array(y))
     real = dtypes.real_dtype(dtype)
     rtol, atol = (util.cast(v, real) for v in util.check_arrays("isclose", rtol, atol))
-    bound = ew.add_p.bind(*_fit(atol, ew.mul_p.bind(*_fit(rtol, ew.abs_p.bind(y)))))
-    near = ew.le_p.bind(*_fit(ew.abs_p.bind(ew.sub_p.bind(x, y)), bound))
-    out = ew.or_p.bind(ew.eq_p.bind(x, y), ew.and_p.bind(special.isfinite(y), near))
+    bound = ew.add(*_fit(atol, ew.mul(*_fit(rtol, ew.abs_(y)))))
+    near = ew.le(*_fit(ew.abs_(ew.sub(x, y)), bound))
+    out = ew.or_(ew.eq(x, y), ew.and_(special.isfinite(y), near))
     if equal_nan:
-        both = ew.and_p.bind(ew.ne_p.bind(x, x), ew.ne_p.bind(y, y))
-        out = ew.or_p.bind(out, both)
+        both = ew.and_(ew.ne(x, x), ew.ne(y, y))
+        out = ew.or_(out, both)
     return out
 
 
@@ -163,7 +163,7 @@ def _fit(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _every(x: Any) -> Any:
-    axes = tuple(range(len(util.shape_of(x))))
+    axes = tuple(range(util.ndim_of(x)))
     return rd.reduce_and_p.bind(x, axes=axes) if axes else util.cast(x, dtypes.bool_)
 
 
@@ -184,9 +184,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if util.shape_of(x) != util.shape_of(y):
         return util.array(np.False_)
     x, y = util.promote("array_equal", x, y)
-    same = ew.eq_p.bind(x, y)
+    same = ew.eq(x, y)
     if equal_nan and dtypes.is_inexact(util.dtype_of(x)):
-        same = ew.or_p.bind(same, ew.and_p.bind(ew.ne_p.bind(x, x), ew.ne_p.bind(y, y)))
+        same = ew.or_(same, ew.and_(ew.ne(x, x), ew.ne(y, y)))
     return _every(same)
 
 
@@ -199,7 +199,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
         x, y = util.broadcast_all("array_equiv", x, y)
     except TypeError:
         return util.array(np.False_)
-    return _every(ew.eq_p.bind(x, y))
+    return _every(ew.eq(x, y))
 
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "logical_and", "logical_not",

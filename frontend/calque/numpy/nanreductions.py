@@ -57,7 +57,7 @@ def _without_nan(name: str, a: Any, value: Callable[[Any], Any]) -> tuple[Any, A
     if not dtypes.is_inexact(dtype):
         return x, None
     x = util.array(x)
-    nan = ew.ne_p.bind(x, x)
+    nan = ew.ne(x, x)
     return choose(nan, dtype.type(value(dtype)), x), nan
 
 
@@ -110,10 +110,10 @@ def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, i
 
 def _kept(name: str, x: Any, where: Any) -> Any:
     """Where an element counts: not NaN, and where the mask holds."""
-    good = ew.eq_p.bind(x, x)
+    good = ew.eq(x, x)
     if where is None:
         return good
-    return ew.and_p.bind(good, util.spread(rd.where_mask(name, where), util.shape_of(x)))
+    return ew.and_(good, util.spread(rd.where_mask(name, where), util.shape_of(x)))
 
 
 @_doc("Arithmetic mean", "Array(2., dtype=float32)", _DTYPE, empty="; NaN where no element is left")
@@ -135,7 +135,7 @@ def _nanvar(name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, 
         return rd.var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
     x = util.array(x)
     kept = _kept(name, x, where)
-    x = choose(ew.eq_p.bind(x, x), x, full_constant(x, 0))  # or derivatives would be 0 * NaN
+    x = choose(ew.eq(x, x), x, full_constant(x, 0))  # or derivatives would be 0 * NaN
     return rd.var(x, axis, dtype, None, ddof, keepdims, where=kept, mean=mean)
 
 
@@ -156,14 +156,14 @@ def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: 
 def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
            keepdims: bool = False, where: Any = None, mean: Any = None) -> Any:
     util.refuse_out("nanstd", out)
-    return ew.sqrt_p.bind(_nanvar("nanstd", a, axis, dtype, ddof, keepdims, where, mean))
+    return ew.sqrt(_nanvar("nanstd", a, axis, dtype, ddof, keepdims, where, mean))
 
 
 def _index(name: str, find: Callable[..., Any], edge: Callable[[Any], Any], a: Any, axis: Any,
            out: Any, keepdims: Any) -> Any:
     util.refuse_out(name, out)
     (x,) = util.check_arrays(name, a)
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise TypeError(explain(f"{name} does not accept dtype {util.dtype_of(x).name}: complex "
                                 "numbers have no order.", fix="take their absolute values."))
     x, nan = _without_nan(name, x, edge)

@@ -28,7 +28,7 @@ def _inexact(name: str, x: Any) -> Any:
 
 def _square(x: Any) -> Any:
     """|x|^2, real."""
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         return ew.add(ew.square(ew.real(x)), ew.square(ew.imag(x)))
     return ew.mul(x, x)
 
@@ -57,7 +57,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
       Array(5., dtype=float32)
     """
     x = _inexact("jnp.linalg.norm", x)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if axis is None:
         if ord is None:
             return _vectors(x, 2, tuple(range(rank)), keepdims)
@@ -101,7 +101,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     (x,) = util.check_arrays("jnp.linalg.vector_norm", x)
     if ord not in (1, np.inf, -np.inf) or util.dtype_of(x).kind == "b":  # these keep integers
         x = _inexact("jnp.linalg.vector_norm", x)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if axis is None:
         axes = tuple(range(rank))
     else:
@@ -118,12 +118,12 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     ord = float(ord) if isinstance(ord, str) else ord
     with util.lazy_eval("norm"):
         if not axes:  # a number: its absolute value, whatever the order
-            x, how = sh.reshape(x, (*util.shape_of(x), 1)), {"axis": len(util.shape_of(x))}
+            x, how = sh.reshape(x, (*util.shape_of(x), 1)), {"axis": util.ndim_of(x)}
         if ord == 2:
             return ew.sqrt(total(_square(x), **how))
         size = ew.abs_(x)
         if ord == 0:
-            there = ew.ne_p.bind(x, ew.const(x, 0))
+            there = ew.ne(x, ew.const(x, 0))
             return total(ew.convert(there, util.dtype_of(size)), **how)
         if ord == 1:
             return total(size, **how)
@@ -159,7 +159,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
       Array(6., dtype=float32)
     """
     x = _inexact("jnp.linalg.matrix_norm", x)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     return _matrices(x, ord, (canonical_axis(-2, rank), canonical_axis(-1, rank)), keepdims)
 
 
@@ -184,7 +184,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    shape, rank = util.shape_of(x), len(util.shape_of(x))
+    shape, rank = util.shape_of(x), util.ndim_of(x)
     with util.lazy_eval("norm"):
         s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))
         if ord == "nuc":
@@ -231,9 +231,9 @@ def cond(x: Any, p: Any = None) -> Any:
             f"jnp.linalg.cond: for p={p}, array must be square; got arr.shape={shape}"))
     with util.lazy_eval("cond"):
         found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
-        lost = ew.ne_p.bind(found, found)  # NaN of a singular matrix, unless x itself has one
-        given = total(ew.convert(ew.ne_p.bind(x, x), util.dtype_of(found)), axis=(-2, -1))
-        lost = ew.and_p.bind(lost, ew.eq(given, ew.const(given, 0)))
+        lost = ew.ne(found, found)  # NaN of a singular matrix, unless x itself has one
+        given = total(ew.convert(ew.ne(x, x), util.dtype_of(found)), axis=(-2, -1))
+        lost = ew.and_(lost, ew.eq(given, ew.const(given, 0)))
         inf = sh.broadcast_in_dim(ew.const(found, np.inf), util.shape_of(found), ())
         return ew.select_n(lost, found, inf)
 

@@ -172,13 +172,12 @@ def _constant(x: Any, widths: Pairs, values: Pairs) -> Any:
                                                                 for v in known}) == 1):
         if not known:
             return x
-        return sh.pad_p.bind(x, _scalar(known[0], dtype, weak),
-                             padding_config=tuple((a, b, 0) for a, b in widths))
+        return sh.pad(x, _scalar(known[0], dtype, weak), tuple((a, b, 0) for a, b in widths))
     for axis, ((before, after), pair) in enumerate(zip(widths, values)):
         for low, high, value in ((before, 0, pair[0]), (0, after, pair[1])):
             config = [(0, 0, 0)] * len(widths)
             config[axis] = (low, high, 0)
-            x = sh.pad_p.bind(x, _scalar(value, dtype, weak), padding_config=tuple(config))
+            x = sh.pad(x, _scalar(value, dtype, weak), tuple(config))
     return x
 
 
@@ -186,7 +185,7 @@ def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
     shape = util.shape_of(x)
     low, high = [0] * len(shape), list(shape)
     low[axis], high[axis] = start, stop
-    return sh.slice_p.bind(x, start_indices=tuple(low), limit_indices=tuple(high), strides=None)
+    return sh.slice_(x, tuple(low), tuple(high))
 
 
 def _join(parts: list[Any], axis: int) -> Any:
@@ -213,7 +212,7 @@ def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
         elif step == 1:
             parts.append(_cut(x, axis, start, stop + 1))
         else:
-            parts.append(sh.rev_p.bind(_cut(x, axis, stop, start + 1), dimensions=(axis,)))
+            parts.append(sh.rev(_cut(x, axis, stop, start + 1), (axis,)))
     return _join(parts, axis)
 
 
@@ -246,11 +245,11 @@ def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
         parts = [x]
         if a:
             first = _wide(_cut(x, axis, 0, 1), axis, a)
-            mirrored = sh.rev_p.bind(_cut(x, axis, skip, skip + a), dimensions=(axis,))
+            mirrored = sh.rev(_cut(x, axis, skip, skip + a), (axis,))
             parts.insert(0, first * 2 - mirrored)
         if b:
             last = _wide(_cut(x, axis, n - 1, n), axis, b)
-            mirrored = sh.rev_p.bind(_cut(x, axis, n - skip - b, n - skip), dimensions=(axis,))
+            mirrored = sh.rev(_cut(x, axis, n - skip - b, n - skip), (axis,))
             parts.append(last * 2 - mirrored)
         x = _join(parts, axis)
         before, after = before - a, after - b
@@ -269,7 +268,7 @@ def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> 
     if width[0]:
         parts.insert(0, ramp(width[0], ends[0], 0))
     if width[1]:
-        parts.append(sh.rev_p.bind(ramp(width[1], ends[1], n - 1), dimensions=(axis,)))
+        parts.append(sh.rev(ramp(width[1], ends[1], n - 1), (axis,)))
     return _join(parts, axis)
 
 

@@ -312,10 +312,10 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
         if not aval_of(x).size:
             return x
         flat = ravel(as_truth(m))
-        number = ew.sub_p.bind(cumsum(ew.convert(flat, np.dtype("int32"))), np.int32(1))
+        number = ew.sub(cumsum(ew.convert(flat, np.dtype("int32"))), np.int32(1))
         fancy = advanced.plan(_wrapped(number, aval_of(v).size), util.shape_of(v))
         picked = util.cast(advanced.read(v, fancy), aval_of(x).dtype)
-        made = ew.select_n_p.bind(flat, ravel(x), picked)
+        made = ew.select_n(flat, ravel(x), picked)
         return sh.reshape(made, util.shape_of(x))
 
 
@@ -442,7 +442,7 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
     from calque.numpy.positions import flatnonzero
     util.refuse_out("compress", out)
     c, x = util.check_arrays("compress", condition, a)
-    if len(util.shape_of(c)) != 1:
+    if util.ndim_of(c) != 1:
         raise ValueError(explain("condition must be a 1D array",
                                  fix="jnp.extract takes a condition of a's shape."))
     x = asarray(x)

@@ -45,7 +45,7 @@ def _vector(name: str, x: Any) -> Any:
 
 def _front(x: Any, count: int) -> Any:
     """Zeros before the coefficients."""
-    return sh.pad_p.bind(x, util.dtype_of(x).type(0), padding_config=((count, 0, 0),))
+    return sh.pad(x, util.dtype_of(x).type(0), ((count, 0, 0),))
 
 
 def _trimmed(name: str, x: Any) -> Any:
@@ -221,7 +221,7 @@ def _written_out(x: Any, y: Any, steps: int) -> tuple[Any, Any]:
     for k in range(steps):
         d = rest[k] / y[0]
         quotient.append(d)
-        term = sh.pad_p.bind(d * tail, zero, padding_config=((k + 1, steps - 1 - k, 0),))
+        term = sh.pad(d * tail, zero, ((k + 1, steps - 1 - k, 0),))
         rest = where(np.arange(util.shape_of(x)[0]) == k, zero, rest - term)
     return join.stack(quotient), rest
 
@@ -256,7 +256,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     powers = np.arange(n - 1, m - 1, -1)
     factors = np.prod([powers - i for i in range(m)], axis=0) if m else np.ones(n)
     kept = x[:max(n - m, 0)]
-    return ew.mul_p.bind(kept, np.asarray(factors, util.dtype_of(x))[:util.shape_of(kept)[0]])
+    return ew.mul(kept, np.asarray(factors, util.dtype_of(x))[:util.shape_of(kept)[0]])
 
 
 @util.planned
@@ -297,7 +297,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     with util.lazy_eval("polyint"):
         joined = join.concatenate([x, constants])
         divisors = np.broadcast_to(np.asarray(factors, util.dtype_of(x)), (n + m,)).copy()
-        return ew.div_p.bind(joined, divisors)
+        return ew.div(joined, divisors)
 
 
 def poly(seq_of_zeros: Any) -> Any:
@@ -337,11 +337,11 @@ def poly(seq_of_zeros: Any) -> Any:
             made = util.spread(one, (1,))
             for i in range(n):
                 made = _front(made, 0)
-                made = sh.pad_p.bind(made, one * 0, padding_config=((0, 1, 0),)) - (
+                made = sh.pad(made, one * 0, ((0, 1, 0),)) - (
                     x[i] * _front(made, 1))
             return made
         made = _front(util.spread(one, (1,)), 0)
-        made = sh.pad_p.bind(made, one * 0, padding_config=((0, n, 0),))
+        made = sh.pad(made, one * 0, ((0, n, 0),))
         return fori_loop(0, n, lambda i, c: c - x[i] * arrange.roll(c, 1), made)
 
 
@@ -370,7 +370,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     util.check_arrays("roots", p)
     (x,) = _arrays("roots", p, inexact=True)
     x = atleast_1d(x)
-    if len(util.shape_of(x)) != 1:
+    if util.ndim_of(x) != 1:
         raise ValueError(explain("Input must be a rank-1 array.",
                                  fix=f"the shape is {util.shape_of(x)}."))
     n = util.shape_of(x)[0]
@@ -452,13 +452,13 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     lhs, rhs = vander(x, order), y
     if w is not None:
         w, _ = _arrays("polyfit", w, x, inexact=True)
-        if len(util.shape_of(w)) != 1:
+        if util.ndim_of(w) != 1:
             raise TypeError(explain("expected a 1-d array for weights"))
         if util.shape_of(w) != (points,):
             raise TypeError(explain("expected w and y to have the same length"))
         lhs = lhs * w[:, None]
         rhs = rhs * (w if len(rows) == 1 else w[:, None])
-    scale = ew.sqrt_p.bind(rd.sum(ew.mul_p.bind(lhs, lhs), axis=0))
+    scale = ew.sqrt(rd.sum(ew.mul(lhs, lhs), axis=0))
     lhs = lhs / scale[None, :]
     found, residuals, rank, s = lstsq(lhs, rhs, rcond)
     found = found / (scale if len(rows) == 1 else scale[:, None])
@@ -503,7 +503,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
              [3, 1]], dtype=int32)
     """
     (x,) = util.check_arrays("vander", x)
-    if len(util.shape_of(x)) != 1:
+    if util.ndim_of(x) != 1:
         raise ValueError(explain("x must be a one-dimensional array",
                                  fix=f"its shape is {util.shape_of(x)}."))
     count = util.shape_of(x)[0] if N is None else operator.index(N)

@@ -102,14 +102,14 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     mask = ravel(as_truth(x))
     number = cumsum(ew.convert(mask, kind), 0)
     place = ew.select_n(mask, sh.broadcast_in_dim(kind.type(count), (total,), ()),
-                        ew.sub_p.bind(number, kind.type(1)))
+                        ew.sub(number, kind.type(1)))
     numbers = ScatterDimensionNumbers((), (0,), (0,))
     flat = sh.iota(kind, (total,))
     stride = total
     found = []
     for n, blank in zip(shape, blanks):
         stride //= n
-        along = ew.rem_p.bind(ew.div_p.bind(flat, kind.type(stride)), kind.type(n))
+        along = ew.rem(ew.div(flat, kind.type(stride)), kind.type(n))
         found.append(sc.scatter(sc.scatter_p, blank, sh.reshape(place, (total, 1)), along, numbers,
                                 mode=GatherScatterMode.FILL_OR_DROP, unique_indices=True))
     return tuple(found)
@@ -232,7 +232,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         i = ar.clip(i, 0, 0)
     else:
         i = ar.clip(i, -total, total - 1)
-        i = ar.choose(ew.lt_p.bind(i, ew.const(i, 0)), ew.add_p.bind(i, ew.const(i, total)), i)
+        i = ar.choose(ew.lt(i, ew.const(i, 0)), ew.add(i, ew.const(i, total)), i)
     found = []
     for n in reversed(sizes):
         i, rest = ar.divmod(i, max(n, 1))

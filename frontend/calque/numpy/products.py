@@ -44,8 +44,8 @@ def kron(a: Any, b: Any) -> Any:
     util.check_arrays("kron", a, b)
     with util.lazy_eval("kron"):
         x, y = (util.array(v) for v in util.promote("kron", a, b))
-        rank = max(len(util.shape_of(x)), len(util.shape_of(y)))
-        m, n = ((1,) * (rank - len(util.shape_of(v))) + util.shape_of(v) for v in (x, y))
+        rank = max(util.ndim_of(x), util.ndim_of(y))
+        m, n = ((1,) * (rank - util.ndim_of(v)) + util.shape_of(v) for v in (x, y))
         full = tuple(k for pair in zip(m, n) for k in pair)
         x = sh.broadcast_in_dim(sh.reshape(x, m), full, tuple(range(0, 2 * rank, 2)))
         y = sh.broadcast_in_dim(sh.reshape(y, n), full, tuple(range(1, 2 * rank, 2)))
@@ -131,7 +131,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     """
     values = util.check_arrays("cov", m, *(() if y is None else (y,)))
     for name, v in zip("my", values):
-        if len(util.shape_of(v)) > 2:
+        if util.ndim_of(v) > 2:
             raise ValueError(explain(f"{name} has more than 2 dimensions",
                                      fix="reshape it to variables by observations."))
     if dtype is not None and not dtypes.is_inexact(util.user_dtype("cov", dtype)):
@@ -182,7 +182,7 @@ def _weights(count: int, fweights: Any, aweights: Any) -> Any:
         (w,) = util.check_arrays("cov", w)
         if name == "fweights" and not dtypes.is_integer(util.dtype_of(w)):
             raise TypeError(explain("fweights must be integer."))
-        if len(util.shape_of(w)) > 1:
+        if util.ndim_of(w) > 1:
             raise ValueError(explain(f"cannot handle multidimensional {name}"))
         if util.shape_of(w) != (count,):
             raise ValueError(explain(f"incompatible numbers of samples and {name}"))
@@ -218,9 +218,9 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     with util.lazy_eval("corrcoef"):
         if not util.shape_of(c):
             return c / c
-        deviations = ew.sqrt_p.bind(ar.real(c.diagonal()))
+        deviations = ew.sqrt(ar.real(c.diagonal()))
         c = c / deviations[:, None] / deviations[None, :]
-        if util.dtype_of(c).kind == "c":
+        if util.is_complex(c):
             return ew.complex_(ar.clip(ar.real(c), -1, 1), ar.clip(ar.imag(c), -1, 1))
         return ar.clip(c, -1, 1)
 
@@ -252,7 +252,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
       Array(15., dtype=float32)
     """
     util.check_arrays("interp", x, xp, fp)
-    if util.shape_of(xp) != util.shape_of(fp) or len(util.shape_of(xp)) != 1:
+    if util.shape_of(xp) != util.shape_of(fp) or util.ndim_of(xp) != 1:
         raise ValueError(explain("xp and fp must be one-dimensional arrays of equal size",
                                  fix=f"they have shapes {util.shape_of(xp)} and "
                                      f"{util.shape_of(fp)}."))
@@ -264,7 +264,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         x, xp = (util.array(v) for v in util.promote_inexact("interp", x, xp))
         (fp,) = util.promote_inexact("interp", fp)
         fp = util.array(fp)
-        if util.dtype_of(xp).kind == "c":
+        if util.is_complex(xp):
             raise ValueError(explain("jnp.interp: complex x values not supported."))
         if period is not None:
             if util.shape_of(period):
@@ -327,7 +327,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
       Array([0, 1, 2, 3, 4], dtype=int32)
     """
     (p,) = util.check_arrays("unwrap", p)
-    if util.dtype_of(p).kind == "c":
+    if util.is_complex(p):
         raise ValueError(explain("jnp.unwrap does not support complex inputs.",
                                  fix="unwrap the angle: jnp.unwrap(jnp.angle(p))."))
     with util.lazy_eval("unwrap"):
@@ -421,8 +421,8 @@ def _block(x: Any) -> tuple[Any, int]:
     parts, depths = zip(*map(_block, x))
     if len(set(depths)) > 1:
         raise ValueError(explain("Mismatched list depths in jax.numpy.block"))
-    rank = max(depths[0], *(len(util.shape_of(p)) for p in parts))
-    parts = [sh.reshape(p, (1,) * (rank - len(util.shape_of(p))) + util.shape_of(p))  # type: ignore[assignment]
+    rank = max(depths[0], *(util.ndim_of(p) for p in parts))
+    parts = [sh.reshape(p, (1,) * (rank - util.ndim_of(p)) + util.shape_of(p))  # type: ignore[assignment]
              for p in parts]
     return join.concatenate(parts, axis=-depths[0]), depths[0] + 1
 

@@ -99,7 +99,7 @@ def _byteswap(self: Any) -> Any:
       Array([256], dtype=uint16)
     """
     size = util.dtype_of(self).itemsize
-    parts = 2 if util.dtype_of(self).kind == "c" else 1
+    parts = 2 if util.is_complex(self) else 1
     if size == parts:
         return self
     with lazy_eval("byteswap"):
@@ -107,7 +107,7 @@ def _byteswap(self: Any) -> Any:
         if parts == 2:
             x = convert.view(x, np.dtype(f"float{size * 4}"))
         raw = sh.reshape(convert.view(x, np.uint8), (*self.shape, parts, size // parts))
-        turned = sh.rev_p.bind(raw, dimensions=(len(self.shape) + 1,))
+        turned = sh.rev(raw, (len(self.shape) + 1,))
         made = convert.view(sh.reshape(turned, (*self.shape, size)), util.dtype_of(x))
         made = convert.view(made, util.dtype_of(self)) if parts == 2 else made
         return sh.reshape(made, self.shape)

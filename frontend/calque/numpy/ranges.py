@@ -105,8 +105,8 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
         line = sh.iota(dtype, (max_dim(-(-span // (abs(step) if isinstance(step, int) else step)),
                                        0),))
         if isinstance(step, Dim) or step != 1:
-            line = ew.mul_p.bind(line, number(step, dtype))
-        return line if not isinstance(start, Dim) and start == 0 else ew.add_p.bind(
+            line = ew.mul(line, number(step, dtype))
+        return line if not isinstance(start, Dim) and start == 0 else ew.add(
             number(start, dtype), line)
     span = (np.float64(stop) - np.float64(start)) if any(
         isinstance(v, (float, np.floating)) for v in (start, stop)) else int(stop) - int(start)
@@ -123,8 +123,8 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
         return from_numpy(line.astype(dtype, copy=False))
     line = sh.iota(dtype, (size,))
     if step != 1:
-        line = ew.mul_p.bind(line, distance)
-    return line if start == 0 else ew.add_p.bind(first, line)
+        line = ew.mul(line, distance)
+    return line if start == 0 else ew.add(first, line)
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
@@ -231,11 +231,11 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
     known = not isinstance(count, Dim)
     nan = np.asarray(np.nan).astype(working)[()]
     if not known or parts > 0:
-        step = ew.div_p.bind(ew.sub_p.bind(last, first), number(parts, working))
+        step = ew.div(ew.sub(last, first), number(parts, working))
     else:
         step = util.array(nan)
     if not known:  # it may be 1: then there is no step, and the one value is the first
-        alone = ew.eq_p.bind(number(parts, np.int32), np.int32(0))
+        alone = ew.eq(number(parts, np.int32), np.int32(0))
         step = ew.select_n(alone, step, util.spread(nan, shape))
         last = ew.select_n(alone, last, first) if endpoint else last
     if count == 0:
@@ -243,17 +243,17 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
     elif count == 1:
         line = raised(first)
     else:
-        ratio = ew.div_p.bind(sh.iota(real, (parts,)), number(parts, real))
-        rest = ew.sub_p.bind(real.type(1), ratio)
+        ratio = ew.div(sh.iota(real, (parts,)), number(parts, real))
+        rest = ew.sub(real.type(1), ratio)
         column = [ew.convert(sh.reshape(r, (parts, *ones)), working) for r in (rest, ratio)]
         full = (parts, *shape)
-        line = ew.add_p.bind(
-            ew.mul_p.bind(util.spread(raised(first), full), util.spread(column[0], full)),
-            ew.mul_p.bind(util.spread(raised(last), full), util.spread(column[1], full)))
+        line = ew.add(
+            ew.mul(util.spread(raised(first), full), util.spread(column[0], full)),
+            ew.mul(util.spread(raised(last), full), util.spread(column[1], full)))
         if endpoint:
             line = sh.concatenate([line, raised(last)], 0)
     if dtypes.is_integer(wanted) and not dtypes.is_integer(working):
-        line = ew.floor_p.bind(line)
+        line = ew.floor(line)
     line = util.cast(line, wanted)
     axis = canonical_axis(axis, len(shape) + 1)
     if axis:
@@ -338,8 +338,8 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
             inner = sh.slice_in_dim(line, 1, count - 1 if endpoint and count > 1 else count, 0)
             parts = [first_row, inner, *([last_row] if endpoint and count > 1 else [])]
             line = sh.concatenate(parts, 0)
-        axis = canonical_axis(axis, len(util.shape_of(line)))
-        order = [*range(1, axis + 1), 0, *range(axis + 1, len(util.shape_of(line)))]
+        axis = canonical_axis(axis, util.ndim_of(line))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, util.ndim_of(line))]
         return util.cast(sh.transpose(line, order), wanted)
 
 
@@ -369,7 +369,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError(explain(
             f"Valid values for indexing are 'xy' and 'ij', got {indexing}"))
     values = util.check_arrays("meshgrid", *xi)
-    if any(len(util.shape_of(v)) != 1 for v in values):
+    if any(util.ndim_of(v) != 1 for v in values):
         raise ValueError(explain(
             "Arguments to jax.numpy.meshgrid must be 1D, got shapes "
             f"{[util.shape_of(v) for v in values]}",

@@ -195,7 +195,7 @@ def _extremum(name: str, prim: Primitive, join: Primitive, identity: Any, a: Any
         raise ValueError(explain(
             f"reduction operation {name} does not have an identity, so to use a where mask one "
             "has to specify 'initial'", fix="pass initial=."))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         return _complex_extremum(name, prim, x, axis, keepdims, initial, where)
     with util.lazy_eval(name):
         return _reduce(name, prim, join, x, axis, util.dtype_of(x), keepdims, initial, where,
@@ -221,13 +221,13 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
             return with_axes(only, shape, axes) if keepdims else util.array(only)
         if initial is None and builtins.any(shape[i] < 1 for i in axes):
             raise _no_identity(name)
-        re, im = ew.real_p.bind(x), ew.imag_p.bind(x)
+        re, im = ew.real(x), ew.imag(x)
         top = prim.bind(re, axes=axes)
         full = sh.broadcast_in_dim(with_axes(top, shape, axes), shape, range(len(shape)))
         bound = ew.match_shape(edge(real), shape)
-        nan = ew.or_p.bind(ew.ne_p.bind(im, im), ew.ne_p.bind(re, re))
-        rest = prim.bind(choose(ew.or_p.bind(ew.eq_p.bind(re, full), nan), im, bound), axes=axes)
-        made = ew.complex_p.bind(top, rest)
+        nan = ew.or_(ew.ne(im, im), ew.ne(re, re))
+        rest = prim.bind(choose(ew.or_(ew.eq(re, full), nan), im, bound), axes=axes)
+        made = ew.complex_(top, rest)
         if initial is not None:
             (initial,) = util.check_arrays(name, initial)
             first = ew.match_shape(util.cast(initial, dtype), util.shape_of(made))
@@ -321,7 +321,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     (x,) = util.check_arrays("mean", a)
     working, result = _float_dtypes("mean", x, dtype)
     if where is None:
-        _check_axis(axis, len(util.shape_of(x)))
+        _check_axis(axis, util.ndim_of(x))
     with util.lazy_eval("mean"):
         return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
 
@@ -338,7 +338,7 @@ def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any)
     shape = util.shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     total = sum(util.cast(x, working), axes, dtype=working, keepdims=keepdims, where=where)
-    return ew.div_p.bind(total, _spread_like(
+    return ew.div(total, _spread_like(
         _count(name, shape, axes, where, working, bool(keepdims)), total))
 
 
@@ -369,8 +369,8 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
     if dtype is not None and not dtypes.is_inexact(util.user_dtype("std", dtype)):
         raise ValueError(explain(f"dtype argument to jnp.std must be inexact; got {dtype}"))
     with util.lazy_eval("std"):
-        return ew.sqrt_p.bind(_var("std", x, axis, dtype, ddof, keepdims, where, mean,
-                                   correction))
+        return ew.sqrt(_var("std", x, axis, dtype, ddof, keepdims, where, mean,
+                            correction))
 
 
 def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any,
@@ -379,15 +379,15 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
         if not isinstance(ddof, int) or ddof != 0:
             raise ValueError(explain("ddof and correction can't be provided simultaneously."))
         ddof = correction
-    if (dtype is not None and util.dtype_of(x).kind == "c"
+    if (dtype is not None and util.is_complex(x)
             and not dtypes.is_complex(util.user_dtype(name, dtype))):
         raise ValueError(explain(
             f"jax.numpy.{name} does not yet support real dtype parameters when computing the "
             "variance of an array of complex values.", fix="leave dtype out."))
     working, result = _float_dtypes(name, x, dtype)
     if where is None:
-        _check_axis(axis, len(util.shape_of(x)))
-    if working.kind == "c" and util.dtype_of(x).kind != "c":
+        _check_axis(axis, util.ndim_of(x))
+    if working.kind == "c" and not util.is_complex(x):
         working = dtypes.real_dtype(working)
     shape = util.shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
@@ -398,20 +398,20 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
         (center,) = util.check_arrays(name, mean)
         center = util.cast(center, working)
     full = util.common_shape(name, [shape, util.shape_of(center)])
-    apart = ew.sub_p.bind(util.spread_nonscalar(x, full), util.spread_nonscalar(center, full))
+    apart = ew.sub(util.spread_nonscalar(x, full), util.spread_nonscalar(center, full))
     if working.kind == "c":
-        re, im = ew.real_p.bind(apart), ew.imag_p.bind(apart)
-        apart = ew.add_p.bind(ew.square_p.bind(re), ew.square_p.bind(im))
+        re, im = ew.real(apart), ew.imag(apart)
+        apart = ew.add(ew.square(re), ew.square(im))
         working = dtypes.real_dtype(working)
         result = dtypes.real_dtype(result) if dtype is None else result
     else:
-        apart = ew.square_p.bind(apart)
+        apart = ew.square(apart)
     count = _count(name, shape, axes, where, working, bool(keepdims))
     total = sum(apart, axes, dtype=working, keepdims=keepdims, where=where)
     (less,) = util.check_arrays(name, ddof)
-    left = ew.sub_p.bind(*_align(count, util.cast(less, working)))
-    good = ew.gt_p.bind(left, working.type(0))
-    made = ew.div_p.bind(total, _spread_like(left, total))
+    left = ew.sub(*_align(count, util.cast(less, working)))
+    good = ew.gt(left, working.type(0))
+    made = ew.div(total, _spread_like(left, total))
     made = choose(good, made, working.type(np.nan))
     return util.cast(made, result if dtypes.is_inexact(result) else working)
 
@@ -460,7 +460,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             if axis is None:
                 raise ValueError(explain(
                     "Axis must be specified when shapes of a and weights differ."))
-            if len(util.shape_of(w)) != len(axes):
+            if util.ndim_of(w) != len(axes):
                 raise ValueError(explain(
                     f"Shape of weights {util.shape_of(w)} must be consistent with shape of a "
                     f"{shape} along the given axes."))
@@ -469,7 +469,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             order = sorted(range(len(axes)), key=lambda i: axes[i])
             w = sh.broadcast_in_dim(sh.transpose(w, order), shape, sorted(axes))
         total = sum(w, axes, keepdims=keepdims)
-        made = ew.div_p.bind(sum(ew.mul_p.bind(x, w), axes, keepdims=keepdims), total)
+        made = ew.div(sum(ew.mul(x, w), axes, keepdims=keepdims), total)
         return (made, total) if returned else made
 
 
@@ -602,7 +602,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     util.refuse_out("ptp", out)
     (x,) = util.check_arrays("ptp", a)
     with util.lazy_eval("ptp"):
-        return ew.sub_p.bind(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
+        return ew.sub(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max",

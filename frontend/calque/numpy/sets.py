@@ -63,11 +63,11 @@ def _traced_order(x: Any, equal_nan: bool) -> tuple[Any, Any]:
     begins = sh.broadcast_in_dim(np.bool_(False), (n - 1,), ())
     for c in columns:
         x, y = sh.slice_in_dim(c, 1, n, 0), sh.slice_in_dim(c, 0, n - 1, 0)
-        differ = ew.ne_p.bind(x, y)
+        differ = ew.ne(x, y)
         if equal_nan and dtypes.is_inexact(aval_of(x).dtype):
-            nans = ew.and_p.bind(ew.ne_p.bind(x, x), ew.ne_p.bind(y, y))
-            differ = ew.and_p.bind(differ, ew.not_p.bind(nans))
-        begins = ew.or_p.bind(begins, differ)
+            nans = ew.and_(ew.ne(x, x), ew.ne(y, y))
+            differ = ew.and_(differ, ew.not_(nans))
+        begins = ew.or_(begins, differ)
     return order, sh.concatenate([sh.broadcast_in_dim(np.bool_(True), (1,), ()), begins], 0)
 
 
@@ -110,15 +110,15 @@ def _traced_groups(x: Any, size: Any, equal_nan: bool) -> _Groups:
     n = aval_of(x).shape[0]
     order, begins = _traced_order(x, equal_nan)
     number = total_of(begins, dtype=_I32)
-    group = ew.sub_p.bind(cumsum(ew.convert(begins, _I32), dtype=_I32), np.int32(1))
+    group = ew.sub(cumsum(ew.convert(begins, _I32), dtype=_I32), np.int32(1))
     inverse = so.sort([order, group], 0)[1]
     (starts,) = nonzero(begins, size=size + 1, fill_value=n)
     starts = ew.convert(starts, _I32)
     low, high = sh.slice_in_dim(starts, 0, size, 0), sh.slice_in_dim(starts, 1, size + 1, 0)
-    at = choose(ew.ge_p.bind(low, ew.const(low, n)), np.int32(0), low)
+    at = choose(ew.ge(low, ew.const(low, n)), np.int32(0), low)
     kind = dtypes.default_dtype(int)
     return _Groups(take(order, at, axis=0, mode="clip"), ew.convert(inverse, kind),
-                   ew.convert(ew.sub_p.bind(high, low), kind), number)
+                   ew.convert(ew.sub(high, low), kind), number)
 
 
 def _filled(values: Any, number: Any, fill_value: Any) -> Any:
@@ -128,7 +128,7 @@ def _filled(values: Any, number: Any, fill_value: Any) -> Any:
     shape = aval_of(values).shape
     fill = util.spread(util.cast(asarray(fill_value), aval_of(values).dtype), shape)
     index = sh.iota(_I32, shape, 0)
-    return choose(ew.lt_p.bind(index, asarray(number)), values, fill)
+    return choose(ew.lt(index, asarray(number)), values, fill)
 
 
 def _size(name: str, size: Any) -> int | None:
@@ -190,7 +190,7 @@ def _unique(name: str, ar: Any, axis: Any, equal_nan: bool, size: Any,
         x = asarray(x)
         shape, dtype = aval_of(x).shape, aval_of(x).dtype
         if dtype.kind == "c":  # a number with a NaN part is NaN, whatever the other part
-            x = choose(ew.ne_p.bind(x, x), dtype.type(np.nan), x)
+            x = choose(ew.ne(x, x), dtype.type(np.nan), x)
         if axis is None:
             x, at = ravel(x), 0
         else:
@@ -356,7 +356,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     with lazy_eval("isin"):
         x, y = (asarray(v) for v in util.promote("isin", element, test_elements))
         found = _member(x, ravel(y))
-        return util.array(ew.not_p.bind(found) if invert else found)
+        return util.array(ew.not_(found) if invert else found)
 
 
 def _member(x: Any, y: Any) -> Any:
@@ -365,12 +365,12 @@ def _member(x: Any, y: Any) -> Any:
         return sh.broadcast_in_dim(np.bool_(False), shape, ())
     flat = sh.reshape(x, (m,))
     if m * n <= COMPARED:
-        equal = ew.eq_p.bind(sh.broadcast_in_dim(flat, (m, n), (0,)),
-                             sh.broadcast_in_dim(y, (m, n), (1,)))
+        equal = ew.eq(sh.broadcast_in_dim(flat, (m, n), (0,)),
+                      sh.broadcast_in_dim(y, (m, n), (1,)))
         return sh.reshape(any_of(equal, 1), shape)
     y = so.sort([y], 0)[0]
     found = take(y, places(y, flat, "left"), axis=0, mode="clip")
-    return sh.reshape(ew.eq_p.bind(found, flat), shape)
+    return sh.reshape(ew.eq(found, flat), shape)
 
 
 def _pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Any, Any]:
@@ -391,14 +391,14 @@ def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> l
     number = total_of(mask, dtype=_I32)
     if size:  # without a fill_value, missing ones are the first one found
         first = sh.broadcast_in_dim(sh.slice_in_dim(at, 0, 1, 0), (size,), (0,))
-        at = choose(ew.lt_p.bind(sh.iota(_I32, (size,)), asarray(number)), at, util.array(first))
+        at = choose(ew.lt(sh.iota(_I32, (size,)), asarray(number)), at, util.array(first))
     pairs = ((values, fill_value), *more)
     if not aval_of(values).size:
         blank = [sh.broadcast_in_dim(ew.const(v, 0), (size,), ()) for v, _ in pairs]
         return [_filled(b, np.int32(0), f) for b, (_, f) in zip(blank, pairs)]
     found = [take(v, at, axis=0, mode="clip") for v, _ in pairs]
     if fill_value is None:  # nor is there a first one: zeros
-        some = ew.gt_p.bind(number, ew.const(number, 0))
+        some = ew.gt(number, ew.const(number, 0))
         found[0] = choose(util.array(sh.broadcast_in_dim(some, (size,), ())), found[0],
                           ew.const(found[0], 0))
     return [_filled(v, number, f) for v, (_, f) in zip(found, pairs)]
@@ -461,7 +461,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
         x, valid = _distinct(x, count)
     outside = isin(x, ar2, invert=True)
     if valid is not None:
-        outside = ew.and_p.bind(outside, valid)
+        outside = ew.and_(outside, valid)
     made = _chosen(x, outside, count, 0 if fill_value is None else fill_value)[0]
     return util.cast(made, aval_of(x).dtype, aval_of(x).weak_type)
 
@@ -472,7 +472,7 @@ def _distinct(x: Any, size: Any) -> tuple[Any, Any]:
         return x, sh.broadcast_in_dim(np.bool_(True), (0,), ())
     values, counts = unique(x, return_counts=True,
                             size=None if size is None else aval_of(x).size)
-    return values, ew.gt_p.bind(counts, ew.const(counts, 0))
+    return values, ew.gt(counts, ew.const(counts, 0))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
@@ -508,7 +508,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     else:
         values, first, counts = unique(x, True, return_counts=True,
                                        size=None if size is None else n)
-        mask = ew.and_p.bind(isin(values, y), ew.gt_p.bind(counts, ew.const(counts, 0)))
+        mask = ew.and_(isin(values, y), ew.gt(counts, ew.const(counts, 0)))
         with lazy_eval("intersect1d"):
             ordered, at = so.sort([y, sh.iota(_I32, (m,))], 0)
             second = take(at, places(ordered, values, "left"), axis=0, mode="clip")
@@ -526,9 +526,9 @@ def _lonely(x: Any, size: Any, fill_value: Any) -> Any:
     with lazy_eval("setxor1d"):
         (ordered,) = so.sort([x], 0)
         end = sh.broadcast_in_dim(np.bool_(True), (min(n, 1),), ())
-        differ = ew.ne_p.bind(sh.slice_in_dim(ordered, min(n, 1), n, 0),
-                              sh.slice_in_dim(ordered, 0, max(n - 1, 0), 0))
-        lonely = ew.and_p.bind(sh.concatenate([end, differ], 0), sh.concatenate([differ, end], 0))
+        differ = ew.ne(sh.slice_in_dim(ordered, min(n, 1), n, 0),
+                       sh.slice_in_dim(ordered, 0, max(n - 1, 0), 0))
+        lonely = ew.and_(sh.concatenate([end, differ], 0), sh.concatenate([differ, end], 0))
         ordered, lonely = util.array(ordered), util.array(lonely)
     return _strong_if_sized(_chosen(ordered, lonely, size, fill_value)[0], size)
 
@@ -564,10 +564,10 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     if not aval_of(every).size:
         return _chosen(every, valid, count, fill_value)[0]
     with lazy_eval("setxor1d"):
-        both = ew.and_p.bind(_member(every, x), _member(every, y))
-        keep = ew.and_p.bind(valid, ew.not_p.bind(both))
-        dropped, every = so.sort([ew.not_p.bind(keep), every], 0, num_keys=2)
-        keep, every = util.array(ew.not_p.bind(dropped)), util.array(every)
+        both = ew.and_(_member(every, x), _member(every, y))
+        keep = ew.and_(valid, ew.not_(both))
+        dropped, every = so.sort([ew.not_(keep), every], 0, num_keys=2)
+        keep, every = util.array(ew.not_(dropped)), util.array(every)
     return _strong_if_sized(_chosen(every, keep, count, fill_value)[0], count)
 
 

@@ -150,7 +150,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
         raise kind(explain(f"np.reshape order={order} is not implemented.",
                            fix="use 'C' or 'F'."))
     with util.lazy_eval("reshape"):
-        rank = len(util.shape_of(x))
+        rank = util.ndim_of(x)
         turned = sh.transpose(x, tuple(reversed(range(rank)))) if rank > 1 else x
         made = sh.reshape(turned, new[::-1])
         return sh.transpose(made, tuple(reversed(range(len(new)))))
@@ -202,7 +202,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
       (3, 2)
     """
     (x,) = util.check_arrays("transpose", a)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     order = tuple(reversed(range(rank))) if axes is None else tuple(
         canonical_axis(i, rank) for i in axes)
     return lx.transpose(x, order)
@@ -232,7 +232,7 @@ def matrix_transpose(x: Any, /) -> Any:
       (5, 3, 2)
     """
     (x,) = util.check_arrays("matrix_transpose", x)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if rank < 2:
         raise ValueError(explain(
             f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}"))
@@ -259,7 +259,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
       (3, 4, 2)
     """
     (x,) = util.check_arrays("moveaxis", a)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     starts, ends = ([canonical_axis(i, rank) for i in (v if isinstance(v, (tuple, list, range))
                                                        else (v,))]
                     for v in (source, destination))
@@ -292,7 +292,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
       (4, 3, 2)
     """
     (x,) = util.check_arrays("swapaxes", a)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     i, j = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
     order = list(range(rank))
     order[i], order[j] = order[j], order[i]
@@ -319,7 +319,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
       (4, 2, 3)
     """
     (x,) = util.check_arrays("rollaxis", a)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     axis = canonical_axis(axis, rank)
     start = canonical_axis(start, rank + 1) if start >= 0 else start + rank
     return moveaxis(x, axis, start - (axis < start))
@@ -404,8 +404,7 @@ def _raise(x: Any, places: list[tuple[int, ...]]) -> Any:
     full = [1] * rank
     for place, n in zip(places[len(own)], own):
         full[place] = n
-    return sh.broadcast_in_dim_p.bind(x, shape=tuple(full),
-                                      broadcast_dimensions=places[len(own)], sharding=None)
+    return sh.broadcast_in_dim(x, tuple(full), places[len(own)])
 
 
 # ---- broadcasting

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.core.dims import is_larger
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
@@ -113,7 +113,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     positions = sh.iota(np.dtype("int32"), aval_of(x).shape, at)
     found = so.sort([x, positions], at, is_stable=bool(stable))[1]
     if turned:
-        found = ew.sub_p.bind(ew.const(found, n - 1), found)
+        found = ew.sub(ew.const(found, n - 1), found)
     return ew.convert(sh.rev(found, (at,)) if descending else found, kind_of)
 
 
@@ -247,7 +247,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     x, at, k, mirrored = _split("argpartition", a, kth, axis)
     shape = aval_of(x).shape
-    order = so.sort([ew.not_p.bind(_top_key(mirrored)), sh.iota(np.dtype("int32"), shape, at)],
+    order = so.sort([ew.not_(_top_key(mirrored)), sh.iota(np.dtype("int32"), shape, at)],
                     at)[1]
     low = sh.slice_in_dim(order, 0, k + 1, at)
     high = so.sort([sh.slice_in_dim(order, k + 1, shape[at], at)], at)[0]
@@ -260,9 +260,9 @@ def _top_key(x: Any) -> Any:
     if dtypes.is_integer(dtype):
         return x
     signed = np.dtype(f"i{dtype.itemsize}")
-    bits = ew.bitcast_convert_type_p.bind(x, new_dtype=signed)
+    bits = ew.bitcast_convert_type(x, new_dtype=signed)
     low = ew.const(bits, np.iinfo(signed).max)
-    return ew.select_n(ew.lt_p.bind(bits, ew.const(bits, 0)), bits, ew.xor_p.bind(bits, low))
+    return ew.select_n(ew.lt(bits, ew.const(bits, 0)), bits, ew.xor(bits, low))
 
 
 _METHODS = ("compare_all", "scan", "scan_unrolled", "sort")
@@ -297,7 +297,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
         raise ValueError(explain(
             f"invalid argument method={method!r}, expected one of {list(_METHODS)}"))
     util.check_arrays("searchsorted", a, v)
-    if len(util.shape_of(a)) != 1:
+    if util.ndim_of(a) != 1:
         raise ValueError(explain("a should be 1-dimensional"))
     with util.lazy_eval("searchsorted"):
         if sorter is not None:
@@ -318,15 +318,15 @@ def places(x: Any, v: Any, side: str) -> Any:
         found = before(sh.broadcast_in_dim(x, pairs, (1,)), sh.broadcast_in_dim(flat, pairs, (0,)),
                        side == "right")
         return sh.reshape(total_of(ew.convert(found, kind), 1, dtype=kind), shape)
-    if aval_of(x).dtype.kind == "c":
+    if is_complex(x):
         return sh.reshape(_merged(x, flat, side), shape)
     at = sh.broadcast_in_dim(kind.type(0), (m,), ())
     step = 1 << (n.bit_length() - 1)
     while step:  # as many elements as `at` says are before v; try step more
-        far = ew.add_p.bind(at, ew.const(at, step))
-        there = take(x, ew.sub_p.bind(far, ew.const(at, 1)), axis=0, mode="clip")
-        more = ew.and_p.bind(before(there, flat, side == "right"),
-                             ew.le_p.bind(far, ew.const(far, n)))
+        far = ew.add(at, ew.const(at, step))
+        there = take(x, ew.sub(far, ew.const(at, 1)), axis=0, mode="clip")
+        more = ew.and_(before(there, flat, side == "right"),
+                       ew.le(far, ew.const(far, n)))
         at = ew.select_n(more, at, far)
         step //= 2
     return sh.reshape(at, shape)
@@ -350,10 +350,10 @@ def before(x: Any, y: Any, equal: bool) -> Any:
     result = (ew.le_p if equal else ew.lt_p).bind(x, y)
     if not dtypes.is_inexact(aval_of(x).dtype):
         return result
-    nan = ew.ne_p.bind(y, y)
+    nan = ew.ne(y, y)
     if not equal:
-        nan = ew.and_p.bind(nan, ew.eq_p.bind(x, x))
-    return ew.or_p.bind(result, nan)
+        nan = ew.and_(nan, ew.eq(x, x))
+    return ew.or_(result, nan)
 
 
 @util.planned
@@ -390,7 +390,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     first, last = (sh.reshape(sh.slice_in_dim(edges, i, i + 1, 0), ()) for i in (0, n - 1))
     up = places(edges, values, side)
     down = places(flip(edges), values, side)
-    return choose(ew.ge_p.bind(last, first), up, ew.sub_p.bind(ew.const(down, n), down))
+    return choose(ew.ge(last, first), up, ew.sub(ew.const(down, n), down))
 
 
 __all__ = ["argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",

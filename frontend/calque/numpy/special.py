@@ -35,12 +35,11 @@ def isnan(x: Any, /) -> Any:
     x = util.one_array("isnan", x)
     if not dtypes.is_inexact(util.dtype_of(x)):
         return _all_false(x)
-    return ew.ne_p.bind(x, x)
+    return ew.ne(x, x)
 
 
 def _all_false(x: Any) -> Any:
-    return sh.broadcast_in_dim_p.bind(
-        np.False_, shape=util.shape_of(x), broadcast_dimensions=(), sharding=None)
+    return sh.broadcast_in_dim(np.False_, util.shape_of(x), ())
 
 
 @named("Whether x is infinite.", ["x"], _TRUTH, "jnp.isinf(jnp.inf)", truth("True"))
@@ -49,11 +48,11 @@ def isinf(x: Any, /) -> Any:
     x = util.one_array("isinf", x)
     dtype = util.dtype_of(x)
     if dtype.kind == "c":
-        return ew.or_p.bind(isinf(ew.real_p.bind(x)), isinf(ew.imag_p.bind(x)))
+        return ew.or_(isinf(ew.real(x)), isinf(ew.imag(x)))
     if not dtypes.is_inexact(dtype):
         return _all_false(x)
     x = util.array(x)
-    return ew.eq_p.bind(ew.abs_p.bind(x), dtype.type(np.inf))
+    return ew.eq(ew.abs_(x), dtype.type(np.inf))
 
 
 @named("Whether x is neither infinite nor NaN.", ["x"], _TRUTH, "jnp.isfinite(jnp.inf)",
@@ -63,11 +62,11 @@ def isfinite(x: Any, /) -> Any:
     x = util.one_array("isfinite", x)
     dtype = util.dtype_of(x)
     if dtype.kind == "c":
-        return ew.and_p.bind(ew.is_finite_p.bind(ew.real_p.bind(x)),
-                             ew.is_finite_p.bind(ew.imag_p.bind(x)))
+        return ew.and_(ew.is_finite(ew.real(x)),
+                       ew.is_finite(ew.imag(x)))
     if not dtypes.is_inexact(dtype):
-        return ew.not_p.bind(_all_false(x))
-    return ew.is_finite_p.bind(x)
+        return ew.not_(_all_false(x))
+    return ew.is_finite(x)
 
 
 def _signed_infinity(name: str, x: Any, value: float) -> Any:
@@ -78,7 +77,7 @@ def _signed_infinity(name: str, x: Any, value: float) -> Any:
                                  fix="test the real and imaginary parts."))
     if not dtypes.is_inexact(dtype):
         return _all_false(x)
-    return ew.eq_p.bind(x, dtype.type(value))
+    return ew.eq(x, dtype.type(value))
 
 
 @named("Whether x is +inf.", ["x"], _TRUTH, "jnp.isposinf(jnp.inf)", truth("True"))
@@ -97,10 +96,10 @@ def isneginf(x: Any, /, out: None = None) -> Any:
 @util.planned
 def isreal(x: Any) -> Any:
     x = util.one_array("isreal", x)
-    if util.dtype_of(x).kind != "c":
-        return util.of_scalars(ew.not_p.bind(_all_false(x)), x)
-    im = ew.imag_p.bind(x)
-    return util.of_scalars(ew.eq_p.bind(im, _zero(im)), x)
+    if not util.is_complex(x):
+        return util.of_scalars(ew.not_(_all_false(x)), x)
+    im = ew.imag(x)
+    return util.of_scalars(ew.eq(im, _zero(im)), x)
 
 
 @named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
@@ -108,10 +107,10 @@ def isreal(x: Any) -> Any:
 @util.planned
 def iscomplex(x: Any) -> Any:
     x = util.one_array("iscomplex", x)
-    if util.dtype_of(x).kind != "c":
+    if not util.is_complex(x):
         return util.of_scalars(_all_false(x), x)
-    im = ew.imag_p.bind(x)
-    return util.of_scalars(ew.ne_p.bind(im, _zero(im)), x)
+    im = ew.imag(x)
+    return util.of_scalars(ew.ne(im, _zero(im)), x)
 
 
 @named("Whether the sign bit is set (x < 0, or -0.0, or a negative NaN).", ["x"], _TRUTH,
@@ -126,10 +125,10 @@ def signbit(x: Any, /) -> Any:
     if dtype == dtypes.bool_:
         return _all_false(x)
     if dtypes.is_integer(dtype):
-        return ew.lt_p.bind(x, _zero(x))
-    bits = ew.bitcast_convert_type_p.bind(
+        return ew.lt(x, _zero(x))
+    bits = ew.bitcast_convert_type(
         util.array(x), new_dtype=np.dtype(f"int{8 * dtype.itemsize}"))
-    return ew.lt_p.bind(bits, _zero(bits))
+    return ew.lt(bits, _zero(bits))
 
 
 @named("x1 with the sign of x2, as a float.", ["x1", "x2"], _BROADCAST,
@@ -137,10 +136,10 @@ def signbit(x: Any, /) -> Any:
 @util.planned
 def copysign(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("copysign", *pair("copysign", x1, x2, "inexact"))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise TypeError(explain("copysign does not support complex-valued inputs"))
-    size = ew.abs_p.bind(x)
-    return choose(signbit(y), ew.neg_p.bind(size), size)
+    size = ew.abs_(x)
+    return choose(signbit(y), ew.neg(size), size)
 
 
 # ---- formulas
@@ -149,13 +148,13 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 @util.planned
 def arctan2(x1: Any, x2: Any, /) -> Any:
     y, x = pair("arctan2", x1, x2, "inexact")
-    if util.dtype_of(x).kind != "c":
-        return ew.atan2_p.bind(y, x)
+    if not util.is_complex(x):
+        return ew.atan2(y, x)
     # -i log((x + iy) / sqrt(x**2 + y**2))
-    turned = ew.add_p.bind(x, ew.mul_p.bind(constant(y, 1j), y))
-    length = ew.sqrt_p.bind(ew.add_p.bind(ew.mul_p.bind(x, x), ew.mul_p.bind(y, y)))
-    made = ew.log_p.bind(ew.div_p.bind(turned, length))
-    return ew.mul_p.bind(constant(made, -1j), made)
+    turned = ew.add(x, ew.mul(constant(y, 1j), y))
+    length = ew.sqrt(ew.add(ew.mul(x, x), ew.mul(y, y)))
+    made = ew.log(ew.div(turned, length))
+    return ew.mul(constant(made, -1j), made)
 
 
 atan2 = arctan2
@@ -166,71 +165,71 @@ atan2 = arctan2
 @util.planned
 def hypot(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("hypot", *pair("hypot", x1, x2, "inexact"))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise ValueError(explain(
             "jnp.hypot is not well defined for complex-valued inputs. Please convert to real "
             "values first, such as by using abs(x)"))
-    x, y = ew.abs_p.bind(x), ew.abs_p.bind(y)
+    x, y = ew.abs_(x), ew.abs_(y)
     inf = constant(x, np.inf)
-    endless = ew.or_p.bind(ew.eq_p.bind(x, inf), ew.eq_p.bind(y, inf))
-    large, small = ew.max_p.bind(x, y), ew.min_p.bind(x, y)
-    empty = ew.eq_p.bind(large, _zero(large))
-    ratio = ew.div_p.bind(small, choose(empty, constant(large, 1), large))
-    length = ew.mul_p.bind(large, ew.sqrt_p.bind(
-        ew.add_p.bind(constant(ratio, 1), ew.square_p.bind(ratio))))
+    endless = ew.or_(ew.eq(x, inf), ew.eq(y, inf))
+    large, small = ew.max_(x, y), ew.min_(x, y)
+    empty = ew.eq(large, _zero(large))
+    ratio = ew.div(small, choose(empty, constant(large, 1), large))
+    length = ew.mul(large, ew.sqrt(
+        ew.add(constant(ratio, 1), ew.square(ratio))))
     return choose(endless, full_constant(x, np.inf), choose(empty, large, length))
 
 
 def _log_sum(name: str, x1: Any, x2: Any, power: Any, scale: float) -> Any:
     x, y = util.broadcast_all(name, *pair(name, x1, x2, "inexact"))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         return _complex_log_sum(x, y, power, scale)
     return _real_log_sum(x, y, power, scale)
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2, 3))
 def _real_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
-    apart = ew.sub_p.bind(x, y)
-    odd = ew.ne_p.bind(apart, apart)  # NaN, or both infinite
+    apart = ew.sub(x, y)
+    odd = ew.ne(apart, apart)  # NaN, or both infinite
     safe = choose(odd, full_constant(x, 0), apart)
-    rest = ew.log1p_p.bind(power(ew.neg_p.bind(ew.abs_p.bind(safe))))
+    rest = ew.log1p(power(ew.neg(ew.abs_(safe))))
     if scale != 1.0:
-        rest = ew.div_p.bind(rest, constant(rest, scale))
-    return choose(odd, ew.add_p.bind(x, y), ew.add_p.bind(ew.max_p.bind(x, y), rest))
+        rest = ew.div(rest, constant(rest, scale))
+    return choose(odd, ew.add(x, y), ew.add(ew.max_(x, y), rest))
 
 
 @_real_log_sum.defjvp
 def _log_sum_jvp(power: Any, scale: float, primals: Any, tangents: Any) -> Any:
     """Each term's share of the sum, smooth where they are equal (1 for infinities of one sign)."""
     x, y = primals
-    endless = ew.and_p.bind(ew.eq_p.bind(x, y), ew.eq_p.bind(ew.abs_p.bind(x),
-                                                             constant(x, np.inf)))
+    endless = ew.and_(ew.eq(x, y), ew.eq(ew.abs_(x),
+                                         constant(x, np.inf)))
     total = None
     for a, b, t in ((x, y, tangents[0]), (y, x, tangents[1])):
-        apart = ew.mul_p.bind(ew.sub_p.bind(a, b), constant(a, scale))
-        share = ew.mul_p.bind(t, ew.logistic_p.bind(
+        apart = ew.mul(ew.sub(a, b), constant(a, scale))
+        share = ew.mul(t, ew.logistic(
             choose(endless, full_constant(a, np.inf), apart)))
-        total = share if total is None else ew.add_p.bind(total, share)
+        total = share if total is None else ew.add(total, share)
     return _real_log_sum(x, y, power, scale), total
 
 
 def _complex_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
-    swap = ew.lt_p.bind(ew.real_p.bind(x), ew.real_p.bind(y))
+    swap = ew.lt(ew.real(x), ew.real(y))
     large, small = choose(swap, y, x), choose(swap, x, y)
-    apart = ew.sub_p.bind(small, large)
-    odd = ew.ne_p.bind(apart, apart)
+    apart = ew.sub(small, large)
+    odd = ew.ne(apart, apart)
     safe = choose(odd, full_constant(x, 0), apart)
-    rest = ew.log1p_p.bind(power(safe))
+    rest = ew.log1p(power(safe))
     if scale != 1.0:
-        rest = ew.div_p.bind(rest, constant(rest, scale))
-    made = choose(odd, full_constant(x, complex(np.nan, np.nan)), ew.add_p.bind(large, rest))
+        rest = ew.div(rest, constant(rest, scale))
+    made = choose(odd, full_constant(x, complex(np.nan, np.nan)), ew.add(large, rest))
     # the imaginary part is an angle: bring it into (-pi, pi]
-    re, im = ew.real_p.bind(made), ew.imag_p.bind(made)
+    re, im = ew.real(made), ew.imag(made)
     turn, half = constant(im, 2 * math.pi / scale), constant(im, math.pi / scale)
-    shifted = ew.sub_p.bind(half, im)
-    wrapped = ew.sub_p.bind(shifted, ew.mul_p.bind(turn, ew.floor_p.bind(
-        ew.div_p.bind(shifted, turn))))
-    return ew.complex_p.bind(re, ew.sub_p.bind(half, wrapped))
+    shifted = ew.sub(half, im)
+    wrapped = ew.sub(shifted, ew.mul(turn, ew.floor(
+        ew.div(shifted, turn))))
+    return ew.complex_(re, ew.sub(half, wrapped))
 
 
 def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -285,9 +284,9 @@ def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> 
 @util.planned
 def _logaddexp2(x1: Any, x2: Any) -> Any:
     def power(x: Any) -> Any:
-        if util.dtype_of(x).kind == "c":
-            return ew.exp_p.bind(ew.mul_p.bind(x, constant(x, math.log(2.0))))
-        return ew.exp2_p.bind(x)
+        if util.is_complex(x):
+            return ew.exp(ew.mul(x, constant(x, math.log(2.0))))
+        return ew.exp2(x)
 
     return _log_sum("logaddexp2", x1, x2, power, math.log(2.0))
 
@@ -304,10 +303,10 @@ def _no_keywords(name: str, out: Any, where: Any) -> None:
 def sinc(x: Any, /) -> Any:
     (x,) = util.promote_inexact("sinc", x)
     x = util.array(x)
-    origin = ew.eq_p.bind(x, _zero(x))
-    turned = ew.mul_p.bind(constant(x, math.pi), x)
+    origin = ew.eq(x, _zero(x))
+    turned = ew.mul(constant(x, math.pi), x)
     safe = choose(origin, full_constant(x, 1), turned)
-    return choose(origin, full_constant(x, 1), ew.div_p.bind(ew.sin_p.bind(safe), safe))
+    return choose(origin, full_constant(x, 1), ew.div(ew.sin(safe), safe))
 
 
 @named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
@@ -315,12 +314,12 @@ def sinc(x: Any, /) -> Any:
 @util.planned
 def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise TypeError(explain("heaviside does not support complex-valued inputs"))
     x, y = (util.cast(v, util.dtype_of(x)) for v in (x, y))
-    middle = choose(ew.ne_p.bind(x, x), x, y)
-    upper = choose(ew.gt_p.bind(x, _zero(x)), full_constant(x, 1), middle)
-    made = choose(ew.lt_p.bind(x, _zero(x)), full_constant(x, 0), upper)
+    middle = choose(ew.ne(x, x), x, y)
+    upper = choose(ew.gt(x, _zero(x)), full_constant(x, 1), middle)
+    made = choose(ew.lt(x, _zero(x)), full_constant(x, 0), upper)
     return util.of_scalars(made, x1, x2)
 
 
@@ -338,10 +337,10 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     x = util.spread(util.cast(x, dtype, weak), shape)
     n = util.spread(util.cast(n, np.dtype("int32")), shape)
     # three factors, so that neither 2**n nor a product on the way leaves the dtype early
-    third = ew.div_p.bind(n, np.int32(3))
-    rest = ew.sub_p.bind(n, ew.mul_p.bind(third, np.int32(2)))
+    third = ew.div(n, np.int32(3))
+    rest = ew.sub(n, ew.mul(third, np.int32(2)))
     for part in (third, third, rest):
-        x = ew.mul_p.bind(x, ew.exp2_p.bind(util.cast(part, dtype, weak)))
+        x = ew.mul(x, ew.exp2(util.cast(part, dtype, weak)))
     return x
 
 
@@ -351,8 +350,8 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 def bitwise_count(x: Any, /) -> Any:
     (x,) = util.promote_numeric("bitwise_count", x)
     if util.dtype_of(x).kind == "i":
-        x = ew.abs_p.bind(x)
-    return util.cast(ew.population_count_p.bind(x), np.dtype("uint8"))
+        x = ew.abs_(x)
+    return util.cast(ew.population_count(x), np.dtype("uint8"))
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
@@ -387,17 +386,17 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     if not dtypes.is_inexact(dtype):
         return util.array(x)
     if dtype.kind == "c":
-        return ew.complex_p.bind(_nan_to_num(ew.real_p.bind(x), nan, posinf, neginf),
-                                 _nan_to_num(ew.imag_p.bind(x), nan, posinf, neginf))
+        return ew.complex_(_nan_to_num(ew.real(x), nan, posinf, neginf),
+                           _nan_to_num(ew.imag(x), nan, posinf, neginf))
     info = dtypes.finfo(dtype)
     posinf = dtype.type(info.max) if posinf is None else posinf
     neginf = dtype.type(info.min) if neginf is None else neginf
     nan, posinf, neginf = (util.cast(v, dtype, weak)
                            for v in util.check_arrays("nan_to_num", nan, posinf, neginf))
     x = util.array(x)
-    out = choose(ew.ne_p.bind(x, x), nan, x)
-    out = choose(ew.eq_p.bind(x, constant(x, np.inf)), posinf, out)
-    return choose(ew.eq_p.bind(x, constant(x, -np.inf)), neginf, out)
+    out = choose(ew.ne(x, x), nan, x)
+    out = choose(ew.eq(x, constant(x, np.inf)), posinf, out)
+    return choose(ew.eq(x, constant(x, -np.inf)), neginf, out)
 
 
 @named("Modified Bessel function of the first kind of order 0.", ["x"], _SHAPE, "jnp.i0(0.0)",

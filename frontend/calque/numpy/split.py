@@ -135,7 +135,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
       >>> [x.shape for x in jnp.hsplit(jnp.zeros((2, 4)), 2)]
       [(2, 2), (2, 2)]
     """
-    rank = len(util.shape_of(util.one_array("hsplit", ary)))
+    rank = util.ndim_of(util.one_array("hsplit", ary))
     return _split("hsplit", ary, indices_or_sections, 0 if rank == 1 else 1, True)
 
 

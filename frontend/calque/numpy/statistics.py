@@ -75,10 +75,10 @@ def _checked(name: str, a: Any, q: Any, out: Any, overwrite: Any, method: str,
         raise ValueError(explain(
             f"jax.numpy.{name} does not support overwrite_input=True or out != None"))
     x, q = util.check_arrays(name, a, q)
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise ValueError(explain(
             "quantile does not support complex input, as the operation is poorly defined."))
-    if len(util.shape_of(q)) > 1:
+    if util.ndim_of(q) > 1:
         raise ValueError(explain(f"q must be have rank <= 1, got shape {util.shape_of(q)}"))
     if method not in METHODS:
         raise ValueError(explain("method can only be 'linear', 'lower', 'higher', 'midpoint', "
@@ -122,9 +122,9 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     q = util.cast(asarray(q), working)
     many = aval_of(q).shape
     q = sh.reshape(q, (aval_of(q).size,))
-    nan = ew.ne_p.bind(rows, rows)
+    nan = ew.ne(rows, rows)
     if skip:
-        count = rd.sum(ew.not_p.bind(nan), -1, dtype=working, keepdims=True)
+        count = rd.sum(ew.not_(nan), -1, dtype=working, keepdims=True)
     else:
         rows = choose(rd.any(nan, -1, keepdims=True), dtype.type(np.nan), rows)
         count = sh.broadcast_in_dim(number(n, working), (*lead, 1), ())
@@ -142,17 +142,17 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 def _between(rows: Any, q: Any, count: Any, method: str) -> Any:
     last = count - 1
     if method == "inverted_cdf":
-        return _at(rows, ar.clip(ew.ceil_p.bind(q * count - 1), 0, last), q)
+        return _at(rows, ar.clip(ew.ceil(q * count - 1), 0, last), q)
     index = q * last
-    low = ew.floor_p.bind(index)
+    low = ew.floor(index)
     part = index - low
-    low_at, high_at = (ar.clip(i, 0, last) for i in (low, ew.ceil_p.bind(index)))
+    low_at, high_at = (ar.clip(i, 0, last) for i in (low, ew.ceil(index)))
     if method == "lower":
         return _at(rows, low_at, q)
     if method == "higher":
         return _at(rows, high_at, q)
     if method == "nearest":
-        return _at(rows, choose(ew.le_p.bind(part, ew.const(part, 0.5)), low_at, high_at), q)
+        return _at(rows, choose(ew.le(part, ew.const(part, 0.5)), low_at, high_at), q)
     x, y = _at(rows, low_at, q), _at(rows, high_at, q)
     if method == "midpoint":
         return (x + y) * 0.5
@@ -161,7 +161,7 @@ def _between(rows: Any, q: Any, count: Any, method: str) -> Any:
 
 def _at(rows: Any, index: Any, q: Any) -> Any:
     """Elements of sorted rows, as wide as q; none of a row without elements, or for a NaN q."""
-    bad = ew.ne_p.bind(index, index)
+    bad = ew.ne(index, index)
     positions = ew.convert(choose(bad, aval_of(index).dtype.type(0), maximum(index, 0)),
                            np.dtype("int32"))
     found = util.cast(take_along_axis(rows, positions, -1, mode="clip"), aval_of(q).dtype)
@@ -182,13 +182,13 @@ def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any
         w = sh.broadcast_in_dim(w, shape, axes)
     w, _ = _rows(util.cast(w, aval_of(q).dtype), axis, False)
     if skip:
-        w = choose(ew.ne_p.bind(rows, rows), aval_of(w).dtype.type(0), w)
+        w = choose(ew.ne(rows, rows), aval_of(w).dtype.type(0), w)
     at = aval_of(rows).ndim - 1
     ordered, w = so.sort([rows, w], at)
     running = cumsum(w, -1)
     total = sh.slice_in_dim(running, aval_of(rows).shape[-1] - 1, aval_of(rows).shape[-1], at)
     wide = (*aval_of(q).shape, aval_of(rows).shape[-1])
-    reached = ew.lt_p.bind(
+    reached = ew.lt(
         sh.broadcast_in_dim(running, wide, (*range(at), at + 1)),
         sh.broadcast_in_dim(util.array(q * total), wide, tuple(range(at + 1))))
     index = rd.sum(reached, -1, dtype=np.dtype("int32"))

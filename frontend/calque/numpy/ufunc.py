@@ -132,7 +132,7 @@ class _Methods:
         util.refuse_out(f"{self.name}.accumulate", out)
         (x,) = util.check_arrays(f"{self.name}.accumulate", a)
         dtype = self._kind(x) if dtype is None else dtype
-        rank = len(util.shape_of(x))
+        rank = util.ndim_of(x)
         if axis is None or isinstance(axis, tuple):
             raise ValueError(explain("accumulate does not allow multiple axes"))
         axis = canonical_axis(axis, rank)
@@ -149,7 +149,7 @@ class _Methods:
                 return made, made
 
             _, rest = scan(step, rows[0], rows[1:])
-            joined = sh.concatenate_p.bind(expand_dims(rows[0], 0), rest, dimension=0)
+            joined = sh.concatenate([expand_dims(rows[0], 0), rest], 0)
             return moveaxis(joined, 0, axis)
 
     def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None,
@@ -172,25 +172,24 @@ class _Methods:
         x, indices = util.check_arrays(f"{self.name}.reduceat", a, indices)
         if axis is None or isinstance(axis, tuple):
             raise ValueError(explain("reduceat requires a single integer axis."))
-        axis = canonical_axis(axis, len(util.shape_of(x)))
+        axis = canonical_axis(axis, util.ndim_of(x))
         if util.dtype_of(indices) == dtypes.bool_:
             indices = util.cast(indices, np.dtype("int32"))
-        if len(util.shape_of(indices)) != 1:
+        if util.ndim_of(indices) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
         with util.lazy_eval(f"{self.name}.reduceat"):
             rows = moveaxis(util.array(x) if dtype is None else util.array(x).astype(dtype),
                             axis, 0)
             count = util.shape_of(rows)[0]
             first = util.array(indices)
-            ends = sh.concatenate_p.bind(
-                first[1:], creation.full((1,), count, util.dtype_of(first)), dimension=0)
+            ends = sh.concatenate([first[1:], creation.full((1,), count, util.dtype_of(first))], 0)
             start = picking.take(rows, first, axis=0)
             made = util.dtype_of(self.f(start, start))
             if made.kind in "fc" and not dtypes.is_inexact(util.dtype_of(start)):
                 raise TypeError(explain(
                     f"{self.name}.reduceat: of {util.dtype_of(start).name} elements it makes "
                     f"{made.name}.", fix="convert them to a float dtype first."))
-            lead = (slice(None), *[None] * (len(util.shape_of(rows)) - 1))
+            lead = (slice(None), *[None] * (util.ndim_of(rows) - 1))
 
             def step(have: Any, place: Any) -> Any:
                 row, k = place

@@ -186,9 +186,9 @@ def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Functio
 @util.planned
 def _complex_order(name: str, prim: Primitive, x: Any, y: Any) -> Any:
     x, y = util.broadcast_all(name, *util.promote(name, x, y))
-    rx, ry = ew.real_p.bind(x), ew.real_p.bind(y)
-    return ew.select_n_p.bind(ew.eq_p.bind(rx, ry), prim.bind(rx, ry),
-                              prim.bind(ew.imag_p.bind(x), ew.imag_p.bind(y)))
+    rx, ry = ew.real(x), ew.real(y)
+    return ew.select_n(ew.eq(rx, ry), prim.bind(rx, ry),
+                       prim.bind(ew.imag(x), ew.imag(y)))
 
 
 greater = _ordered("greater", ew.gt_p, ">", "False")

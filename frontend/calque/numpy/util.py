@@ -16,6 +16,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of
+from calque.core.avals import is_complex as is_complex
 from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
@@ -187,6 +188,10 @@ def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
 def shape_of(x: Any) -> tuple[int, ...]:
     aval = getattr(x, "aval", None)
     return aval.shape if aval is not None else np.shape(x)
+
+
+def ndim_of(x: Any) -> int:
+    return len(shape_of(x))
 
 
 def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

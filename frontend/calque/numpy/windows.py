@@ -88,7 +88,7 @@ def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
     shape = np.sqrt(np.clip(1 - ((np.arange(count) - half) / half) ** 2, 0, None)).astype(dtype)
     with util.lazy_eval("kaiser"):
         beta = util.array(util.cast(beta, dtype))
-        return i0(ew.mul_p.bind(util.array(shape), beta)) / i0(beta)
+        return i0(ew.mul(util.array(shape), beta)) / i0(beta)
 
 
 kaiser.__module__ = "calque.numpy"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, is_complex
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
 from calque.numpy.indexing import Plan, Run, Traced, read_window, traced_starts
@@ -33,10 +33,10 @@ def inside_of(plan: Plan) -> Any:
         if isinstance(a, Traced):
             kind = aval_of(start).dtype
             size = dims.min_dim(a.size, int(np.iinfo(kind).max))
-            good = ew.lt_p.bind(start, dims.number(size, kind))
+            good = ew.lt(start, dims.number(size, kind))
             if kind.kind == "i":
-                good = ew.and_p.bind(good, ew.ge_p.bind(start, kind.type(0)))
-            result = good if result is None else ew.and_p.bind(result, good)
+                good = ew.and_(good, ew.ge(start, kind.type(0)))
+            result = good if result is None else ew.and_(result, good)
     return result
 
 
@@ -85,8 +85,8 @@ def cast_update(values: Any, aval: Any) -> Any:
 
 
 def narrow(values: Any, aval: Any) -> Any:
-    if aval_of(values).dtype.kind == "c" and aval.dtype.kind != "c":
-        values = ew.real_p.bind(values)
+    if is_complex(values) and aval.dtype.kind != "c":
+        values = ew.real(values)
     return util.cast(values, aval.dtype, aval.weak_type)
 
 
@@ -133,4 +133,4 @@ def _place(part: Any, plan: Plan, window: Any) -> Any:
         config.append((a.low, n - a.low - step * (a.count - 1) - 1, step - 1))
     zero = ew.const(window, 0) if aval_of(window).dtype != dtypes.bool_ else np.False_
     mask = sh.pad(ew.match_shape(np.True_, aval_of(window).shape), np.False_, config)
-    return ew.select_n_p.bind(mask, part, sh.pad(window, zero, config))
+    return ew.select_n(mask, part, sh.pad(window, zero, config))

@@ -9,7 +9,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, add_tangents, is_zero
+from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -81,7 +81,7 @@ def _common(x: Any, y: Any) -> Any:
 def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (x, y), (tx, ty) = primals, tangents
     out = dot_general_p.bind(x, y, **params)
-    total: Any = Zero(aval_of(out).tangent())
+    total: Any = zero_like(out)
     if not is_zero(tx):
         total = add_tangents(total, dot_general_p.bind(tx, y, **params))
     if not is_zero(ty):

@@ -160,8 +160,8 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 def _choose(index: Any, cases: list[Any]) -> Any:
     shape = aval_of(cases[0]).shape
     count = len(cases)
-    safe = ew.clamp_p.bind(np.int32(0), index, np.int32(count - 1))
-    which: Any = ew.ne_p.bind(safe, np.int32(0)) if count == 2 else safe
+    safe = ew.clamp(np.int32(0), index, np.int32(count - 1))
+    which: Any = ew.ne(safe, np.int32(0)) if count == 2 else safe
     which = registry["broadcast_in_dim"].bind(
         which, shape=shape, broadcast_dimensions=(0,), sharding=None)
     return ew.select_n(which, *cases)
@@ -325,7 +325,7 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
         carry, values = values[:num_carry], values[num_carry:]
         known_x, ct_y = values[:n_kx], values[n_kx:]
         outs = replay(back, *known_c, *known_x, *carry, *ct_y)
-        added = [ew.add_any_p.bind(s, c) for s, c in zip(sums, outs)]
+        added = [ew.add_any(s, c) for s, c in zip(sums, outs)]
         return [*added, *outs[n_lc:]]
 
     kinds = list(jaxpr.in_avals)

@@ -15,7 +15,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, add_tangents, is_zero
+from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.window import dilated, window_count
@@ -145,7 +145,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **p: Any) -> Any:
     (x, y), (tx, ty) = primals, tangents
     bind = conv_general_dilated_p.bind
     out = bind(x, y, **p)
-    total: Any = Zero(aval_of(out).tangent())
+    total: Any = zero_like(out)
     if not is_zero(tx):
         total = add_tangents(total, bind(tx, y, **p))
     if not is_zero(ty):
@@ -186,7 +186,7 @@ def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
     kernel = y
     o, i, *space = dn.rhs_spec
     if space:
-        kernel = sh.rev_p.bind(kernel, dimensions=tuple(space))
+        kernel = sh.rev(kernel, tuple(space))
     count = max(groups, batches)
     if count > 1:  # the group of an output feature becomes that of the input feature
         split = _split(kernel, o, count)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.jvp import jvp_flat
@@ -46,7 +46,7 @@ def _cumulative(name: str, accepts: str, combine: Callable[[Any, Any], Any],
         """The derivative of the scan by pairs: products of neighbours never divide by zero."""
         out = p.bind(primals[0], axis=axis, reverse=reverse)
         if is_zero(tangents[0]):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         _, (t,) = jvp_flat(lambda x: associative_scan(
             lambda a, b: [combine(a[0], b[0])], [x], reverse, axis), primals, tangents)
         return out, t
@@ -57,9 +57,9 @@ def _cumulative(name: str, accepts: str, combine: Callable[[Any, Any], Any],
 
 def logaddexp(x: Any, y: Any) -> Any:
     """log(e^x + e^y) of two arrays of one shape; infinities of one sign give themselves."""
-    largest = ew.max_p.bind(x, y)
-    if aval_of(x).dtype.kind == "c":
-        smallest = ew.min_p.bind(x, y)
+    largest = ew.max_(x, y)
+    if is_complex(x):
+        smallest = ew.min_(x, y)
         return ew.add(largest, registry["log1p"].bind(ew.exp(ew.sub(smallest, largest))))
     gap = ew.sub(x, y)
     zero = ew.match_shape(ew.const(gap, 0), aval_of(gap).shape)
@@ -72,20 +72,20 @@ def logaddexp(x: Any, y: Any) -> Any:
 
 def _smooth_logaddexp(x: Any, y: Any) -> Any:
     """logaddexp without the corner of |x - y|: ties have second derivatives, too."""
-    if aval_of(x).dtype.kind == "c":
+    if is_complex(x):
         return logaddexp(x, y)
-    largest = ew.max_p.bind(x, y)
-    fine = ew.is_finite_p.bind(largest)
+    largest = ew.max_(x, y)
+    fine = ew.is_finite(largest)
     zero = ew.match_shape(ew.const(largest, 0), aval_of(largest).shape)
-    shift = ew.stop_gradient_p.bind(ew.select_n(fine, zero, largest))
+    shift = ew.stop_gradient(ew.select_n(fine, zero, largest))
     x, y = (ew.exp(ew.select_n(fine, zero, ew.sub(v, shift))) for v in (x, y))
     return ew.select_n(fine, largest, ew.add(shift, ew.log(ew.add(x, y))))
 
 
 cumsum_p = _cumulative("cumsum", ew.NUMBER, ew.add)
 cumprod_p = _cumulative("cumprod", ew.NUMBER, ew.mul)
-cummax_p = _cumulative("cummax", ew.NUMBER, lambda x, y: ew.max_p.bind(x, y))
-cummin_p = _cumulative("cummin", ew.NUMBER, lambda x, y: ew.min_p.bind(x, y))
+cummax_p = _cumulative("cummax", ew.NUMBER, lambda x, y: ew.max_(x, y))
+cummin_p = _cumulative("cummin", ew.NUMBER, lambda x, y: ew.min_(x, y))
 cumlogsumexp_p = _cumulative("cumlogsumexp", ew.INEXACT, _smooth_logaddexp, function=True)
 
 
@@ -106,10 +106,10 @@ def associative_scan(combine: Combine, xs: Sequence[Any], reverse: bool, axis: i
     (Blelloch, "Prefix sums and their applications", 1990)."""
     xs = list(xs)
     if reverse:
-        xs = [sh.rev_p.bind(x, dimensions=(axis,)) for x in xs]
+        xs = [sh.rev(x, (axis,)) for x in xs]
     outs = _prefixes(combine, xs, axis)
     if reverse:
-        outs = [sh.rev_p.bind(x, dimensions=(axis,)) for x in outs]
+        outs = [sh.rev(x, (axis,)) for x in outs]
     return outs
 
 

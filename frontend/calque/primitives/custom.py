@@ -16,7 +16,7 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
 from calque.core.refs import Frame
 from calque.core.trace import current
-from calque.core.zeros import Zero, instantiate, is_zero
+from calque.core.zeros import Zero, instantiate, is_zero, zero_like
 from calque.primitives.call import jit_p
 from calque.primitives.reduce import reduce_sum
 from calque.transforms.jvp import jvp_flat
@@ -363,7 +363,7 @@ def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule
             return list(outs)
 
         outs, moved = jvp_flat(outer, [p for p, *_ in both],
-                               [Zero(aval_of(p).tangent()) if t is None else t
+                               [zero_like(p) if t is None else t
                                 for p, t, _ in both])
         kept = [m for m, k in zip(moved, mask) if k]
         return ([*outs, *[instantiate(m) for m in kept]],
@@ -374,7 +374,7 @@ def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule
     n_out = len(mask) if mask else len(made)
     given = iter(made[n_out:])
     outs = made[:n_out]
-    return outs, [next(given) if m else Zero(aval_of(o).tangent()) for o, m in zip(outs, mask)]
+    return outs, [next(given) if m else zero_like(o) for o, m in zip(outs, mask)]
 
 
 def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, rule: Rule,
@@ -387,7 +387,7 @@ def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any
 
     def apply(*tangents: Any) -> list[Any]:
         made = iter(replay(program, *tangents))
-        return [next(made) if m else Zero(aval_of(o).tangent()) for m, o in zip(mask, outs)]
+        return [next(made) if m else zero_like(o) for m, o in zip(mask, outs)]
 
     return outs, apply
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear, registry
-from calque.core.zeros import Zero, add_tangents, is_zero
+from calque.core.zeros import Zero, add_tangents, is_zero, zero_like
 from calque.transforms.vmap import move_axis, to_front
 
 # ---- what operands may be
@@ -171,7 +171,7 @@ _function = functools.partial(_elementwise, function=True, memory="fresh")  # a 
 def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..., Any]:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
-        total: Any = Zero(aval_of(out).tangent())
+        total: Any = zero_like(out)
         shape = aval_of(out).shape
         for partial, t in zip(partials, tangents):
             if partial is not None and not is_zero(t):
@@ -212,18 +212,6 @@ def _balanced(x: Any, out: Any, y: Any) -> Any:
     one, zero, two = (match_shape(const(out, v), shape) for v in (1, 0, 2))
     return div(select_n(match_shape(eq(x, out), shape), zero, one),
                select_n(match_shape(eq(y, out), shape), one, two))
-
-
-def _unary(p: Primitive) -> Callable[[Any], Any]:
-    return lambda x: p.bind(x)
-
-
-def _binary(p: Primitive) -> Callable[[Any, Any], Any]:
-    return lambda x, y: p.bind(x, y)
-
-
-add, sub, mul, div = map(_binary, (add_p, sub_p, mul_p, div_p))
-neg = _unary(neg_p)
 
 
 def _transpose_sum(ct: Any, x: Any, y: Any) -> list[Any]:
@@ -299,7 +287,7 @@ def _pow_base_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
     yf = y if aval_of(y).dtype == aval_of(x).dtype else convert(y, aval_of(x).dtype)
     shape = aval_of(o).shape
     lower = sub(y, const(y, 1))
-    slope = mul(match_shape(yf, shape), match_shape(pow_p.bind(x, lower), shape))
+    slope = mul(match_shape(yf, shape), match_shape(pow_(x, lower), shape))
     zero = match_shape(const(o, 0), shape)
     return mul(t, select_n(match_shape(eq(yf, const(yf, 0)), shape), slope, zero))
 
@@ -372,9 +360,6 @@ nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule), memory="fol
                            no_kernel=UNTRIED)
 
 
-exp, log, sin, cos, sinh, cosh = map(_unary, (exp_p, log_p, sin_p, cos_p, sinh_p, cosh_p))
-square, sqrt, rsqrt = map(_unary, (square_p, sqrt_p, rsqrt_p))
-
 # ---- sign, rounding
 floor_p = _elementwise("floor", FLOAT, arity=1, memory="fresh")
 ceil_p = _elementwise("ceil", FLOAT, arity=1, memory="fresh")
@@ -390,21 +375,20 @@ def _round_abstract(x: ShapedArray, *, rounding_method: Any) -> ShapedArray:
 
 
 round_p.abstract = _round_abstract
-round_p.batch = lambda size, a, d, **params: (round_p.bind(a[0], **params), d[0])
+round_p.batch = lambda size, a, d, **params: (round_(a[0], **params), d[0])
 abs_p = _elementwise("abs", NUMBER, (lambda t, x, o: _abs_partial(t, x),),
                      result=dtypes.real_dtype)
-floor, sign, abs_ = map(_unary, (floor_p, sign_p, abs_p))
 
 
 def _abs_partial(t: Any, x: Any) -> Any:
-    if aval_of(x).dtype.kind == "c":
+    if is_complex(x):
         return real(mul(t, conj(sign(x))))
-    return select_n(ge_p.bind(x, const(x, 0)), neg(t), t)  # 1 at 0, as in JAX
+    return select_n(ge(x, const(x, 0)), neg(t), t)  # 1 at 0, as in JAX
 
 
 def _sign_partial(t: Any, x: Any, o: Any) -> Any:
     """Zero for reals; for z / |z|: the part of t across z, divided by |z|."""
-    if aval_of(x).dtype.kind != "c":
+    if not is_complex(x):
         return Zero(aval_of(t))
     across = imag(mul(t, conj(o)))
     return mul(o, complex_(match_shape(const(across, 0), aval_of(across).shape),
@@ -419,10 +403,6 @@ def _comparison(name: str, accepts: str = ANY, **facts: Any) -> Primitive:
 
 eq_p, ne_p = (_comparison(name, keys=True) for name in ("eq", "ne"))
 lt_p, le_p, gt_p, ge_p = (_comparison(name, ORDERED) for name in ("lt", "le", "gt", "ge"))
-
-
-eq = _binary(eq_p)
-
 
 # ---- logic, shifts, bit counting
 and_p, or_p, xor_p = (
@@ -444,14 +424,10 @@ complex_p = _elementwise("complex", FLOAT, (
     result=dtypes.complex_dtype, moves=True, memory="folds", no_kernel=NO_COMPLEX)
 conj_p = _elementwise("conj", INEXACT, (lambda t, x, o: conj(t),), result=dtypes.complex_dtype,
                       no_kernel=NO_COMPLEX)
-real, imag, conj = map(_unary, (real_p, imag_p, conj_p))
 
 
 def _zeros_as(x: Any) -> Any:
     return match_shape(const(x, 0), aval_of(x).shape)
-
-
-complex_ = _binary(complex_p)
 
 
 # The transpose is not conjugated (JAX's convention): <ct, J t> is bilinear.
@@ -460,7 +436,7 @@ imag_p.transpose = lambda ct, x: [complex_(_zeros_as(ct), neg(ct))]
 complex_p.transpose = lambda ct, x, y: [
     unbroadcast(real(ct), x.aval) if is_linear(x) else None,
     unbroadcast(imag(neg(ct)), y.aval) if is_linear(y) else None]
-conj_p.transpose = lambda ct, x: [conj(ct) if x.aval.dtype.kind == "c" else real(conj(ct))]
+conj_p.transpose = lambda ct, x: [conj(ct) if is_complex(x) else real(conj(ct))]
 
 # ---- convert_element_type
 convert_element_type_p = Primitive("convert_element_type", elementwise=True, moves=True,
@@ -530,7 +506,7 @@ def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
 
 bitcast_convert_type_p.abstract = _bitcast_abstract
 bitcast_convert_type_p.batch = lambda size, a, d, **params: (
-    bitcast_convert_type_p.bind(move_axis(a[0], d[0], 0), **params), 0)
+    bitcast_convert_type(move_axis(a[0], d[0], 0), **params), 0)
 
 # ---- select_n
 select_n_p = Primitive("select_n", elementwise=True, keys=True)
@@ -554,19 +530,15 @@ def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
     return ShapedArray(cases[0].shape, cases[0].dtype, all(c.weak_type for c in cases))
 
 
-def select_n(which: Any, *cases: Any) -> Any:
-    return select_n_p.bind(which, *cases)
-
-
 def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    out = select_n_p.bind(*primals)
+    out = select_n(*primals)
     rest = tangents[1:]
     if all(is_zero(t) for t in rest):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     shape = aval_of(out).shape
     given = next(t for t in rest if not is_zero(t))
     cases = [match_shape(const(given, 0), shape) if is_zero(t) else t for t in rest]
-    return out, select_n_p.bind(primals[0], *cases)
+    return out, select_n(primals[0], *cases)
 
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
@@ -610,17 +582,15 @@ def _where_partial(mask: Any, t: Any) -> Any:
 
 clamp_p.abstract = _clamp_abstract
 clamp_p.jvp = _jvp_from_partials(clamp_p, [
-    lambda t, low, x, high, o: _where_partial(
-        and_p.bind(gt_p.bind(low, x), lt_p.bind(low, high)), t),
-    lambda t, low, x, high, o: _where_partial(
-        and_p.bind(gt_p.bind(x, low), lt_p.bind(x, high)), t),
-    lambda t, low, x, high, o: _where_partial(lt_p.bind(high, x), t)])
+    lambda t, low, x, high, o: _where_partial(and_(gt(low, x), lt(low, high)), t),
+    lambda t, low, x, high, o: _where_partial(and_(gt(x, low), lt(x, high)), t),
+    lambda t, low, x, high, o: _where_partial(lt(high, x), t)])
 
 
 def _clamp_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     low, x, high = args
     if dims[0] is None and dims[2] is None and not aval_of(low).ndim and not aval_of(high).ndim:
-        return clamp_p.bind(low, x, high), dims[1]
+        return clamp(low, x, high), dims[1]
     return batch_elementwise(clamp_p, scalars=False)(size, args, dims)
 
 
@@ -630,3 +600,22 @@ clamp_p.batch = _clamp_batch
 copy_p = _elementwise("copy", ANY, (lambda t, x, o: t,), moves=True, memory="view", keys=True)
 copy_p.transpose = lambda ct, x: [ct]
 stop_gradient_p = _elementwise("stop_gradient", ANY, arity=1, moves=True, memory="view", keys=True)
+
+# ---- primitives as functions of values
+add, sub, mul, div, rem = add_p.bind, sub_p.bind, mul_p.bind, div_p.bind, rem_p.bind
+neg, abs_, sign, square = neg_p.bind, abs_p.bind, sign_p.bind, square_p.bind
+max_, min_, clamp, add_any = max_p.bind, min_p.bind, clamp_p.bind, add_any_p.bind
+pow_, sqrt, rsqrt = pow_p.bind, sqrt_p.bind, rsqrt_p.bind
+exp, exp2, expm1 = exp_p.bind, exp2_p.bind, expm1_p.bind
+log, log1p, logistic = log_p.bind, log1p_p.bind, logistic_p.bind
+sin, cos, tan, atan2 = sin_p.bind, cos_p.bind, tan_p.bind, atan2_p.bind
+sinh, cosh, tanh = sinh_p.bind, cosh_p.bind, tanh_p.bind
+erf, erfc, erf_inv = erf_p.bind, erfc_p.bind, erf_inv_p.bind
+floor, ceil, round_, is_finite = floor_p.bind, ceil_p.bind, round_p.bind, is_finite_p.bind
+eq, ne, lt, le, gt, ge = eq_p.bind, ne_p.bind, lt_p.bind, le_p.bind, gt_p.bind, ge_p.bind
+and_, or_, xor, not_ = and_p.bind, or_p.bind, xor_p.bind, not_p.bind
+shift_left, shift_right_logical = shift_left_p.bind, shift_right_logical_p.bind
+population_count, clz = population_count_p.bind, clz_p.bind
+real, imag, complex_, conj = real_p.bind, imag_p.bind, complex_p.bind, conj_p.bind
+bitcast_convert_type, select_n = bitcast_convert_type_p.bind, select_n_p.bind
+copy, stop_gradient = copy_p.bind, stop_gradient_p.bind

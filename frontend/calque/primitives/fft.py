@@ -16,7 +16,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.vmap import to_front
@@ -89,7 +89,7 @@ def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, ...]
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     out = fft_p.bind(*primals, **params)
     if is_zero(tangents[0]):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     return out, fft_p.bind(tangents[0], **params)
 
 
@@ -114,7 +114,7 @@ def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ..
     at = sh.iota(np.dtype("i4"), (shape[-1],), 0)
     single = ew.eq(at, ew.const(at, 0))
     if n % 2 == 0:
-        single = ew.or_p.bind(single, ew.eq(at, ew.const(at, n // 2)))
+        single = ew.or_(single, ew.eq(at, ew.const(at, n // 2)))
     once = 1 / math.prod(fft_lengths)
     size = aval_of(ct).dtype
     ones = sh.broadcast_in_dim(np.array(once, size), (shape[-1],), ())

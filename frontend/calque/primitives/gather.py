@@ -17,7 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
-from calque.core.zeros import Zero, is_zero, zeros
+from calque.core.zeros import is_zero, zero_like, zeros
 from calque.transforms.vmap import to_front
 
 
@@ -351,7 +351,7 @@ def _abstract(
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     out = gather_p.bind(*primals, **params)
     if is_zero(tangents[0]):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     fill = (
         {**params, "fill_value": 0} if params["mode"] is GatherScatterMode.FILL_OR_DROP else params
     )

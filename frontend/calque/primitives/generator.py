@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, instantiate, is_zero
+from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives.control import batch_by_loop
 
 
@@ -75,7 +75,7 @@ def _barrier_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     outs = optimization_barrier_p.bind(*primals)
     nonzero = [t for t in tangents if not is_zero(t)]
     made = iter(optimization_barrier_p.bind(*nonzero) if nonzero else ())
-    return outs, [Zero(aval_of(o).tangent()) if is_zero(t) else next(made)
+    return outs, [zero_like(o) if is_zero(t) else next(made)
                   for o, t in zip(outs, tangents)]
 
 

@@ -378,8 +378,8 @@ class _Cells:
             return [index]
         found = []
         for g in reversed(self.steps):
-            found.append(ew.rem_p.bind(index, np.int32(self.grid[g])))
-            index = ew.div_p.bind(index, np.int32(self.grid[g]))
+            found.append(ew.rem(index, np.int32(self.grid[g])))
+            index = ew.div(index, np.int32(self.grid[g]))
         return found[::-1]
 
     def _cell(self, arrays: Sequence[Any], pids: Sequence[Any], state: Sequence[Any],

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
-from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
+from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zero_like
 from calque.primitives.elementwise import neg
 from calque.transforms.jvp import jvp_flat
 from calque.transforms.stage import closed, replay
@@ -46,12 +46,12 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, counts: tuple[int, 
     if not all(is_zero(t) for t in moved):
         n = len(captured)
         _, changes = jvp_flat(lambda *xs: replay(programs["matvec"], *xs), [*captured, *x],
-                              [*moved, *[Zero(aval_of(v).tangent()) for v in x]])
+                              [*moved, *[zero_like(v) for v in x]])
         assert n + len(x) == len(programs["matvec"].inputs)
         right = [add_tangents(r, c if is_zero(c) else neg(c)) for r, c in zip(right, changes)]
-    none = [Zero(aval_of(o).tangent()) for o in outs[len(x):]]
+    none = [zero_like(o) for o in outs[len(x):]]
     if all(is_zero(r) for r in right):
-        return outs, [*[Zero(aval_of(v).tangent()) for v in x], *none]
+        return outs, [*[zero_like(v) for v in x], *none]
     solved = linear_solve_p.bind(*primals[:sum(counts)], *[instantiate(r) for r in right],
                                  counts=counts, aux=aux, **programs)
     return outs, [*solved[:len(x)], *none]

@@ -11,7 +11,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.core.zeros import instantiate, is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import (
@@ -63,7 +63,7 @@ def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
 def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     out = dynamic_slice_p.bind(*primals, **params)
     if is_zero(tangents[0]):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     return out, dynamic_slice_p.bind(tangents[0], *primals[1:], **params)
 
 
@@ -117,7 +117,7 @@ def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     out = dynamic_update_slice_p.bind(*primals)
     tx, tu = tangents[:2]
     if is_zero(tx) and is_zero(tu):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     return out, dynamic_update_slice(instantiate(tx), instantiate(tu), primals[2:])
 
 

@@ -217,7 +217,7 @@ class Layout:
             if k == "b" and b != 1:
                 value = ew.mul(value, np.int32(b))
             if negative:
-                value = ew.select_n(ew.lt_p.bind(value, np.int32(0)), value,
+                value = ew.select_n(ew.lt(value, np.int32(0)), value,
                                     ew.add(value, np.int32(n)))
             made.append(value)
         return made

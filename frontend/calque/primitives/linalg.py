@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.zeros import Zero, add_tangents, is_zero
+from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.contract import dot_general
@@ -59,14 +59,14 @@ def flip(x: Any) -> Any:
 
 
 def conj(x: Any) -> Any:
-    return ew.conj(x) if aval_of(x).dtype.kind == "c" else x
+    return ew.conj(x) if is_complex(x) else x
 
 
 def below(x: Any, k: int = 0) -> Any:
     """Mask of x's shape: row >= column + k."""
     shape = aval_of(x).shape
     i, j = (sh.iota(INT, shape[-2:], axis) for axis in (0, 1))
-    mask = ew.ge_p.bind(i, ew.add(j, ew.const(j, k)) if k else j)
+    mask = ew.ge(i, ew.add(j, ew.const(j, k)) if k else j)
     return sh.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 
 
@@ -86,7 +86,7 @@ def upper_part(x: Any, k: int = 0) -> Any:
 
 def identity_like(x: Any) -> Any:
     """Ones on the diagonal, in x's shape."""
-    on = ew.and_p.bind(below(x), ew.not_p.bind(below(x, 1)))
+    on = ew.and_(below(x), ew.not_(below(x, 1)))
     return ew.select_n(on, filled(x, 0), filled(x, 1))
 
 
@@ -127,7 +127,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     factor = cholesky(primals[0])
     (t,) = tangents
     if is_zero(t):
-        return factor, Zero(aval_of(factor).tangent())
+        return factor, zero_like(factor)
     t = triangular_solve(factor, t, left_side=False, lower=True, transpose_a=True,
                          conjugate_a=True)
     t = triangular_solve(factor, t, left_side=True, lower=True)
@@ -187,7 +187,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, left_side: bo
     ta, tb = tangents
     x = triangular_solve(a, b, **params)
     if is_zero(ta) and is_zero(tb):
-        return x, Zero(aval_of(x).tangent())
+        return x, zero_like(x)
     total = tb
     if not is_zero(ta):
         k = int(unit_diagonal)
@@ -237,9 +237,9 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """With T = L^-1 P dA U^-1: dL = L tril(T, -1), dU = triu(T) U (L and U made square)."""
     factors, pivots, order = lu(primals[0])
     (t,) = tangents
-    none = [Zero(aval_of(x).tangent()) for x in (pivots, order)]
+    none = [zero_like(x) for x in (pivots, order)]
     if is_zero(t):
-        return [factors, pivots, order], [Zero(aval_of(factors).tangent()), *none]
+        return [factors, pivots, order], [zero_like(factors), *none]
     shape = aval_of(factors).shape
     rank, (m, n) = len(shape), shape[-2:]
     rows = sh.broadcast_in_dim(order, shape, tuple(range(rank - 1)))
@@ -283,7 +283,7 @@ def _identity_from(x: Any, k: int) -> Any:
     rank = aval_of(x).ndim
     row = sh.iota(INT, aval_of(x).shape, rank - 2)
     first = sh.broadcast_in_dim(number(k, INT), aval_of(x).shape, ())
-    late = ew.ge_p.bind(row, first)
+    late = ew.ge(row, first)
     return ew.select_n(late, filled(x, 0), identity_like(x))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.dims import number
 from calque.core.program import Program
 from calque.core.zeros import zeros
@@ -110,7 +110,7 @@ def _product(x: Any, y: Any, transposed: bool = False) -> Any:
 
 
 def _conj(x: Any) -> Any:
-    return ew.conj(x) if aval_of(x).dtype.kind == "c" else x
+    return ew.conj(x) if is_complex(x) else x
 
 
 def _flip(x: Any) -> Any:
@@ -122,7 +122,7 @@ def _where(mask: Any, x: Any, y: Any) -> Any:
 
 
 def _ge(x: Any, y: Any) -> Any:
-    return ew.ge_p.bind(x, y)
+    return ew.ge(x, y)
 
 
 def _filled(like: Any, value: complex, shape: tuple[int, ...]) -> Any:
@@ -143,10 +143,10 @@ def cholesky(a: Any) -> list[Any]:
         return [a]
     factor = _cholesky(a)
     i, j = (sh.iota(np.dtype("i4"), shape, k) for k in (0, 1))
-    real = ew.real(factor) if aval_of(a).dtype.kind == "c" else factor
-    positive = ew.gt_p.bind(real, ew.const(real, 0))
-    off = ew.ne_p.bind(i, j)
-    good = rd.reduce_and_p.bind(ew.or_p.bind(positive, off), axes=(0, 1), out_sharding=None)
+    real = ew.real(factor) if is_complex(a) else factor
+    positive = ew.gt(real, ew.const(real, 0))
+    off = ew.ne(i, j)
+    good = rd.reduce_and_p.bind(ew.or_(positive, off), axes=(0, 1), out_sharding=None)
     bad = _where(_ge(i, j), _filled(a, np.nan, shape), factor)
     return [_where(sh.broadcast_in_dim(good, shape, ()), factor, bad)]
 
@@ -171,7 +171,7 @@ def _cholesky_columns(a: Any) -> Any:
         i = sh.iota(np.dtype("i4"), (n,))
         column = _row(rest, j)
         pivot = _element(column, j)
-        if aval_of(a).dtype.kind == "c":
+        if is_complex(a):
             pivot = ew.complex_(ew.real(pivot), ew.const(ew.real(pivot), 0))
         root = ew.sqrt(pivot)
         column = _where(_ge(i, j), ew.div(column, root), _filled(a, 0, (n,)))
@@ -289,9 +289,9 @@ def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
         safe = _where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
         factors = _down(ew.div(column, sh.broadcast_in_dim(safe, (m,), ())), shape)
         reduced = ew.sub(swapped, ew.mul(factors, _along(there, shape)))
-        below = ew.gt_p.bind(i, j)
-        made = _where(ew.and_p.bind(below, ew.gt_p.bind(t, j)), reduced, _where(
-            ew.and_p.bind(below, ew.eq(t, j)), factors, swapped))
+        below = ew.gt(i, j)
+        made = _where(ew.and_(below, ew.gt(t, j)), reduced, _where(
+            ew.and_(below, ew.eq(t, j)), factors, swapped))
         return [made, _exchanged(order, rows, j, p), p]
 
     k = min(m, n)
@@ -301,7 +301,7 @@ def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
 
 def _pivot(column: Any, rows: Any, j: Any) -> Any:
     """The first row from j on with the largest |re| + |im|, as LAPACK's; NaN only at j itself."""
-    if aval_of(column).dtype.kind == "c":
+    if is_complex(column):
         size = ew.add(ew.abs_(ew.real(column)), ew.abs_(ew.imag(column)))
     else:
         size = ew.abs_(column)
@@ -332,7 +332,7 @@ def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]
         return [order]
 
     def step(order: Any, i: Any, p: Any) -> list[Any]:
-        safe = ew.clamp_p.bind(ZERO, p, number(n - 1, whole))
+        safe = ew.clamp(ZERO, p, number(n - 1, whole))
         return [_exchanged(order, sh.iota(whole, (n,)), i, safe)]
 
     return scan_of(step, [order], [sh.iota(whole, (k,)), pivots], k)

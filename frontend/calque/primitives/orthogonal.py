@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.dims import is_static, min_dim, number
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.program import Program
-from calque.core.zeros import Zero, is_zero, zeros
+from calque.core.zeros import is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import orthogonal_programs as programs
 from calque.primitives import shape as sh
@@ -159,7 +159,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
     (a,), (t,) = primals, tangents
     outs = qr_p.bind(a, full_matrices=full_matrices, pivoting=pivoting, use_magma=use_magma)
     if is_zero(t):
-        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+        return outs, [zero_like(o) for o in outs]
     q, r, *order = outs
     m, n = aval_of(a).shape[-2:]
     k = min_dim(m, n)
@@ -172,7 +172,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
     inside = product(conj(flip(q)), moved)
     skew = lower_part(inside, 1)  # rows of Q's columns, k columns
     corner = cut(skew, k, k)
-    if aval_of(a).dtype.kind == "c":  # R's diagonal stays real
+    if is_complex(a):  # R's diagonal stays real
         imag = ew.imag(cut(inside, k, k))
         diagonal = ew.complex_(filled(imag, 0), imag)
         corner = add(corner, mul(diagonal, identity_like(diagonal)))
@@ -190,7 +190,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
     if m != aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
         dq = add(dq, sub(moved, product(q, inside)))
     dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
-    return outs, [dq, dr, *[Zero(aval_of(o).tangent()) for o in order]]
+    return outs, [dq, dr, *[zero_like(o) for o in order]]
 
 
 def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
@@ -205,7 +205,7 @@ def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
     inner = conj(flip(sub(identity_like(corner), corner)))
     h = solved(inner, conj(flip(_lowest(first, more))))
     rank = aval_of(h).ndim
-    fine = ew.is_finite_p.bind(reduce_max_p.bind(
+    fine = ew.is_finite(reduce_max_p.bind(
         ew.abs_(h), axes=(rank - 2, rank - 1), out_sharding=None))
     inner, h = (ew.select_n(_spread(fine, x), other, x)
                 for x, other in ((inner, identity_like(inner)), (h, filled(h, 0))))
@@ -250,7 +250,7 @@ def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vector
     (t,) = tangents
     if is_zero(t):
         outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
-        return outs, [Zero(aval_of(x).tangent()) for x in outs]
+        return outs, [zero_like(x) for x in outs]
     v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
     inner = product(conj(flip(v)), product(t, v))
     if not compute_vectors:
@@ -287,12 +287,12 @@ def symmetric_from_lower(a: Any) -> Any:
 
 def _complexed(x: Any, like: Any) -> Any:
     """A real array in like's dtype."""
-    return ew.complex_(x, filled(x, 0)) if aval_of(like).dtype.kind == "c" else x
+    return ew.complex_(x, filled(x, 0)) if is_complex(like) else x
 
 
 def real_diagonal(a: Any) -> Any:
     """The real part of the diagonal of matrices."""
-    a = ew.real(a) if aval_of(a).dtype.kind == "c" else a
+    a = ew.real(a) if is_complex(a) else a
     return reduce_sum(mul(a, identity_like(a)), (aval_of(a).ndim - 1,))
 
 
@@ -320,7 +320,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     k = min_dim(m, n)
     if is_zero(t):
         outs = svd_p.bind(a, full_matrices=full_matrices, compute_uv=compute_uv, **params)
-        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+        return outs, [zero_like(o) for o in outs]
     if compute_uv and full_matrices and m != n:
         raise NotImplementedError(explain(
             "Singular value decomposition JVP not implemented for full matrices",
@@ -337,7 +337,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     right = mul(inner, across)
     left = mul(down, inner)
     turn = mul(gaps, add(right, conj(flip(right))))
-    if aval_of(a).dtype.kind == "c":
+    if is_complex(a):
         half = mul(sub(inner, conj(flip(inner))), div(filled(across, 0.5), across))
         turn = add(turn, mul(half, identity_like(half)))
     du = product(u, turn)
@@ -357,7 +357,7 @@ def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
     below = sh.broadcast_in_dim(_complexed(s, u), shape, (*range(rank - 2), rank - 1))
     if is_static((rows, columns)):
         return div(rest, below)
-    tall = ew.gt_p.bind(number(rows, INT), number(columns, INT))
+    tall = ew.gt(number(rows, INT), number(columns, INT))
     tall = sh.broadcast_in_dim(tall, shape, ())
     return div(ew.select_n(tall, filled(rest, 0), rest), ew.select_n(tall, filled(rest, 1), below))
 
@@ -388,10 +388,10 @@ def _pinv_program(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> Prog
         size = ew.abs_(s)
         most = reduce_max_p.bind(size, axes=(len(shape) - 1,), out_sharding=None)
         least = sh.broadcast_in_dim(mul(rtol, most), shape, tuple(range(len(shape) - 1)))
-        kept = ew.gt_p.bind(size, least)
+        kept = ew.gt(size, least)
         one = filled(s, 1)
-        lost = ew.ne_p.bind(size, size)  # NaN stays
-        kept = ew.or_p.bind(kept, lost)
+        lost = ew.ne(size, size)  # NaN stays
+        kept = ew.or_(kept, lost)
         inverse = ew.select_n(kept, filled(s, 0), div(one, ew.select_n(kept, one, s)))
         return [product(scaled_columns(v, inverse), conj(flip(u)))]
 
@@ -404,7 +404,7 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
     (a, rtol), (t, _) = primals, tangents
     p = pinv_p.bind(a, rtol, hermitian=hermitian)
     if is_zero(t):
-        return p, Zero(aval_of(p).tangent())
+        return p, zero_like(p)
     ph, th = conj(flip(p)), conj(flip(t))
     moved = ew.neg(product(p, product(t, p)))
     left = product(product(p, ph), th)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -32,33 +32,29 @@ SWEEPS = 40  # of rotations at most; matrices take about log2(n) + 5
 
 
 # ---- small words
-def _complex(x: Any) -> bool:
-    return bool(aval_of(x).dtype.kind == "c")
-
-
 def conj(x: Any) -> Any:
-    return ew.conj(x) if _complex(x) else x
+    return ew.conj(x) if is_complex(x) else x
 
 
 def real_part(x: Any) -> Any:
-    return ew.real(x) if _complex(x) else x
+    return ew.real(x) if is_complex(x) else x
 
 
 def as_dtype_of(x: Any, real: Any) -> Any:
     """A real array in x's dtype."""
-    return complex_(real, all_of(real, 0.0)) if _complex(x) else real
+    return complex_(real, all_of(real, 0.0)) if is_complex(x) else real
 
 
 def _over(x: Any, real: Any) -> Any:
     """x / real, by parts: IREE's complex quotients are wrong in some folds."""
-    if not _complex(x):
+    if not is_complex(x):
         return div(x, real)
     return complex_(div(ew.real(x), real), div(ew.imag(x), real))
 
 
 def _times(x: Any, real: Any) -> Any:
     """x real, by parts."""
-    if not _complex(x):
+    if not is_complex(x):
         return mul(x, real)
     return complex_(mul(ew.real(x), real), mul(ew.imag(x), real))
 
@@ -99,7 +95,7 @@ def _max(x: Any) -> Any:
 
 def _size2(x: Any) -> Any:
     """|x|^2."""
-    if _complex(x):
+    if is_complex(x):
         re, im = ew.real(x), ew.imag(x)
         return add(mul(re, re), mul(im, im))
     return mul(x, x)
@@ -133,11 +129,11 @@ def _eye(like: Any, m: int, n: int) -> Any:
 def _scale_of(x: Any) -> Any:
     """The largest |re| or |im|, or 1 where that is 0, infinite or NaN; real."""
     size = ew.abs_(real_part(x))
-    if _complex(x):
-        size = ew.max_p.bind(size, ew.abs_(ew.imag(x)))
+    if is_complex(x):
+        size = ew.max_(size, ew.abs_(ew.imag(x)))
     largest = _max(size)
-    usable = ew.and_p.bind(ew.gt_p.bind(largest, ew.const(largest, 0)),
-                           ew.is_finite_p.bind(largest))
+    usable = ew.and_(ew.gt(largest, ew.const(largest, 0)),
+                     ew.is_finite(largest))
     return where(usable, largest, ew.const(largest, 1))
 
 
@@ -157,9 +153,9 @@ def geqrf(a: Any) -> list[Any]:
         factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
         reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
         at = repeat(j, m)
-        kept = where(ew.gt_p.bind(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
+        kept = where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
         t, here = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
-        made = where(ew.gt_p.bind(t, here), reduced, where(ew.eq(t, here), down(kept, n), rest))
+        made = where(ew.gt(t, here), reduced, where(ew.eq(t, here), down(kept, n), rest))
         return [made, tau]
 
     return scan_of(step, [a], [sh.iota(INT, (k,))], k)
@@ -172,19 +168,19 @@ def reflection(column: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
     """
     (m,) = aval_of(column).shape
     at = repeat(j, m)
-    below = where(ew.gt_p.bind(i, at), column, all_of(column, 0))
+    below = where(ew.gt(i, at), column, all_of(column, 0))
     alpha = element_of(column, j)
-    scale = _scale_of(where(ew.ge_p.bind(i, at), column, all_of(column, 0)))
+    scale = _scale_of(where(ew.ge(i, at), column, all_of(column, 0)))
     small = _over(below, repeat(scale, m))
     head = _over(alpha, scale)
     tail = _sum(_size2(small))
     norm = mul(scale, ew.sqrt(add(_size2(head), tail)))
     real = real_part(alpha)
-    beta = where(ew.ge_p.bind(real, ew.const(real, 0)), ew.neg(norm), norm)
+    beta = where(ew.ge(real, ew.const(real, 0)), ew.neg(norm), norm)
     none = ew.eq(tail, ew.const(tail, 0))
-    if _complex(column):
+    if is_complex(column):
         imag = ew.imag(alpha)
-        none = ew.and_p.bind(none, ew.eq(imag, ew.const(imag, 0)))
+        none = ew.and_(none, ew.eq(imag, ew.const(imag, 0)))
     beta = where(none, real, beta)
     safe = where(none, ew.const(beta, 1), beta)
     full = as_dtype_of(alpha, beta)
@@ -205,7 +201,7 @@ def householder_product(a: Any, taus: Any) -> list[Any]:
     def step(q: Any, j: Any, tau: Any) -> list[Any]:
         i = sh.iota(INT, (m,))
         column, at = column_of(a, j), repeat(j, m)
-        v = where(ew.gt_p.bind(i, at), column, all_of(column, 0))
+        v = where(ew.gt(i, at), column, all_of(column, 0))
         v = where(ew.eq(i, at), all_of(v, 1), v)
         applied = product(sh.reshape(conj(v), (1, m)), q)
         factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
@@ -225,15 +221,15 @@ def geqp3(a: Any) -> list[Any]:
 
     def step(rest: Any, order: Any, j: Any) -> list[Any]:
         i, t = sh.iota(INT, (m,)), sh.iota(INT, (n,))
-        live = ew.ge_p.bind(sh.iota(INT, (m, n), 0), sh.broadcast_in_dim(j, (m, n), ()))
+        live = ew.ge(sh.iota(INT, (m, n), 0), sh.broadcast_in_dim(j, (m, n), ()))
         left = where(live, rest, all_of(rest, 0))
         scale = _scale_of(left)
         sizes = _sum(_size2(_over(left, sh.broadcast_in_dim(scale, (m, n), ()))))
-        open_ = ew.ge_p.bind(t, repeat(j, n))
+        open_ = ew.ge(t, repeat(j, n))
         sizes = where(open_, sizes, all_of(sizes, -1))
         best = where(ew.eq(sizes, repeat(_max(sizes), n)), t, all_of(t, n))
-        p = ew.min_p.bind(rd.reduce_min_p.bind(best, axes=(0,), out_sharding=None), np.int32(n - 1))
-        p = where(ew.ge_p.bind(p, j), p, j)
+        p = ew.min_(rd.reduce_min_p.bind(best, axes=(0,), out_sharding=None), np.int32(n - 1))
+        p = where(ew.ge(p, j), p, j)
         moved = where(ew.eq(t, repeat(p, n)), repeat(j, n), t)
         moved = where(ew.eq(t, repeat(j, n)), repeat(p, n), moved)
         rest = take_along(rest, along(moved, m), 1)
@@ -243,10 +239,10 @@ def geqp3(a: Any) -> list[Any]:
         applied = product(sh.reshape(conj(v), (1, m)), rest)
         factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
         reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
-        kept = where(ew.gt_p.bind(i, repeat(j, m)), v,
+        kept = where(ew.gt(i, repeat(j, m)), v,
                       where(ew.eq(i, repeat(j, m)), repeat(beta, m), column))
         columns, at = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
-        made = where(ew.gt_p.bind(columns, at), reduced,
+        made = where(ew.gt(columns, at), reduced,
                       where(ew.eq(columns, at), down(kept, n), rest))
         return [made, order, tau]
 
@@ -278,11 +274,11 @@ def _rotation(app: Any, aqq: Any, apq: Any, small: Any) -> tuple[Any, Any]:
     Nothing is rotated where |apq| <= small.
     """
     size = ew.sqrt(_size2(apq))
-    done = ew.not_p.bind(ew.gt_p.bind(size, small))
+    done = ew.not_(ew.gt(size, small))
     safe = where(done, all_of(size, 1), size)
     half = div(sub(aqq, app), mul(all_of(safe, 2), safe))
     root = ew.sqrt(add(all_of(half, 1), mul(half, half)))
-    sign = where(ew.ge_p.bind(half, all_of(half, 0)), all_of(half, 1), all_of(half, -1))
+    sign = where(ew.ge(half, all_of(half, 0)), all_of(half, 1), all_of(half, -1))
     t = div(sign, add(ew.abs_(half), root))
     c = div(all_of(t, 1), ew.sqrt(add(all_of(t, 1), mul(t, t))))
     s = mul(t, c)
@@ -311,14 +307,14 @@ def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
     flag = ShapedArray((), real)
 
     def again(i: Any, left: Any, *_: Any) -> list[Any]:
-        few = ew.lt_p.bind(i, np.int32(SWEEPS))
-        return [ew.and_p.bind(few, ew.gt_p.bind(left, ew.const(left, 0)))]
+        few = ew.lt(i, np.int32(SWEEPS))
+        return [ew.and_(few, ew.gt(left, ew.const(left, 0)))]
 
     def sweep(i: Any, _: Any, *state: Any) -> list[Any]:
         def one(*xs: Any) -> list[Any]:
             *rest, left, _ = xs
             *rest, moved = step(*rest)
-            return [*rest, ew.max_p.bind(left, moved)]
+            return [*rest, ew.max_(left, moved)]
         start = sh.broadcast_in_dim(real.type(0), (), ())
         outs = scan_of(one, [*state, start], [sh.iota(INT, (rounds,))], rounds)
         return [add(i, np.int32(1)), outs[-1], *outs[:-1]]
@@ -337,20 +333,20 @@ def _even(a: Any) -> Any:
 
 
 def _moved_max(s: Any) -> Any:
-    return _max(ew.abs_(real_part(s)) if not _complex(s) else ew.sqrt(_size2(s)))
+    return _max(ew.abs_(real_part(s)) if not is_complex(s) else ew.sqrt(_size2(s)))
 
 
 def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
          subset_by_index: Any = None, algorithm: Any = None) -> list[Any]:
     """(eigenvectors as columns, ascending eigenvalues) of the matrix with a's triangle."""
     n = aval_of(a).shape[0]
-    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if _complex(a) else 1)}")
+    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if is_complex(a) else 1)}")
     if not n:
         w = zeros(ShapedArray((0,), real))
         return [a, w] if compute_vectors else [w]
     i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
     a = a if lower else conj(flip(a))
-    full = where(ew.ge_p.bind(i, j), a, conj(flip(a)))
+    full = where(ew.ge(i, j), a, conj(flip(a)))
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     scale = _scale_of(full)
     work = _even(_over(full, sh.broadcast_in_dim(scale, (n, n), ())))
@@ -363,7 +359,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
         apq = diagonal(sh.slice_(work, (0, h), (h, size)))
         least = mul(all_of(app, eps), ew.sqrt(ew.abs_(mul(app, aqq))))
         floor = all_of(app, eps * eps)
-        c, s = _rotation(app, aqq, apq, ew.max_p.bind(least, floor))
+        c, s = _rotation(app, aqq, apq, ew.max_(least, floor))
         # rows by J^H, then columns by J: the rows of the conjugate transpose
         work = conj(flip(_rotated(conj(flip(_rotated(work, c, s))), c, s)))
         work = _next_round(flip(_next_round(flip(work))))
@@ -376,13 +372,13 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     vectors = conj(flip(vectors))  # rows of J^H are columns of J
     if n != size:  # the row that was added stays itself: its vector is the last unit vector
         last = _size2(sh.reshape(sh.slice_in_dim(vectors, n, size, 0), (size,)))
-        w = where(ew.gt_p.bind(last, all_of(last, 0.5)), all_of(w, np.inf), w)
+        w = where(ew.gt(last, all_of(last, 0.5)), all_of(w, np.inf), w)
         vectors = sh.slice_in_dim(vectors, 0, n, 0)
     (_, order) = sort([w, sh.iota(INT, (size,))], 0)
     order = sh.slice_in_dim(order, 0, n, 0)
     w = mul(take_along(w, order, 0), repeat(scale, n))
     vectors = take_along(vectors, along(order, n), 1)
-    bad = ew.not_p.bind(ew.is_finite_p.bind(_sum(_sum(ew.abs_(real_part(work))))))
+    bad = ew.not_(ew.is_finite(_sum(_sum(ew.abs_(real_part(work))))))
     lost = repeat(ew.const(w, np.nan), n)
     w = where(repeat(bad, n), lost, w)
     lost = sh.broadcast_in_dim(bad, (n, n), ())
@@ -393,7 +389,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
         algorithm: Any = None) -> list[Any]:
     """(descending singular values, left vectors as columns, right ones as rows)."""
     m, n = aval_of(a).shape
-    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if _complex(a) else 1)}")
+    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if is_complex(a) else 1)}")
     if not m or not n:
         s = zeros(ShapedArray((0,), real))
         u, v = (m, m if full_matrices else 0), (n if full_matrices else 0, n)
@@ -406,7 +402,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     packed, taus = geqrf(_over(a, sh.broadcast_in_dim(scale, (m, n), ())))
     i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
     top = sh.slice_in_dim(packed, 0, n, 0)
-    upper = where(ew.le_p.bind(i, j), top, all_of(top, 0))
+    upper = where(ew.le(i, j), top, all_of(top, 0))
     # rows of `work` are conjugated columns of X = R^H (lower triangular), which converge sooner
     work, vectors = _pad_rows(upper), _pad_square(upper)
     size = aval_of(work).shape[0]
@@ -428,19 +424,19 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     missing = all_of(s, 0)
     if n != size:
         mark = _size2(sh.reshape(sh.slice_in_dim(vectors, n, size, 1), (size,)))
-        missing = where(ew.gt_p.bind(mark, all_of(mark, 0.5)), all_of(mark, 1), all_of(mark, 0))
-    key = where(ew.gt_p.bind(missing, all_of(missing, 0)), all_of(s, np.inf), ew.neg(s))
+        missing = where(ew.gt(mark, all_of(mark, 0.5)), all_of(mark, 1), all_of(mark, 0))
+    key = where(ew.gt(missing, all_of(missing, 0)), all_of(s, np.inf), ew.neg(s))
     (_, order) = sort([key, sh.iota(INT, (size,))], 0)
     order = sh.slice_in_dim(order, 0, n, 0)
     s = take_along(s, order, 0)
-    bad = ew.not_p.bind(ew.is_finite_p.bind(_sum(s)))
+    bad = ew.not_(ew.is_finite(_sum(s)))
     values = where(repeat(bad, n), all_of(s, np.nan), mul(s, repeat(scale, n)))
     if not compute_uv:
         return [values]
     vectors = take_along(vectors, down(order, size), 0)
     left = conj(flip(sh.slice_in_dim(vectors, 0, n, 1)))  # columns of J
     right = take_along(work, down(order, n), 0)
-    safe = where(ew.gt_p.bind(s, all_of(s, 0)), s, all_of(s, 1))
+    safe = where(ew.gt(s, all_of(s, 0)), s, all_of(s, 1))
     vh = _orthonormal_rows(_over(right, down(safe, n)))
     k = m if full_matrices else n
     wide = left if k == n else _joined_square(left, k)
@@ -467,7 +463,7 @@ def _joined_square(x: Any, k: int) -> Any:
     n = aval_of(x).shape[0]
     padded = sh.pad(x, ew.const(x, 0), [(0, k - n, 0), (0, k - n, 0)])
     i, j = (sh.iota(INT, (k, k), axis) for axis in (0, 1))
-    beyond = ew.and_p.bind(ew.eq(i, j), ew.ge_p.bind(i, ew.const(i, n)))
+    beyond = ew.and_(ew.eq(i, j), ew.ge(i, ew.const(i, n)))
     return where(beyond, all_of(padded, 1), padded)
 
 
@@ -477,8 +473,8 @@ def _orthonormal_rows(x: Any) -> Any:
     packed, taus = geqrf(conj(flip(x)))
     (q,) = householder_product(packed, taus)
     d = real_part(diagonal(packed))  # R's diagonal: the sign of each column of q
-    sign = where(ew.lt_p.bind(d, all_of(d, 0)), all_of(d, -1), all_of(d, 1))
-    there = ew.gt_p.bind(_sum(_size2(x), 1), all_of(d, 0.5))
+    sign = where(ew.lt(d, all_of(d, 0)), all_of(d, -1), all_of(d, 1))
+    there = ew.gt(_sum(_size2(x), 1), all_of(d, 0.5))
     rows = _times(conj(flip(q)), down(sign, n))
     return where(sh.broadcast_in_dim(there, (n, n), (0,)), x, rows)
 

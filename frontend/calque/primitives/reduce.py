@@ -14,7 +14,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.jvp import jvp_flat
@@ -125,7 +125,7 @@ def _chooser_jvp(p: Primitive) -> Any:
         (x,), (t,) = primals, tangents
         out = p.bind(x, axes=axes, out_sharding=None)
         if is_zero(t):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         aval = aval_of(x)
         chosen = ew.convert(ew.eq(x, _expand(out, aval.shape, axes)), aval.dtype)
         count = reduce_sum(chosen, axes)

@@ -17,7 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zeros
+from calque.core.zeros import add_tangents, instantiate, is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import (
@@ -229,7 +229,7 @@ def _linear_jvp(p: Primitive) -> Any:
         out = p.bind(*primals, **params)
         tx, _, tu = tangents
         if is_zero(tx) and is_zero(tu):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         return out, p.bind(instantiate(tx), primals[1], instantiate(tu), **params)
 
     return jvp
@@ -290,7 +290,7 @@ def _mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     x, indices, updates = primals
     out = scatter_mul_p.bind(*primals, **params)
     tx, _, tu = tangents
-    total: Any = Zero(aval_of(out).tangent())
+    total: Any = zero_like(out)
     if not is_zero(tx):
         total = scatter_mul_p.bind(tx, indices, updates, **params)
     if not is_zero(tu):
@@ -315,12 +315,12 @@ def _extremum_jvp(p: Primitive) -> Any:
         out = p.bind(*primals, **params)
         tx, _, tu = tangents
         if is_zero(tx) and is_zero(tu):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         dtype = aval_of(out).dtype
         own = ew.convert(ew.eq(x, out), dtype)
         given = ew.convert(ew.eq(updates, _read_back(out, indices, updates, params)), dtype)
         count = scatter_add_p.bind(own, indices, given, **params)
-        count = ew.max_p.bind(count, ew.const(count, 1))  # NaN is equal to none
+        count = ew.max_(count, ew.const(count, 1))  # NaN is equal to none
         total = scatter_add_p.bind(
             ew.mul(instantiate(tx), own), indices, ew.mul(instantiate(tu), given), **params
         )

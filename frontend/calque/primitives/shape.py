@@ -16,7 +16,7 @@ from calque.core.dimension import Dim, as_value
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear, registry
-from calque.core.zeros import Zero, instantiate, is_zero
+from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.transforms.vmap import move_axis, to_front
 
@@ -179,7 +179,7 @@ def _concatenate_abstract(*xs: ShapedArray, dimension: int) -> ShapedArray:
 def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int) -> Any:
     out = concatenate(primals, dimension)
     if all(is_zero(t) for t in tangents):
-        return out, Zero(aval_of(out).tangent())
+        return out, zero_like(out)
     return out, concatenate([instantiate(t) for t in tangents], dimension)
 
 
@@ -302,8 +302,8 @@ def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config:
     out = pad_p.bind(*primals, padding_config=padding_config)
     t, tv = tangents
     if is_zero(t) and is_zero(tv):
-        return out, Zero(aval_of(out).tangent())
-    t = instantiate(Zero(aval_of(primals[0]).tangent()) if is_zero(t) else t)
+        return out, zero_like(out)
+    t = instantiate(zero_like(primals[0]) if is_zero(t) else t)
     tv = ew.const(t, 0) if is_zero(tv) else tv
     return out, pad(t, tv, padding_config)
 

@@ -16,7 +16,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
@@ -78,10 +78,10 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     params = {"dimension": dimension, "is_stable": is_stable, "num_keys": num_keys}
     if all(is_zero(t) for t in tangents):
         outs = sort_p.bind(*primals, **params)
-        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+        return outs, [zero_like(o) for o in outs]
     positions = sh.iota(np.dtype("int32"), aval_of(primals[0]).shape, dimension)
     *outs, order = sort_p.bind(*primals, positions, **params)
-    return outs, [Zero(aval_of(o).tangent()) if is_zero(t) else take_along(t, order, dimension)
+    return outs, [zero_like(o) if is_zero(t) else take_along(t, order, dimension)
                   for o, t in zip(outs, tangents)]
 
 
@@ -120,9 +120,9 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
 def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int, axis: int) -> Any:
     (x,), (t,) = primals, tangents
     values, positions = top_k(x, k, axis)
-    none = Zero(aval_of(positions).tangent())
+    none = zero_like(positions)
     if is_zero(t):
-        return [values, positions], [Zero(aval_of(values).tangent()), none]
+        return [values, positions], [zero_like(values), none]
     return [values, positions], [take_along(t, positions, axis), none]
 
 

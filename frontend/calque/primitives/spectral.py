@@ -14,7 +14,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dtypes import complex_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.elementwise import add, div, mul, sub
@@ -58,7 +58,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
              "compute_right_eigenvectors": compute_right_eigenvectors}
     if is_zero(t) or not aval_of(a).size:
         outs = eig_p.bind(a, **asked, **params)
-        return outs, [Zero(aval_of(o).tangent()) for o in outs]
+        return outs, [zero_like(o) for o in outs]
     if any(asked.values()) and not enable_eigvec_derivs:
         raise NotImplementedError(explain(
             "Derivatives of non-symmetric eigenvectors are only valid under assumptions on the "

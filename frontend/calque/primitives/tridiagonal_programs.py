@@ -50,10 +50,10 @@ def _reduced(a: Any) -> tuple[Any, Any]:
         right = down(sh.reshape(product(made, sh.reshape(v, (n, 1))), (n,)), n)
         made = sub(made, mul(whole, mul(right, along(conj(v), n))))
         at = repeat(below, n)
-        kept = where(ew.gt_p.bind(i, at), v, where(ew.eq(i, at), repeat(beta, n), column))
+        kept = where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, n), column))
         t, here = sh.iota(INT, (n, n), 1), sh.broadcast_in_dim(j, (n, n), ())
         earlier = where(ew.eq(t, here), down(kept, n), rest)
-        return [where(ew.gt_p.bind(t, here), made, earlier), tau]
+        return [where(ew.gt(t, here), made, earlier), tau]
 
     made, taus = scan_of(step, [a], [sh.iota(INT, (n - 1,))], n - 1)
     return made, taus
@@ -73,13 +73,13 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
         packed, d, e, taus = tridiagonal(sh.rev(a, (0, 1)), lower=True)
         return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
     i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
-    full = where(ew.ge_p.bind(i, j), a, conj(flip(a)))
+    full = where(ew.ge(i, j), a, conj(flip(a)))
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     if n < 2:
         none = zeros(ShapedArray((0,), aval_of(a).dtype))
         return [full, real_part(diagonal(full)), real_part(none), none]
     made, taus = _reduced(full)
-    packed = where(ew.ge_p.bind(i, j), made, a)
+    packed = where(ew.ge(i, j), made, a)
     packed = where(ew.eq(i, j), as_dtype_of(a, real_part(packed)), packed)
     e = real_part(diagonal(sh.slice_(made, (1, 0), (n, n - 1))))
     return [packed, real_part(diagonal(made)), e, taus]
@@ -99,11 +99,11 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     least = _least(dl, d, du) if perturb_singular else None
 
     def eliminate(p: Any, q: Any, row: Any, low: Any, d1: Any, u1: Any, row1: Any) -> list[Any]:
-        swap = ew.gt_p.bind(_size(low), _size(p))
+        swap = ew.gt(_size(low), _size(p))
         pivot = where(swap, low, p)
         if least is not None:
-            tiny = ew.lt_p.bind(ew.abs_(real_part(pivot)) if aval_of(pivot).dtype.kind != "c"
-                                else ew.abs_(pivot), least)
+            tiny = ew.lt(ew.abs_(real_part(pivot)) if aval_of(pivot).dtype.kind != "c"
+                         else ew.abs_(pivot), least)
             pivot = where(tiny, as_dtype_of(pivot, least), pivot)
         safe = where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
         factor = div(where(swap, p, low), safe)
@@ -139,11 +139,11 @@ def cholesky_update(r: Any, w: Any) -> list[Any]:
 
     def rotate(w: Any, k: Any, row: Any) -> list[Any]:
         a, b = element_of(row, k), element_of(w, k)
-        scale = ew.max_p.bind(ew.abs_(a), ew.abs_(b))
-        safe = where(ew.gt_p.bind(scale, ew.const(scale, 0)), scale, ew.const(scale, 1))
+        scale = ew.max_(ew.abs_(a), ew.abs_(b))
+        safe = where(ew.gt(scale, ew.const(scale, 0)), scale, ew.const(scale, 1))
         x, y = div(a, safe), div(b, safe)
         size = ew.sqrt(ew.add(mul(x, x), mul(y, y)))
-        size = where(ew.gt_p.bind(size, ew.const(size, 0)), size, ew.const(size, 1))
+        size = where(ew.gt(size, ew.const(size, 0)), size, ew.const(size, 1))
         c, s = repeat(div(x, size), n), repeat(div(y, size), n)
         made = ew.add(mul(c, row), mul(s, w))
         return [sub(mul(c, w), mul(s, row)), made]
@@ -161,10 +161,10 @@ def _size(x: Any) -> Any:
 def _least(dl: Any, d: Any, du: Any) -> Any:
     """The pivot that stands for a smaller one: eps times the largest entry."""
     largest = [rd.reduce_max_p.bind(_size(x), axes=(0,), out_sharding=None) for x in (dl, d, du)]
-    size = ew.max_p.bind(ew.max_p.bind(largest[0], largest[1]), largest[2])
+    size = ew.max_(ew.max_(largest[0], largest[1]), largest[2])
     info = np.finfo(aval_of(size).dtype)
-    return ew.max_p.bind(mul(size, ew.const(size, float(info.eps))),
-                         ew.const(size, float(info.tiny)))
+    return ew.max_(mul(size, ew.const(size, float(info.eps))),
+                   ew.const(size, float(info.tiny)))
 
 
 ALGORITHMS.update(cholesky_update=cholesky_update, hessenberg=hessenberg, tridiagonal=tridiagonal,

@@ -17,7 +17,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import floordiv, max_dim
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.vmap import to_front
@@ -178,7 +178,7 @@ def _selecting(p: Primitive) -> None:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
         if is_zero(tangents[0]):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         return out, p.bind(tangents[0], primals[1], **params)
 
     def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
@@ -214,7 +214,7 @@ def _extremum_jvp(p: Primitive, select: Primitive) -> Callable[..., Any]:
         (x,), (t,) = primals, tangents
         out = p.bind(x, **params)
         if is_zero(t):
-            return out, Zero(aval_of(out).tangent())
+            return out, zero_like(out)
         return out, select_and_gather_add_p.bind(t, x, select_prim=select, **params)
     return jvp
 

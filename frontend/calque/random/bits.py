@@ -118,13 +118,13 @@ def draw_uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any
     if drawn != width:
         words = ew.convert(words, kind)
     one = np.ones((), d).view(kind)[()]
-    filled = ew.or_p.bind(
-        ew.shift_right_logical_p.bind(words, kind.type(drawn - mantissa)), one)
-    floats = ew.sub(ew.bitcast_convert_type_p.bind(filled, new_dtype=d), ew.const(
+    filled = ew.or_(
+        ew.shift_right_logical(words, kind.type(drawn - mantissa)), one)
+    floats = ew.sub(ew.bitcast_convert_type(filled, new_dtype=d), ew.const(
         np.zeros((), d), 1))
     low, high = spread(minval, shape, d), spread(maxval, shape, d)
     scaled = ew.add(ew.mul(floats, ew.sub(high, low)), low)
-    return sh.reshape(ew.max_p.bind(low, scaled), shape)
+    return sh.reshape(ew.max_(low, scaled), shape)
 
 
 @resharding
@@ -164,7 +164,7 @@ def draw_normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
         return ew.complex_(*(ew.mul(draw_normal(k, shape, real), root) for k in subkeys(key)))
     low = np.nextafter(np.asarray(-1, d), np.asarray(0, d), dtype=d)
     u = draw_uniform(key, shape, d, low, np.asarray(1, d)[()])
-    return ew.mul(np.asarray(math.sqrt(2), d)[()], ew.erf_inv_p.bind(u))
+    return ew.mul(np.asarray(math.sqrt(2), d)[()], ew.erf_inv(u))
 
 
 def parameters(name: str, shape: Any, *values: Any, dtype: Any = None, safe: bool = False
@@ -239,10 +239,10 @@ def draw_randint(key: Any, shape: tuple[int, ...], low: Any, high: Any, d: np.dt
     if beyond is not False:
         span = jnp.where(beyond & (high > low), span + unsigned.type(1), span)
     span = jnp.broadcast_to(span, shape)
-    factor = ew.rem_p.bind(jnp.full(shape, 1 << (4 * d.itemsize), unsigned), span)
-    factor = ew.rem_p.bind(factor * factor, span)  # (x rem 0 is x, as for the span 2^32)
-    offset = ew.rem_p.bind(bits_high, span) * factor + ew.rem_p.bind(bits_low, span)
-    return low + ew.convert(ew.rem_p.bind(offset, span), d)
+    factor = ew.rem(jnp.full(shape, 1 << (4 * d.itemsize), unsigned), span)
+    factor = ew.rem(factor * factor, span)  # (x rem 0 is x, as for the span 2^32)
+    offset = ew.rem(bits_high, span) * factor + ew.rem(bits_low, span)
+    return low + ew.convert(ew.rem(offset, span), d)
 
 
 def _bound(x: Any, value: int) -> Any:

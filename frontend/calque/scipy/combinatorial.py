@@ -62,7 +62,7 @@ def _stirling(z: Any, value: bool) -> Any:
     for k in range(len(_EVEN), 0, -1):
         c = _EVEN[k - 1] / (2 * k * ((2 * k - 1) if value else 1))
         total = total * square + c
-    log = ew.log_p.bind(z)
+    log = ew.log(z)
     if value:
         return (z - 0.5) * log - z + (math.log(2 * math.pi) / 2) + total * inverse
     return log - inverse / 2 - total * square
@@ -73,56 +73,56 @@ def _right(z: Any, value: bool) -> Any:
 
     The product z (z + 1) ... is collected; its logarithm is the sum of theirs, up to whole turns:
     one for each time that the imaginary part falls below 0."""
-    x, y = ew.real_p.bind(z), ew.imag_p.bind(z)
+    x, y = ew.real(z), ew.imag(z)
     close = (x < SHIFT) & (y < SHIFT)
     w = where(close, z, SHIFT)
     far = where(close, z + SHIFT, z)
     if not value:
         total = sum((1 / (w + k) for k in range(1, SHIFT)), start=1 / w)
         return _stirling(far, False) - where(close, total, 0)
-    product, turns, up = w, y * 0, ew.imag_p.bind(w) >= 0
+    product, turns, up = w, y * 0, ew.imag(w) >= 0
     for k in range(1, SHIFT):
         product = product * (w + k)
-        now = ew.imag_p.bind(product) >= 0
+        now = ew.imag(product) >= 0
         turns = turns + where(up & ~now, constant(1, y), 0)
         up = now
-    log = ew.log_p.bind(product) + ew.complex_p.bind(y * 0, 2 * math.pi * turns)
+    log = ew.log(product) + ew.complex_(y * 0, 2 * math.pi * turns)
     found = _stirling(far, True) - where(close, log, 0)
     one, two = absolute(z - 1) < 0.5, absolute(z - 2) < 0.8
     small = where(one, z - 1, where(two, z - 2, 0))
     near = _taylor(small)
-    return where(one, near - ew.log1p_p.bind(where(one, small, 0)), where(two, near, found))
+    return where(one, near - ew.log1p(where(one, small, 0)), where(two, near, found))
 
 
 def _upper(z: Any, value: bool) -> Any:
     """log Gamma or digamma of Im z >= 0."""
-    x, y = ew.real_p.bind(z), ew.imag_p.bind(z)
+    x, y = ew.real(z), ew.imag(z)
     left = x < 0.5
-    other = ew.complex_p.bind(where(left, 1 - x, x), y)  # the conjugate of 1 - z
+    other = ew.complex_(where(left, 1 - x, x), y)  # the conjugate of 1 - z
     found = _right(other, value)
     # sin(pi z) = i/2 exp(-i pi z) (1 - exp(2 pi i z)), continuous in the upper half plane
     safe_x, safe_y = where(left, x, 0.25), where(left, y, 0)
-    size = ew.exp_p.bind(-2 * math.pi * safe_y)
-    half = math.pi * (safe_x - ew.floor_p.bind(safe_x + 0.5))
-    sine, cosine = ew.sin_p.bind(half), ew.cos_p.bind(half)
-    re = 2 * size * sine * sine - ew.expm1_p.bind(-2 * math.pi * safe_y)
+    size = ew.exp(-2 * math.pi * safe_y)
+    half = math.pi * (safe_x - ew.floor(safe_x + 0.5))
+    sine, cosine = ew.sin(half), ew.cos(half)
+    re = 2 * size * sine * sine - ew.expm1(-2 * math.pi * safe_y)
     im = -2 * size * sine * cosine
-    mirrored = ew.conj_p.bind(found)
+    mirrored = ew.conj(found)
     if value:
-        log = ew.log_p.bind(ew.complex_p.bind(re, im))
-        line = ew.complex_p.bind(math.pi * safe_y, math.pi * (0.5 - safe_x))
+        log = ew.log(ew.complex_(re, im))
+        line = ew.complex_(math.pi * safe_y, math.pi * (0.5 - safe_x))
         return where(left, math.log(2 * math.pi) - (log + line) - mirrored, found)
     # pi cot(pi z) = -i pi (1 + g) / (1 - g), g = exp(2 pi i z)
     turn = size * (1 - 2 * sine * sine)
-    ratio = ew.complex_p.bind(1 + turn, -im) / ew.complex_p.bind(re, im)
+    ratio = ew.complex_(1 + turn, -im) / ew.complex_(re, im)
     return where(left, mirrored + ratio * (1j * math.pi), found)
 
 
 def _complex(z: Any, value: bool) -> Any:
-    x, y = ew.real_p.bind(z), ew.imag_p.bind(z)
-    found = _upper(ew.complex_p.bind(x, absolute(y)), value)
-    found = where(y < 0, ew.conj_p.bind(found), found)
-    pole = (y == 0) & (x <= 0) & (ew.floor_p.bind(x) == x)
+    x, y = ew.real(z), ew.imag(z)
+    found = _upper(ew.complex_(x, absolute(y)), value)
+    found = where(y < 0, ew.conj(found), found)
+    pole = (y == 0) & (x <= 0) & (ew.floor(x) == x)
     return where(pole, complex(np.nan, np.nan), found)
 
 
@@ -178,13 +178,13 @@ def _comb(n: Any, k: Any) -> Any:
     n1, k1 = where(good, n, 1), where(good, k, 0)
     least = where(n1 - k1 < k1, n1 - k1, k1)
     lgamma = sp.lgamma_p.bind
-    many = ew.exp_p.bind(lgamma(n1 + 1) - lgamma(k1 + 1) - lgamma(n1 - k1 + 1))
+    many = ew.exp(lgamma(n1 + 1) - lgamma(k1 + 1) - lgamma(n1 - k1 + 1))
     few = n1 * 0 + 1
     for i in range(1, FEW + 1):  # each quotient of whole numbers is a whole number
         few = where(least >= i, few * (n1 - least + i) / i, few)
-    value = where((least <= FEW) & (ew.floor_p.bind(least) == least), few, many)
+    value = where((least <= FEW) & (ew.floor(least) == least), few, many)
     value = where(good, value, 0)
-    return where(ew.eq_p.bind(n, n) & ew.eq_p.bind(k, k), value, where(good, np.nan, 0))
+    return where(ew.eq(n, n) & ew.eq(k, k), value, where(good, np.nan, 0))
 
 
 @_comb.defjvp
@@ -201,7 +201,7 @@ def _comb_jvp(primals: Any, tangents: Any) -> Any:
 @util.planned
 def _planned(n: Any, k: Any, repetition: bool) -> Any:
     made = [util.array(v) for v in util.promote_inexact("comb", n, k)]
-    if util.dtype_of(made[0]).kind == "c":
+    if util.is_complex(made[0]):
         raise TypeError(explain("comb: lgamma does not accept dtype "
                                 f"{util.dtype_of(made[0])}.", fix="pass real arrays: x.real."))
     kind = util.dtype_of(made[0])

@@ -33,7 +33,7 @@ def _positive(x: Any, kind: Any) -> Any:
     rest = kind.type(ROOT - float(root) + ROOT_REST)
     apart = (x - root) - rest
     near = absolute(apart) < root / 2
-    start = where(near, ew.log1p_p.bind(where(near, apart, 0) / root), ew.log_p.bind(x / root))
+    start = where(near, ew.log1p(where(near, apart, 0) / root), ew.log(x / root))
 
     def term(k: Any, carry: Any) -> Any:
         """q = (x^k - r^k) / (x - r) and r^k, both over k!"""
@@ -53,7 +53,7 @@ def _asymptotic(x: Any) -> Any:
     total = inverse * 0 + 1
     for k in range(ASYMPTOTIC, 0, -1):
         total = 1 + total * (k * inverse)
-    half = ew.exp_p.bind(x / 2)
+    half = ew.exp(x / 2)
     return half * (total * inverse) * half
 
 
@@ -68,8 +68,8 @@ def _negative(z: Any, kind: Any) -> Any:
         return far + 2 * k - 1 - k * k / below
 
     fraction = lax.fori_loop(0, DEPTH, level, far + 2 * DEPTH + 1)
-    return where(small, ew.log_p.bind(near) + GAMMA + _powers(near, kind),
-                 -ew.exp_p.bind(-far) / fraction)
+    return where(small, ew.log(near) + GAMMA + _powers(near, kind),
+                 -ew.exp(-far) / fraction)
 
 
 def _powers(z: Any, kind: Any) -> Any:
@@ -85,7 +85,7 @@ def _factorial(k: int) -> float:
 
 
 def absolute(x: Any) -> Any:
-    return ew.abs_p.bind(x)
+    return ew.abs_(x)
 
 
 @custom_jvp
@@ -96,10 +96,10 @@ def _expi(x: Any) -> Any:
                   where(x > LARGE, _asymptotic(where(x > LARGE, x, LARGE)),
                         _negative(where(x < 0, -x, 1), kind)))
     value = where(x == 0, -np.inf, where(x == np.inf, np.inf, value))
-    return where(x == -np.inf, -0.0, where(ew.ne_p.bind(x, x), np.nan, value))
+    return where(x == -np.inf, -0.0, where(ew.ne(x, x), np.nan, value))
 
 
-_expi.defjvps(lambda t, out, x: t * (ew.exp_p.bind(x) / x))
+_expi.defjvps(lambda t, out, x: t * (ew.exp(x) / x))
 
 
 @util.planned
@@ -127,7 +127,7 @@ def expi(x: Any) -> Any:
       1.8951
     """
     (x,) = util.promote_inexact("expi", x)
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         raise TypeError(explain(f"expi: dtype {util.dtype_of(x)} is not supported.",
                                 fix="pass a real array: x.real."))
     return _planned(util.array(x))

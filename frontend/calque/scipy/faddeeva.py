@@ -49,9 +49,9 @@ def _inverse(x: Any, y: Any) -> tuple[Any, Any]:
 def _power(x: Any, y: Any) -> tuple[Any, Any]:
     """exp(-(x + iy)^2), the squares with all their digits."""
     (a, b), (c, d) = square(x), square(y)
-    size = ew.exp_p.bind(c - a) * ew.exp_p.bind(d - b)
+    size = ew.exp(c - a) * ew.exp(d - b)
     angle = 2 * x * y
-    return size * ew.cos_p.bind(angle), -size * ew.sin_p.bind(angle)
+    return size * ew.cos(angle), -size * ew.sin(angle)
 
 
 def _quadrant(x: Any, y: Any) -> tuple[Any, Any]:
@@ -59,7 +59,7 @@ def _quadrant(x: Any, y: Any) -> tuple[Any, Any]:
     far = (x > FAR) | (y > FAR)
     near_x, near_y = where(far, 1, x), where(far, 1, y)
     ratio = near_x * constant(1 / STEP, x)
-    turn = ratio - ew.floor_p.bind(ratio)
+    turn = ratio - ew.floor(ratio)
     trapezoid = (near_y < near_x) & (turn >= 0.25) & (turn <= 0.75)
     alone = (near_y >= near_x) & (near_y >= math.pi / STEP)
     even = _sum(near_x, near_y, [k * STEP for k in range(1, POINTS)])
@@ -69,9 +69,9 @@ def _quadrant(x: Any, y: Any) -> tuple[Any, Any]:
     v = where(trapezoid, even[1] + first[0] * (STEP / math.pi), odd[1])
     # the residue 2 exp(-z^2) s g / (1 + s g), g = exp(2 pi i z / h), s = 1 of midpoints, or -1
     s = where(trapezoid, -1, constant(1, x))
-    size = ew.exp_p.bind(constant(-2 * math.pi / STEP, x) * near_y)
+    size = ew.exp(constant(-2 * math.pi / STEP, x) * near_y)
     angle = 2 * math.pi * (turn - where(turn > 0.5, constant(1, x), 0))
-    c, sine = size * ew.cos_p.bind(angle), size * ew.sin_p.bind(angle)
+    c, sine = size * ew.cos(angle), size * ew.sin(angle)
     norm = (1 + s * c) ** 2 + sine * sine
     re, im = 2 * (s * c + size * size) / norm, 2 * s * sine / norm
     e, f = _power(where(alone, 0, near_x), where(alone, 0, near_y))
@@ -95,7 +95,7 @@ def _plane(x: Any, y: Any) -> tuple[Any, Any]:
 
 @custom_jvp
 def _wofz(z: Any) -> Any:
-    return ew.complex_p.bind(*_plane(ew.real_p.bind(z), ew.imag_p.bind(z)))
+    return ew.complex_(*_plane(ew.real(z), ew.imag(z)))
 
 
 _wofz.defjvps(lambda t, out, z: t * (-2 * z * out + 2j / ROOT_PI))
@@ -130,9 +130,9 @@ def wofz(z: Any) -> Any:
 
 @custom_jvp
 def _erfcx(x: Any) -> Any:
-    positive = _quadrant(x * 0, where(ew.abs_p.bind(x) == np.inf, 1, absolute(x)))[0]
+    positive = _quadrant(x * 0, where(ew.abs_(x) == np.inf, 1, absolute(x)))[0]
     a, b = square(where(x < 0, where(x > -40, x, -40), 0))
-    value = where(x < 0, 2 * ew.exp_p.bind(a) * ew.exp_p.bind(b) - positive, positive)
+    value = where(x < 0, 2 * ew.exp(a) * ew.exp(b) - positive, positive)
     return where(x == np.inf, 0, where(x == -np.inf, np.inf, value))
 
 
@@ -162,7 +162,7 @@ def erfcx(x: Any) -> Any:
     (x,) = (util.array(v) for v in util.promote_inexact("erfcx", x))
     kind = util.dtype_of(x)
     if kind.kind == "c":
-        return util.cast(_wofz(ew.complex_p.bind(-ew.imag_p.bind(x), ew.real_p.bind(x))), kind)
+        return util.cast(_wofz(ew.complex_(-ew.imag(x), ew.real(x))), kind)
     return util.cast(_erfcx(widened(x)[0]), kind)
 
 
@@ -198,7 +198,7 @@ def _angle(x: Any) -> Any:
     """pi x^2 / 2 less whole turns, x >= 0."""
     high, low = square(x)
     four = constant(4, x)
-    rest = ew.rem_p.bind(ew.rem_p.bind(high, four) + ew.rem_p.bind(low, four), four)
+    rest = ew.rem(ew.rem(high, four) + ew.rem(low, four), four)
     return constant(math.pi / 2, x) * rest
 
 
@@ -220,10 +220,10 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
     side = far * constant(ROOT_PI / 2, x)
     u, v = _quadrant(side, side)
     angle = _angle(far)
-    c, s = ew.cos_p.bind(angle), ew.sin_p.bind(angle)
+    c, s = ew.cos(angle), ew.sin(angle)
     re, im = 1 - (c * u - s * v), -(c * v + s * u)  # 1 - exp(i pi x^2 / 2) w(zeta)
     sign = where(x < 0, constant(-0.5, x), 0.5)
-    kept = where(ew.eq_p.bind(x, x), constant(0, x), np.nan)
+    kept = where(ew.eq(x, x), constant(0, x), np.nan)
     return (where(small, _series(near, 1), sign * (re + im)) + kept,
             where(small, _series(near, 0), sign * (re - im)) + kept)
 
@@ -232,7 +232,7 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     angle = _angle(absolute(x))
-    return _fresnel(x), (t * ew.sin_p.bind(angle), t * ew.cos_p.bind(angle))
+    return _fresnel(x), (t * ew.sin(angle), t * ew.cos(angle))
 
 
 @described("Fresnel's integrals S and C of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.", "x",

@@ -52,7 +52,7 @@ def _sized(name: str, x: Any, n: Any, axis: int) -> Any:
                                  fix="pass n of 1 or more and an array with elements."))
     if want <= have:
         return sh.slice_in_dim(x, 0, want, axis)
-    widths = [(0, 0)] * len(util.shape_of(x))
+    widths = [(0, 0)] * util.ndim_of(x)
     widths[axis] = (0, want - have)
     return pad(x, widths)
 
@@ -84,14 +84,14 @@ def _as_type(x: Any, dtype: Any) -> Any:
 
 
 def _forward(x: Any, axis: int, norm: str | None) -> Any:
-    dtype, rank = util.dtype_of(x), len(util.shape_of(x))
+    dtype, rank = util.dtype_of(x), util.ndim_of(x)
     x = _wide(x)
     n = util.shape_of(x)[axis]
     even = sh.slice_in_dim(x, 0, n, axis, stride=2) if n > 1 else x
     parts = [even]
     if n > 1:
         odd = sh.slice_in_dim(x, 1, n, axis, stride=2)
-        parts.append(sh.rev_p.bind(odd, dimensions=(axis,)))
+        parts.append(sh.rev(odd, (axis,)))
     spectrum = fft.fft(concatenate(parts, axis), axis=axis)
     out = 2 * real(spectrum * _along(_turns(n, util.dtype_of(x)), axis, rank))
     if norm == "ortho":
@@ -100,13 +100,13 @@ def _forward(x: Any, axis: int, norm: str | None) -> Any:
 
 
 def _backward(x: Any, axis: int, norm: str | None) -> Any:
-    dtype, rank = util.dtype_of(x), len(util.shape_of(x))
+    dtype, rank = util.dtype_of(x), util.ndim_of(x)
     x = _wide(x)
     n = util.shape_of(x)[axis]
     if norm == "ortho":
         x = x / _along(_scales(n, util.dtype_of(x)), axis, rank)
     # the spectrum at k is (x_k - i x_{n-k}) / 2 turned back, x_n being 0
-    back = sh.rev_p.bind(x, dimensions=(axis,))
+    back = sh.rev(x, (axis,))
     zero = sh.slice_in_dim(x, 0, 1, axis) * 0
     mirrored = concatenate([zero, sh.slice_in_dim(back, 0, n - 1, axis)], axis) if n > 1 else zero
     turns = np.conj(_turns(n, util.dtype_of(x)))
@@ -116,7 +116,7 @@ def _backward(x: Any, axis: int, norm: str | None) -> Any:
     if n == 1:
         return _as_type(mixed, dtype)
     even = sh.slice_in_dim(mixed, 0, half, axis)
-    odd = sh.rev_p.bind(sh.slice_in_dim(mixed, half, n, axis), dimensions=(axis,))
+    odd = sh.rev(sh.slice_in_dim(mixed, half, n, axis), (axis,))
     if half > n - half:  # as many of both; the last odd one is cut off again
         odd = concatenate([odd, sh.slice_in_dim(even, 0, 1, axis)], axis)
     shape = list(util.shape_of(even))
@@ -128,21 +128,21 @@ def _backward(x: Any, axis: int, norm: str | None) -> Any:
 
 def _linear(step: Any, x: Any, axis: int, norm: str | None) -> Any:
     """A step of x; of complex numbers, of each part."""
-    if util.dtype_of(x).kind != "c":
+    if not util.is_complex(x):
         return step(x, axis, norm)
     parts = [step(part.bind(x), axis, norm) for part in (ew.real_p, ew.imag_p)]
-    return ew.complex_p.bind(*parts)
+    return ew.complex_(*parts)
 
 
 def _one(name: str, step: Any, x: Any, kind: int, n: Any, axis: Any, norm: str | None) -> Any:
     x = _operand(name, x, kind, norm)
-    (d,) = util.axis_tuple(axis, len(util.shape_of(x)))
+    (d,) = util.axis_tuple(axis, util.ndim_of(x))
     return _linear(step, _sized(name, x, n, d), d, norm)
 
 
 def _many(name: str, step: Any, x: Any, kind: int, s: Any, axes: Any, norm: str | None) -> Any:
     x = _operand(name, x, kind, norm)
-    rank = len(util.shape_of(x))
+    rank = util.ndim_of(x)
     if axes is None:
         chosen = tuple(range(rank))[0 if s is None else rank - len(s):]
     else:

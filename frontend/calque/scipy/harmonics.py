@@ -24,19 +24,19 @@ from calque.primitives import elementwise as ew
 def _legendre(n: Any, m: Any, theta: Any, n_max: int) -> Any:
     """The normalized P_n^m(cos theta), m >= 0, with Condon and Shortley's sign."""
     kind = util.dtype_of(theta)
-    z, s = ew.cos_p.bind(theta), absolute(ew.sin_p.bind(theta))  # (as JAX outside of [0, pi])
+    z, s = ew.cos(theta), absolute(ew.sin(theta))  # (as JAX outside of [0, pi])
     zero = z * 0
 
     def step(i: Any, carry: Any) -> Any:
         start, before, here, found = carry
         l = i.astype(kind)
         # P_l^l of l = m: the last start times -sqrt((2 l + 1) / (2 l)) sin theta
-        grown = -start * s * ew.sqrt_p.bind((2 * l + 1) / where(l > 0, 2 * l, 1))
+        grown = -start * s * ew.sqrt((2 * l + 1) / where(l > 0, 2 * l, 1))
         start = where((l <= m) & (l > 0), grown, start)
         gap = where(l > m, l * l - m * m, 1)
-        alpha = ew.sqrt_p.bind((4 * l * l - 1) / gap)
+        alpha = ew.sqrt((4 * l * l - 1) / gap)
         last = (l - 1) * (l - 1)
-        beta = ew.sqrt_p.bind(where(l > m + 1, last - m * m, 0) / (4 * last - 1))
+        beta = ew.sqrt(where(l > m + 1, last - m * m, 0) / (4 * last - 1))
         made = where(l == m, start, where(l > m, alpha * (z * here - beta * before), 0))
         return start, here, made, where(l == n, made, found)
 
@@ -51,11 +51,11 @@ def _polar(n: Any, m: Any, theta: Any, n_max: int) -> Any:
     @f.defjvp
     def _jvp(primals: Any, tangents: Any) -> Any:
         (theta,) = primals
-        above = ew.sqrt_p.bind(where(m < n, (n - m) * (n + m + 1), 0)) * _polar(
+        above = ew.sqrt(where(m < n, (n - m) * (n + m + 1), 0)) * _polar(
             n, where(m < n, m + 1, n), theta, n_max)
-        below = ew.sqrt_p.bind((n + m) * (n - m + 1)) * _polar(n, absolute(m - 1), theta, n_max)
+        below = ew.sqrt((n + m) * (n - m + 1)) * _polar(n, absolute(m - 1), theta, n_max)
         below = where(m == 0, -below, below)  # P^-1 = -P^1
-        slope = where(ew.sin_p.bind(theta) < 0, below - above, above - below) / 2
+        slope = where(ew.sin(theta) < 0, below - above, above - below) / 2
         return _polar(n, m, theta, n_max), slope * tangents[0]
 
     return f(theta)
@@ -68,9 +68,9 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     n = where(n > n_max, n_max, n)
     order = absolute(m)
     size = _polar(n, order, theta, n_max)
-    odd = ew.rem_p.bind(order, order * 0 + 2) == 1
+    odd = ew.rem(order, order * 0 + 2) == 1
     size = where((m < 0) & odd, -size, size)  # Y of -m is (-1)^m conj Y of m
-    return ew.complex_p.bind(size * ew.cos_p.bind(m * phi), size * ew.sin_p.bind(m * phi))
+    return ew.complex_(size * ew.cos(m * phi), size * ew.sin(m * phi))
 
 
 def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None,
@@ -117,7 +117,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None,
             raise TypeError(explain(f"sph_harm_y: {name} must have integer or boolean type, got "
                                     f"{util.dtype_of(v)}.", fix=f"use {name}.astype('int32')."))
     theta, phi = util.promote_inexact("sph_harm_y", theta, phi)
-    if util.dtype_of(theta).kind == "c":
+    if util.is_complex(theta):
         raise TypeError(explain("sph_harm_y does not accept complex angles.",
                                 fix="pass real angles."))
     if util.dtype_of(theta).itemsize < 4:

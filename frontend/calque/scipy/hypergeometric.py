@@ -56,7 +56,7 @@ def _summed(upper: tuple[Any, ...], lower: tuple[Any, ...], x: Any) -> list[Any]
         total = total + term
         sums = [s + m for s, m in zip(sums, made)]
         small = [absolute(t) <= eps * absolute(s) for t, s in zip([term, *made], [total, *sums])]
-        done = rd.all(~ew.eq_p.bind(total, total) | (absolute(total) == np.inf)
+        done = rd.all(~ew.eq(total, total) | (absolute(total) == np.inf)
                       | _both(small))
         return k + 1, term, made, total, sums, where(done, quiet + 1, 0)
 
@@ -74,16 +74,16 @@ def _both(conditions: list[Any]) -> Any:
 
 def _rgamma(x: Any) -> Any:
     """1 / Gamma(x), 0 at the poles."""
-    pole = (x <= 0) & (ew.floor_p.bind(x) == x)
+    pole = (x <= 0) & (ew.floor(x) == x)
     safe = where(pole, 1, x)
-    odd = (safe < 0) & (ew.rem_p.bind(ew.floor_p.bind(safe), constant(2, x) + safe * 0) != 0)
-    size = ew.exp_p.bind(-sp.lgamma_p.bind(safe))
+    odd = (safe < 0) & (ew.rem(ew.floor(safe), constant(2, x) + safe * 0) != 0)
+    size = ew.exp(-sp.lgamma_p.bind(safe))
     return where(pole, 0, where(odd, -size, size))
 
 
 def _whole(x: Any) -> Any:
     """Whether x is 0, -1, -2, ..."""
-    return (x <= 0) & (ew.floor_p.bind(x) == x)
+    return (x <= 0) & (ew.floor(x) == x)
 
 
 # ---- 1F1
@@ -94,7 +94,7 @@ def _kummer(a: Any, b: Any, x: Any) -> list[Any]:
     size = where(below, -x, x)
     size = where(size > cap, cap, size)
     value, by_a, by_b = _summed((where(below, b - a, a),), (b,), size)
-    factor = where(below, ew.exp_p.bind(-size), 1)
+    factor = where(below, ew.exp(-size), 1)
     by_a, by_b = where(below, -by_a, by_a), where(below, by_b + by_a, by_b)
     return [v * factor for v in (value, by_a, by_b)]
 
@@ -107,7 +107,7 @@ def _far(a: Any, b: Any, size: Any) -> Any:
         falls = falls & (absolute(after) <= absolute(term))
         term = where(falls, after, term)
         total = total + where(falls, after, 0)
-    return total * _rgamma(b - a) / _rgamma(b) * ew.pow_p.bind(size, -a)
+    return total * _rgamma(b - a) / _rgamma(b) * ew.pow_(size, -a)
 
 
 def _value(a: Any, b: Any, x: Any) -> Any:
@@ -115,9 +115,9 @@ def _value(a: Any, b: Any, x: Any) -> Any:
     cap = constant(80.0 if util.dtype_of(x).itemsize == 4 else 700.0, x)
     far = (x < -cap) & (a != 0)
     value = where(far, _far(a, where(far, b, 1), where(far, -x, cap)), value)
-    value = where((a == b) & (a != 0), ew.exp_p.bind(x), value)
+    value = where((a == b) & (a != 0), ew.exp(x), value)
     pole = _whole(b) & ~(_whole(a) & (a > b)) & (a != 0)
-    known = ew.eq_p.bind(a, a) & ew.eq_p.bind(b, b) & ew.eq_p.bind(x, x)
+    known = ew.eq(a, a) & ew.eq(b, b) & ew.eq(x, x)
     return where(known, where(pole, np.inf, value), np.nan)
 
 
@@ -167,13 +167,13 @@ def _gauss(a: Any, b: Any, c: Any, x: Any) -> Any:
     """F(a, b; c; x) of x in [0, 1): by x, or about 1 (DLMF 15.8.4) unless c - a - b is nearly
     whole, where the two halves cancel."""
     excess = c - a - b
-    apart = absolute(excess - ew.floor_p.bind(excess + 0.5))
+    apart = absolute(excess - ew.floor(excess + 0.5))
     ends = _whole(a) | _whole(b)
     about = (x > NEAR) & (apart > 0.01) & ~ends
     # Euler's transformation (15.8.1) where it makes terms fall faster, or end
     euler = ~about & ~ends & (_whole(c - a) | _whole(c - b)
                               | (excess < 0) & (c - a > 0) & (c - b > 0))
-    power = ew.pow_p.bind(where(euler | about, 1 - x, 1), excess)
+    power = ew.pow_(where(euler | about, 1 - x, 1), excess)
     near = _series(where(euler, c - a, a), where(euler, c - b, b),
                    where(about, 1 - excess, c), where(about, 1 - x, x))
     second = _series(where(about, c - a, 0), where(about, c - b, 0),
@@ -194,7 +194,7 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     x1 = where(inside, x, 0)
     # Pfaff's transformation (15.8.1) of x < 0, unless the series ends
     turned = (x1 < 0) & ~ends
-    power = ew.pow_p.bind(where(turned, 1 - x1, 1), -a1)
+    power = ew.pow_(where(turned, 1 - x1, 1), -a1)
     value = power * _gauss(a1, where(turned, c1 - b1, b1), c1,
                            where(turned, x1 / (x1 - 1), where(x1 > -np.inf, x1, 0)))
     excess = c - a - b
@@ -203,7 +203,7 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     summed = 1 / (_rgamma(g) * _rgamma(h)) * _rgamma(c - a) * _rgamma(c - b)
     value = where(inside, value, where(at_one, summed, np.inf))
     value = where((a == 0) | (b == 0) | (x == 0), 1, value)
-    known = ew.eq_p.bind(a, a) & ew.eq_p.bind(b, b) & ew.eq_p.bind(c, c) & ew.eq_p.bind(x, x)
+    known = ew.eq(a, a) & ew.eq(b, b) & ew.eq(c, c) & ew.eq(x, x)
     return where(known, value, np.nan)
 
 

@@ -33,7 +33,7 @@ def _exp1(x: Any) -> Any:
     return where(inside, value, outside)
 
 
-_exp1.defjvps(lambda t, out, x: -t * (ew.exp_p.bind(-x) / x))
+_exp1.defjvps(lambda t, out, x: -t * (ew.exp(-x) / x))
 
 
 @described("Exponential integral E1(x), the integral of e^-t / t from x on; NaN below 0.", "x",
@@ -50,7 +50,7 @@ def _fraction(n: Any, x: Any) -> Any:
         k = (DEPTH - i).astype(util.dtype_of(x))
         return x + n + 2 * (k - 1) - k * (n + k - 1) / below
 
-    return ew.exp_p.bind(-x) / lax.fori_loop(0, DEPTH, level, x + n + 2 * DEPTH)
+    return ew.exp(-x) / lax.fori_loop(0, DEPTH, level, x + n + 2 * DEPTH)
 
 
 def _series(n: Any, x: Any) -> Any:
@@ -60,21 +60,21 @@ def _series(n: Any, x: Any) -> Any:
         apart = k - n + 1
         total = total - where(apart == 0, 0, power / where(apart == 0, 1, apart))
         power = power * (-x / (k + 1))
-    log = ew.log_p.bind(x)
-    size = ew.exp_p.bind((n - 1) * log - sp.lgamma_p.bind(n))
-    odd = ew.rem_p.bind(n, constant(2, n) + n * 0) == 1
+    log = ew.log(x)
+    size = ew.exp((n - 1) * log - sp.lgamma_p.bind(n))
+    odd = ew.rem(n, constant(2, n) + n * 0) == 1
     return total + where(odd, size, -size) * (sp.digamma_p.bind(n) - log)
 
 
 @custom_jvp
 def _expn(n: Any, x: Any) -> Any:
-    good = (n >= 0) & (x >= 0) & (ew.floor_p.bind(n) == n)
+    good = (n >= 0) & (x >= 0) & (ew.floor(n) == n)
     order = where(good & (n > 0), n, 1)
     near, far = where((x > 0) & (x <= 1), x, 1), where(good & (x > 1) & (x < np.inf), x, 1)
     value = where(x > 1, _fraction(order, far), _series(order, near))
-    value = where(n == 0, ew.exp_p.bind(-far) / far, value)
+    value = where(n == 0, ew.exp(-far) / far, value)
     small = where(x <= 1, where(x > 0, x, 1), 1)
-    value = where((n == 0) & (x <= 1), ew.exp_p.bind(-small) / small, value)
+    value = where((n == 0) & (x <= 1), ew.exp(-small) / small, value)
     value = where(x == 0, where(n > 1, 1 / where(n > 1, n - 1, 1), np.inf), value)
     return where(good, where(x == np.inf, constant(0, x), value), np.nan)
 
@@ -82,7 +82,7 @@ def _expn(n: Any, x: Any) -> Any:
 @_expn.defjvp
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
     (n, x), (_, t) = primals, tangents
-    below = where(n == 0, ew.exp_p.bind(-x) * (1 + x) / (x * x),
+    below = where(n == 0, ew.exp(-x) * (1 + x) / (x * x),
                   _expn(where(n == 0, 1, n) - 1, x))
     return _expn(n, x), -t * below
 
@@ -172,14 +172,14 @@ def _cisi(x: Any) -> tuple[Any, Any]:
     ratio = near / BORDER
     t = 2 * ratio * ratio - 1
     si = near * chebyshev(_SI, t)
-    log = ew.log_p.bind(near)
+    log = ew.log(near)
     ci = (log + GAMMA) - near * near * chebyshev(_CIN, t)
     far = where(small | (x == np.inf), BORDER, x)
     inverse = 1 / far
     ratio = BORDER * inverse
     t = 2 * ratio * ratio - 1
     f, g = chebyshev(_F, t) * inverse, chebyshev(_G, t) * inverse * inverse
-    sine, cosine = ew.sin_p.bind(far), ew.cos_p.bind(far)
+    sine, cosine = ew.sin(far), ew.cos(far)
     si = where(small, si, math.pi / 2 - f * cosine - g * sine)
     ci = where(small, ci, f * sine - g * cosine)
     return where(x == np.inf, math.pi / 2, si), where(x == np.inf, 0, ci)
@@ -189,14 +189,14 @@ def _cisi(x: Any) -> tuple[Any, Any]:
 def _sici(x: Any) -> tuple[Any, Any]:
     si, ci = _cisi(absolute(x))
     return (where(x == 0, x, where(x < 0, -si, si)),
-            where(x == -np.inf, np.nan, where(ew.eq_p.bind(x, x), ci, np.nan)))
+            where(x == -np.inf, np.nan, where(ew.eq(x, x), ci, np.nan)))
 
 
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     safe = where(x == 0, 1, x)
-    return _sici(x), (t * where(x == 0, 1, ew.sin_p.bind(safe) / safe), t * (ew.cos_p.bind(x) / x))
+    return _sici(x), (t * where(x == 0, 1, ew.sin(safe) / safe), t * (ew.cos(x) / x))
 
 
 @described("Sine integral Si(x) and cosine integral Ci(|x|).", "x", "1.0",
@@ -227,14 +227,14 @@ def _spence(x: Any) -> Any:
     x1 = where(good, x, 1)
     inner = where(x1 > 2, 1 / x1, x1)
     left = inner < 0.5
-    u = -ew.log_p.bind(where(left, 1 - inner, inner))
+    u = -ew.log(where(left, 1 - inner, inner))
     square, total = u * u, u * 0
     for c in reversed(_DEBYE):
         total = (total + constant(c, u)) * square
     value = u - square / 4 + u * total
-    log = ew.log_p.bind(x1)
+    log = ew.log(x1)
     inner_log = where(x1 > 2, -log, log)
-    value = where(left, math.pi ** 2 / 6 - inner_log * ew.log1p_p.bind(-where(left, inner, 0))
+    value = where(left, math.pi ** 2 / 6 - inner_log * ew.log1p(-where(left, inner, 0))
                   - value, value)
     value = where(x1 > 2, -log * log / 2 - value, where(x1 == 1, 0, value))
     return where(good, value, where(x == 0, constant(math.pi ** 2 / 6, x),
@@ -245,7 +245,7 @@ def _spence(x: Any) -> Any:
 def _spence_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     one = x == 1
-    return _spence(x), t * where(one, -1, ew.log_p.bind(x) / (1 - where(one, 0, x)))
+    return _spence(x), t * where(one, -1, ew.log(x) / (1 - where(one, 0, x)))
 
 
 @util.planned
@@ -296,21 +296,21 @@ def _owens(h: Any, a: Any) -> Any:
     total = h1 * 0
     for node, weight in zip(_NODES, _WEIGHTS):
         x = scale * constant(node, h)
-        total = total + constant(weight, h) * ew.exp_p.bind(-square * x * x) / (1 + x * x)
-    value = total * scale * ew.exp_p.bind(-square) / (2 * math.pi)
+        total = total + constant(weight, h) * ew.exp(-square * x * x) / (1 + x * x)
+    value = total * scale * ew.exp(-square) / (2 * math.pi)
     root = math.sqrt(0.5)
-    one, two = ew.erfc_p.bind(high * root) / 2, ew.erfc_p.bind(other * root) / 2
-    low = ew.erf_p.bind(high * root) * ew.erf_p.bind(other * root)
+    one, two = ew.erfc(high * root) / 2, ew.erfc(other * root) / 2
+    low = ew.erf(high * root) * ew.erf(other * root)
     whole = where(high < 0.67, (1 - low) / 4, (one + two) / 2 - one * two)
     value = where(big, whole - value, value)
     value = where(a == 0, a * 0, where(a < 0, -value, value))
-    return where(ew.eq_p.bind(h, h) & ew.eq_p.bind(a, a), value, np.nan)
+    return where(ew.eq(h, h) & ew.eq(a, a), value, np.nan)
 
 
 _owens.defjvps(
-    lambda t, out, h, a: t * (ew.exp_p.bind(-h * h / 2) * ew.erf_p.bind(a * h * math.sqrt(0.5))
+    lambda t, out, h, a: t * (ew.exp(-h * h / 2) * ew.erf(a * h * math.sqrt(0.5))
                               * (-1 / math.sqrt(8 * math.pi))),
-    lambda t, out, h, a: t * (ew.exp_p.bind(-h * h * (1 + a * a) / 2)
+    lambda t, out, h, a: t * (ew.exp(-h * h * (1 + a * a) / 2)
                               / (2 * math.pi * (1 + a * a))))
 
 

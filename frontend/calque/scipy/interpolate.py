@@ -70,7 +70,7 @@ class RegularGridInterpolator:
                                      "with values", fix="pass a number of values' dtype."))
         self.grid = tuple(asarray(p) for p in points)
         for i, (p, n) in enumerate(zip(self.grid, shape)):
-            if len(util.shape_of(p)) != 1 or util.shape_of(p)[0] != n:
+            if util.ndim_of(p) != 1 or util.shape_of(p)[0] != n:
                 raise ValueError(explain(
                     f"points[{i}] has shape {util.shape_of(p)}: a should be 1-dimensional, of "
                     f"{n} coordinates", fix="pass one coordinate for each value of the axis."))
@@ -96,7 +96,7 @@ class RegularGridInterpolator:
                 "RegularGridInterpolator", *xi)), axis=-1)
         util.check_arrays("RegularGridInterpolator", xi)
         xi = util.array(util.promote_inexact("RegularGridInterpolator", xi)[0])
-        if len(util.shape_of(xi)) == 1:
+        if util.ndim_of(xi) == 1:
             xi = xi[:, None] if k == 1 else xi[None]
         if util.shape_of(xi)[-1] != k:
             raise ValueError(explain(
@@ -107,7 +107,7 @@ class RegularGridInterpolator:
 
     def _values_at(self, places: list[Any], method: str) -> Any:
         shape = util.shape_of(places[0])
-        tail = (1,) * (len(util.shape_of(self.values)) - len(places))
+        tail = (1,) * (util.ndim_of(self.values) - len(places))
         sides, outside, unknown = [], places[0] != places[0], places[0] != places[0]
         for x, p in zip(places, self.grid):
             n = util.shape_of(p)[0]

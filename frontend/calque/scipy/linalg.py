@@ -53,10 +53,10 @@ from calque.scipy.special_matrices import (
 
 def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
     """Leading axes broadcast; a vector b gets an axis."""
-    vector = len(util.shape_of(b)) == 1
+    vector = util.ndim_of(b) == 1
     if vector:
         b = sh.reshape(b, (*util.shape_of(b), 1))
-    if len(util.shape_of(b)) < 2 or util.shape_of(b)[-2] != util.shape_of(a)[-1]:
+    if util.ndim_of(b) < 2 or util.shape_of(b)[-2] != util.shape_of(a)[-1]:
         raise ValueError(explain(
             f"{name}: incompatible shapes {util.shape_of(a)} and {util.shape_of(b)}.",
             fix="b needs as many rows as a has columns."))
@@ -66,7 +66,7 @@ def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
 
 
 def _dropped(x: Any, vector: bool) -> Any:
-    return sh.squeeze(x, (len(util.shape_of(x)) - 1,)) if vector else x
+    return sh.squeeze(x, (util.ndim_of(x) - 1,)) if vector else x
 
 
 # ---- triangular systems

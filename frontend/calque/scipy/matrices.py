@@ -72,14 +72,14 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         n = util.shape_of(a)[-1]
         if not n:
             return a
-        real = util.dtype_of(ew.real_p.bind(a) if util.dtype_of(a).kind == "c" else a)
+        real = util.dtype_of(ew.real(a) if util.is_complex(a) else a)
         coefficients, limit = _PADE[8 if real.itemsize > 4 else 4]
         norm = rd.max(rd.sum(absolute(a), axis=-2), axis=-1)
-        wanted = ew.ceil_p.bind(ew.log_p.bind(norm / limit) * (1 / math.log(2)))
+        wanted = ew.ceil(ew.log(norm / limit) * (1 / math.log(2)))
         needed = where(norm > limit, wanted, 0)
-        needed = where(ew.eq_p.bind(needed, needed), needed, max_squarings + 1)
+        needed = where(ew.eq(needed, needed), needed, max_squarings + 1)
         times = where(needed > max_squarings, max_squarings, needed)
-        scale = ew.exp2_p.bind(-times)
+        scale = ew.exp2(-times)
         r = _pade(a * scale[..., None, None], coefficients, n)
 
         def square(i: Any, r: Any) -> Any:
@@ -131,7 +131,7 @@ def block_diag(*arrs: Any) -> Any:
     if not arrs:
         return creation.zeros((1, 0))
     util.check_arrays("block_diag", *arrs)
-    wrong = [i for i, a in enumerate(arrs) if len(util.shape_of(a)) > 2]
+    wrong = [i for i, a in enumerate(arrs) if util.ndim_of(a) > 2]
     if wrong:
         raise ValueError(explain("Arguments to jax.scipy.linalg.block_diag must have at most 2 "
                                  f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
@@ -139,12 +139,12 @@ def block_diag(*arrs: Any) -> Any:
     with util.lazy_eval("block_diag"):
         parts = [ew.convert(util.array(v), util.dtype_of(v))
                  for v in util.promote("block_diag", *arrs)]
-        parts = [sh.reshape(p, (1,) * (2 - len(util.shape_of(p))) + util.shape_of(p))
+        parts = [sh.reshape(p, (1,) * (2 - util.ndim_of(p)) + util.shape_of(p))
                  for p in parts]
         width, at, rows = sum(util.shape_of(p)[1] for p in parts), 0, []
         for p in parts:
             own = util.shape_of(p)[1]
-            rows.append(sh.pad_p.bind(p, util.dtype_of(p).type(0), padding_config=(
+            rows.append(sh.pad(p, util.dtype_of(p).type(0), (
                 (0, 0, 0), (at, width - at - own, 0))))
             at += own
         return join.concatenate(rows)

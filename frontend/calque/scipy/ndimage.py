@@ -37,12 +37,12 @@ _INSIDE: dict[str, Callable[[Any, int], Any]] = {
 
 
 def _nearest(x: Any) -> list[tuple[Any, Any]]:
-    index = ew.round_p.bind(x, rounding_method=0) if util.dtype_of(x).kind == "f" else x
+    index = ew.round_(x, rounding_method=0) if util.dtype_of(x).kind == "f" else x
     return [(ew.convert(index, np.dtype("int32")), None)]
 
 
 def _linear(x: Any) -> list[tuple[Any, Any]]:
-    lower = ew.floor_p.bind(x)
+    lower = ew.floor(x)
     index = ew.convert(lower, np.dtype("int32"))
     return [(index, 1 - (x - lower)), (index + 1, x - lower)]
 
@@ -95,7 +95,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
             "jax.scipy.ndimage.map_coordinates currently requires order<=1",
             fix="use order=1."))
     for c in places:
-        if util.dtype_of(c).kind == "c":
+        if util.is_complex(c):
             raise TypeError(explain(f"map_coordinates: floor does not accept dtype "
                                     f"{util.dtype_of(c)}.", fix="pass real coordinates."))
     with util.lazy_eval("map_coordinates"):
@@ -126,5 +126,5 @@ def _mapped(x: Any, places: list[Any], order: int, mode: str, cval: Any) -> Any:
         total = part if total is None else total + part
     if kind.kind in "iu" and util.dtype_of(total).kind == "f":
         # halves away from zero
-        total = ew.round_p.bind(total, rounding_method=0)
+        total = ew.round_(total, rounding_method=0)
     return util.cast(total, kind)

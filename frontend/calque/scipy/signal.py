@@ -58,7 +58,7 @@ def _ordered(name: str, x: Any, y: Any, mode: str) -> tuple[Any, Any]:
 
 
 def _mirrored(y: Any) -> Any:
-    return sh.rev_p.bind(y, dimensions=tuple(range(len(util.shape_of(y)))))
+    return sh.rev(y, tuple(range(util.ndim_of(y))))
 
 
 def _direct(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
@@ -92,7 +92,7 @@ def _by_fft(name: str, x: Any, y: Any, mode: str, axes: int | Sequence[int] | No
     if not chosen:
         return _product(name, x, y)
     sizes = [m[d] + n[d] - 1 for d in chosen]
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         spectra = [fft.fftn(v, sizes, chosen) for v in (x, y)]
         out = fft.ifftn(_product(name, *spectra), sizes, chosen)
     else:
@@ -184,7 +184,7 @@ def _two_dimensional(name: str, in1: Any, in2: Any, mode: str, boundary: str, fi
         raise NotImplementedError(explain(
             f"{name}() only supports boundary='fill', fillvalue=0",
             fix="pad in1 with jnp.pad and use mode='valid'."))
-    if any(len(util.shape_of(x)) != 2 for x in util.check_arrays(name, in1, in2)):
+    if any(util.ndim_of(x) != 2 for x in util.check_arrays(name, in1, in2)):
         raise ValueError(explain(f"{name}() only supports 2-dimensional inputs.",
                                  fix=f"use {name[:-2]}, which takes any number of axes."))
     return _convolve(name, in1, in2, mode, "direct", precision, correlation)

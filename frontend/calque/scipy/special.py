@@ -106,15 +106,15 @@ def i0(x: Any) -> Any:
 @util.planned
 def i1(x: Any) -> Any:
     (x,) = _real("i1", x)
-    return ew.exp_p.bind(absolute(x)) * sp.bessel_i1e_p.bind(x)
+    return ew.exp(absolute(x)) * sp.bessel_i1e_p.bind(x)
 
 
 def _sign(x: Any) -> Any:
-    below = ew.floor_p.bind(x)
-    odd = ew.ne_p.bind(ew.rem_p.bind(below, util.dtype_of(x).type(2)), util.dtype_of(x).type(0))
+    below = ew.floor(x)
+    odd = ew.ne(ew.rem(below, util.dtype_of(x).type(2)), util.dtype_of(x).type(0))
     signed = where(odd, -1.0, 1.0)
     plain = where(x == 0, where(1 / x > 0, 1.0, -1.0), where(x == below, np.nan, signed))
-    return ew.convert(where(x > 0, 1.0, where(ew.eq_p.bind(x, x), plain, np.nan)), util.dtype_of(x),
+    return ew.convert(where(x > 0, 1.0, where(ew.eq(x, x), plain, np.nan)), util.dtype_of(x),
                       util.weak_of(x))
 
 
@@ -134,29 +134,29 @@ _LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.323
 
 def _complex_gamma(z: Any) -> Any:
     """Lanczos (1964) right of 0.5, Euler's reflection left of it."""
-    left = ew.real_p.bind(z) < 0.5
+    left = ew.real(z) < 0.5
     w = where(left, -z, z - 1)
     terms = [c / (w + i) for i, c in enumerate(_LANCZOS[1:], 1)]
     t = w + 7.5
-    value = math.sqrt(2 * math.pi) * ew.exp_p.bind((w + 0.5) * ew.log_p.bind(t) - t) * sum(
+    value = math.sqrt(2 * math.pi) * ew.exp((w + 0.5) * ew.log(t) - t) * sum(
         terms, start=_LANCZOS[0])
-    value = where(left, math.pi / (ew.sin_p.bind(math.pi * z) * value), value)
-    x, y = ew.real_p.bind(z), ew.imag_p.bind(z)  # on the real line: poles, and no NaN beside inf
-    real = ew.complex_p.bind(_real_gamma(x), y)
-    pole = (y == 0) & (x <= 0) & (ew.floor_p.bind(x) == x)
+    value = where(left, math.pi / (ew.sin(math.pi * z) * value), value)
+    x, y = ew.real(z), ew.imag(z)  # on the real line: poles, and no NaN beside inf
+    real = ew.complex_(_real_gamma(x), y)
+    pole = (y == 0) & (x <= 0) & (ew.floor(x) == x)
     real = where(pole, complex(np.nan, np.nan), real)
     return where(y == 0, real, value)
 
 
 def _real_gamma(x: Any) -> Any:
-    return _sign(x) * ew.exp_p.bind(sp.lgamma_p.bind(x))
+    return _sign(x) * ew.exp(sp.lgamma_p.bind(x))
 
 
 @_described("Gamma(x), of complex x too.", "x", "5.0", "Array(24., dtype=float32)")
 @util.planned
 def gamma(x: Any) -> Any:
     (x,) = (util.array(v) for v in util.promote_inexact("gamma", x))
-    if util.dtype_of(x).kind == "c":
+    if util.is_complex(x):
         return util.cast(_complex_gamma(x), util.dtype_of(x))
     out = _real_gamma(x)
     return util.cast(out, util.dtype_of(out))
@@ -179,7 +179,7 @@ def betaln(a: Any, b: Any) -> Any:
 @util.planned
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b, error=ValueError)
-    out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp_p.bind(_betaln(a, b))
+    out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp(_betaln(a, b))
     return ew.convert(out, util.dtype_of(out))
 
 
@@ -207,7 +207,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
         raise NotImplementedError(explain("factorial with exact=True", fix="use math.factorial."))
     with util.lazy_eval("factorial"):
         (n,) = _real("factorial", n)
-        return where(n < 0, 0, ew.exp_p.bind(sp.lgamma_p.bind(n + 1)))
+        return where(n < 0, 0, ew.exp(sp.lgamma_p.bind(n + 1)))
 
 
 @_described("Gamma(z + m) / Gamma(z), the rising factorial.", "z m", "2.0, 3.0",
@@ -215,7 +215,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 @util.planned
 def poch(z: Any, m: Any) -> Any:
     z, m = util.broadcast_all("poch", *_real("poch", z, m, error=ValueError))
-    ratio = ew.exp_p.bind(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
+    ratio = ew.exp(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
     out = where(m == 0, 1, _sign(z + m) * _sign(z) * ratio)
     return ew.convert(out, util.dtype_of(out))
 
@@ -274,12 +274,12 @@ def zeta(x: Any, q: Any = None) -> Any:
 # ---- entropies
 @custom_jvp
 def _xlogy(x: Any, y: Any) -> Any:
-    return where((x == 0) & ew.eq_p.bind(y, y), 0, x * ew.log_p.bind(y))  # NaN stays
+    return where((x == 0) & ew.eq(y, y), 0, x * ew.log(y))  # NaN stays
 
 
 @custom_jvp
 def _xlog1py(x: Any, y: Any) -> Any:
-    return where((x == 0) & ew.eq_p.bind(y, y), 0, x * ew.log1p_p.bind(y))
+    return where((x == 0) & ew.eq(y, y), 0, x * ew.log1p(y))
 
 
 @custom_jvp
@@ -287,10 +287,10 @@ def _entr(x: Any) -> Any:
     return where(x < 0, -np.inf, -_xlogy(x, x))
 
 
-_xlogy.defjvps(lambda t, out, x, y: t * ew.log_p.bind(y), lambda t, out, x, y: t * (x / y))
-_xlog1py.defjvps(lambda t, out, x, y: t * ew.log1p_p.bind(y),
+_xlogy.defjvps(lambda t, out, x, y: t * ew.log(y), lambda t, out, x, y: t * (x / y))
+_xlog1py.defjvps(lambda t, out, x, y: t * ew.log1p(y),
                  lambda t, out, x, y: t * (x / (1 + y)))
-_entr.defjvps(lambda t, out, x: -t * (ew.log_p.bind(x) + 1))
+_entr.defjvps(lambda t, out, x: -t * (ew.log(x) + 1))
 
 
 def _pair(name: str, x: Any, y: Any) -> list[Any]:
@@ -318,11 +318,11 @@ def entr(x: Any) -> Any:
 
 @custom_jvp
 def _relative(p: Any, q: Any) -> Any:
-    return p * (ew.log_p.bind(p) - ew.log_p.bind(q))
+    return p * (ew.log(p) - ew.log(q))
 
 
 _relative.defjvps(  # not p/p + ...: infinite p have an infinite slope
-    lambda t, out, p, q: t * (ew.log_p.bind(p) - ew.log_p.bind(q) + 1),
+    lambda t, out, p, q: t * (ew.log(p) - ew.log(q) + 1),
     lambda t, out, p, q: -t * (p / q))
 
 
@@ -347,7 +347,7 @@ def kl_div(p: Any, q: Any) -> Any:
 
 @custom_jvp
 def _logit(x: Any) -> Any:
-    return ew.log_p.bind(x / (1 - x))
+    return ew.log(x / (1 - x))
 
 
 _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
@@ -421,8 +421,8 @@ def _ndtr(x: Any) -> Any:
     y = x * util.dtype_of(x).type(math.sqrt(0.5))
     # each form where it keeps its digits
     far = absolute(y) >= math.sqrt(0.5)
-    tail = 0.5 * ew.erfc_p.bind(absolute(y))
-    return where(far, where(y > 0, 1 - tail, tail), 0.5 + 0.5 * ew.erf_p.bind(y))
+    tail = 0.5 * ew.erfc(absolute(y))
+    return where(far, where(y > 0, 1 - tail, tail), 0.5 + 0.5 * ew.erf(y))
 
 
 @_described("Normal distribution function: the probability of values below x (float32, float64).",
@@ -436,19 +436,19 @@ def ndtr(x: Any) -> Any:
 def _log_ndtr(x: Any) -> Any:
     wide = util.dtype_of(x).itemsize > 4
     low, high = (-20.0, 8.0) if wide else (-10.0, 5.0)
-    middle = ew.log_p.bind(_ndtr(where(x < low, low, x)))
+    middle = ew.log(_ndtr(where(x < low, low, x)))
     # x << 0: the asymptotic series of the tail (Abramowitz and Stegun 26.2.12)
     far = where(x < low, x, low)
     square, term, series = far * far, 1.0, 1.0
     for k in range(1, 4):
         term = -term * (2 * k - 1) / square
         series = series + term
-    tail = (-square / 2 - ew.log_p.bind(-far) - 0.5 * math.log(2 * math.pi)
-            + ew.log_p.bind(series))
+    tail = (-square / 2 - ew.log(-far) - 0.5 * math.log(2 * math.pi)
+            + ew.log(series))
     return where(x > high, -_ndtr(-x), where(x < low, tail, middle))  # (the middle has NaN)
 
 
-_log_ndtr.defjvps(lambda t, out, x: t * ew.exp_p.bind(
+_log_ndtr.defjvps(lambda t, out, x: t * ew.exp(
     -x * x / 2 - 0.5 * math.log(2 * math.pi) - out))
 
 
@@ -515,15 +515,15 @@ def _quantile(p: Any) -> Any:
     square = center * center
     near = center + center * square * (_horner(_P0, square) / _horner(_Q0, square))
     near = near * -math.sqrt(2 * math.pi)
-    z = ew.sqrt_p.bind(-2 * ew.log_p.bind(where(inside | (q <= 0), math.exp(-3), q)))
+    z = ew.sqrt(-2 * ew.log(where(inside | (q <= 0), math.exp(-3), q)))
     inverse = 1 / z
-    first = z - ew.log_p.bind(z) / z
+    first = z - ew.log(z) / z
     correction = where(z >= 8.0, _horner(_P2, inverse) / _horner(_Q2, inverse),
                        _horner(_P1, inverse) / _horner(_Q1, inverse)) * inverse
     x = where(inside, near, first - correction)
     x = where(p > tail, x, -x)
     x = where(p == 0, -np.inf, where(p == 1, np.inf, x))
-    return where((p < 0) | (p > 1) | ew.ne_p.bind(p, p), np.nan, x)
+    return where((p < 0) | (p > 1) | ew.ne(p, p), np.nan, x)
 
 
 @custom_jvp
@@ -531,7 +531,7 @@ def _ndtri(p: Any) -> Any:
     return _quantile(p)
 
 
-_ndtri.defjvps(lambda t, out, p: t * ew.exp_p.bind(out * out / 2) * math.sqrt(2 * math.pi))
+_ndtri.defjvps(lambda t, out, p: t * ew.exp(out * out / 2) * math.sqrt(2 * math.pi))
 
 
 @_described("Quantile of the normal distribution, the inverse of ndtr (float32, float64).", "p",
@@ -546,19 +546,19 @@ def ndtri(p: Any) -> Any:
 @util.planned
 def boxcox(x: Any, lmbda: Any) -> Any:
     x, lmbda = _pair("boxcox", x, lmbda)
-    return _boxcox(ew.log_p.bind(x), lmbda)
+    return _boxcox(ew.log(x), lmbda)
 
 
 @_described("boxcox(1 + x, lmbda), exact near 0.", "x lmbda", "1.0, 2.0", _f("1.5"))
 @util.planned
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     x, lmbda = _pair("boxcox1p", x, lmbda)
-    return _boxcox(ew.log1p_p.bind(x), lmbda)
+    return _boxcox(ew.log1p(x), lmbda)
 
 
 def _boxcox(log: Any, lmbda: Any) -> Any:
     none = lmbda == 0
-    return where(none, log, ew.expm1_p.bind(lmbda * log) / where(none, 1, lmbda))
+    return where(none, log, ew.expm1(lmbda * log) / where(none, 1, lmbda))
 
 
 __all__ = [

@@ -70,7 +70,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
     if type not in ("constant", "linear"):
         raise ValueError(explain("Trend type must be 'linear' or 'constant'.", fix="use one."))
     x = util.array(util.promote_inexact("detrend", asarray(data))[0])
-    ndim = len(util.shape_of(x))
+    ndim = util.ndim_of(x)
     if not -ndim <= axis < ndim:
         raise IndexError(explain(f"detrend: axis {axis} is out of bounds for array of dimension "
                                  f"{ndim}", fix="name one of the array's axes."))
@@ -187,7 +187,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
         raise ValueError(explain(f"Unknown scaling: {scaling}",
                                  fix="use 'density' or 'spectrum'."))
     x, y = _operands(name, x, y)
-    place = _axis(name, axis, len(util.shape_of(x)))
+    place = _axis(name, axis, util.ndim_of(x))
     signals = [moveaxis(v, place, -1) for v in (x, y) if v is not None]
     outer = [util.shape_of(v)[:-1] for v in signals]
     try:
@@ -209,7 +209,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
     noverlap, nfft = _counts(nperseg, noverlap, nfft)
     step = nperseg - noverlap
     if boundary is not None:
-        outside = [(0, 0)] * (len(util.shape_of(x)) - 1) + [(nperseg // 2,) * 2]
+        outside = [(0, 0)] * (util.ndim_of(x) - 1) + [(nperseg // 2,) * 2]
         signals = [pad(v, outside, **_EXTENSIONS[boundary]) for v in signals]
         size = util.shape_of(signals[0])[-1]
     if padded:
@@ -218,17 +218,17 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
     if kind.kind == "c" and onesided:
         util.warn("Input data is complex, switching to return_onesided=False")
         onesided = False
-    win = ew.convert(asarray(win), kind if util.dtype_of(asarray(win)).kind == "c" else real)
+    win = ew.convert(asarray(win), kind if util.is_complex(asarray(win)) else real)
     scale = 1 / (fs * rd.sum(win * win)) if scaling == "density" else 1 / rd.sum(win) ** 2
-    settle = _trend(trend, axis if axis < 0 else axis - len(util.shape_of(x)))
+    settle = _trend(trend, axis if axis < 0 else axis - util.ndim_of(x))
     transform = fft.rfft if onesided else fft.fft
     spectra = [transform(settle(_framed(v, nperseg, step)) * win, nfft) for v in signals]
     if amplitudes:
-        result = spectra[0] * ew.sqrt_p.bind(scale)
+        result = spectra[0] * ew.sqrt(scale)
     else:
         first = spectra[0]
         result = (conj(first) * spectra[1] if y is not None else
-                  ew.real_p.bind(first) ** 2 + ew.imag_p.bind(first) ** 2) * scale
+                  ew.real(first) ** 2 + ew.imag(first) ** 2) * scale
         if onesided:
             twice = np.ones(util.shape_of(result)[-1], real)
             twice[1:None if nfft % 2 else -1] = 2
@@ -241,7 +241,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
 
 
 def _ended(x: Any, more: int) -> Any:
-    return pad(x, [(0, 0)] * (len(util.shape_of(x)) - 1) + [(0, more)]) if more else x
+    return pad(x, [(0, 0)] * (util.ndim_of(x) - 1) + [(0, more)]) if more else x
 
 
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,
@@ -303,10 +303,10 @@ def _averaged(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
         # the median of n exponential values, by their mean (Allen et al. 2012, appendix B)
         even = 2 * np.arange(1, (shape[-1] - 1) // 2 + 1)
         bias = 1 + float(np.sum(1 / (even + 1) - 1 / even))
-        if util.dtype_of(products).kind != "c":
+        if not util.is_complex(products):
             return freqs, median(products, axis=-1) / bias
         parts = [median(f(products), axis=-1) for f in (ew.real_p.bind, ew.imag_p.bind)]
-        return freqs, ew.complex_p.bind(*parts) / bias
+        return freqs, ew.complex_(*parts) / bias
 
 
 def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,

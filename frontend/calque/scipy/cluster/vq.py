@@ -58,9 +58,9 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
                                  fix="pass a code book with codes."))
     with util.lazy_eval("vq"):
         away = obs[:, None] - book[None]
-        if util.dtype_of(away).kind == "c":
-            square = ew.real_p.bind(away) ** 2 + ew.imag_p.bind(away) ** 2
+        if util.is_complex(away):
+            square = ew.real(away) ** 2 + ew.imag(away) ** 2
         else:
             square = away * away
-        distance = ew.sqrt_p.bind(rd.sum(square, axis=-1))
+        distance = ew.sqrt(rd.sum(square, axis=-1))
         return argmin(distance, axis=-1), rd.min(distance, axis=-1)

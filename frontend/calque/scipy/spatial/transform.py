@@ -37,7 +37,7 @@ def _floats(name: str, x: Any, *tail: int) -> Any:
     """As an array of floats whose last axes are given."""
     x = util.array(util.promote_inexact(f"Rotation.{name}", asarray(x))[0])
     shape = util.shape_of(x)
-    if tail and shape[-len(tail):] != tail or util.dtype_of(x).kind == "c":
+    if tail and shape[-len(tail):] != tail or util.is_complex(x):
         raise ValueError(explain(
             f"Rotation.{name}: expected real values of shape {('...', *tail)}, got "
             f"{util.dtype_of(x)} of shape {shape}.".replace("'...'", "..."),
@@ -48,7 +48,7 @@ def _floats(name: str, x: Any, *tail: int) -> Any:
 def _norm(x: Any) -> Any:
     """Length along the last axis, kept, with a derivative of 0 at 0."""
     square = rd.sum(x * x, axis=-1, keepdims=True)
-    return where(square == 0, 0, ew.sqrt_p.bind(where(square == 0, 1, square)))
+    return where(square == 0, 0, ew.sqrt(where(square == 0, 1, square)))
 
 
 def _unit(quat: Any) -> Any:
@@ -137,8 +137,8 @@ class Rotation(NamedTuple):
         square = rd.sum(v * v, axis=-1, keepdims=True)
         safe = where(small, 1, angle)
         scale = where(small, 0.5 - square / 48 + square * square / 3840,
-                      ew.sin_p.bind(safe / 2) / safe)
-        return cls(concatenate([scale * v, ew.cos_p.bind(angle / 2)], -1))
+                      ew.sin(safe / 2) / safe)
+        return cls(concatenate([scale * v, ew.cos(angle / 2)], -1))
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
@@ -162,8 +162,8 @@ class Rotation(NamedTuple):
         a = a * (math.pi / 360 if degrees else 0.5)
         total: Any = None
         for i, axis in enumerate(axes):
-            s, zero = ew.sin_p.bind(a[..., i]), a[..., i] * 0
-            one = stack([*(s if k == axis else zero for k in range(3)), ew.cos_p.bind(a[..., i])],
+            s, zero = ew.sin(a[..., i]), a[..., i] * 0
+            one = stack([*(s if k == axis else zero for k in range(3)), ew.cos(a[..., i])],
                         -1)
             total = one if total is None else (_product(total, one) if moving else
                                                _product(one, total))
@@ -203,12 +203,12 @@ class Rotation(NamedTuple):
         """Vectors along the axes, as long as the angles (at most pi)."""
         quat = _canonical(self.quat)
         v, w = quat[..., :3], quat[..., 3:]
-        angle = 2 * ew.atan2_p.bind(_norm(v), w)
+        angle = 2 * ew.atan2(_norm(v), w)
         small = angle < SMALL
         square = angle * angle
         safe = where(small, 1, angle)
         scale = where(small, 2 + square / 12 + 7 * square * square / 2880,
-                      safe / ew.sin_p.bind(safe / 2))
+                      safe / ew.sin(safe / 2))
         return scale * v * (180 / math.pi) if degrees else scale * v
 
     def as_mrp(self) -> Any:
@@ -230,9 +230,9 @@ class Rotation(NamedTuple):
         a, b, c, d = q[3], q[i], q[j], q[k] * sign
         if not symmetric:
             a, b, c, d = a - c, b + d, c + a, d - b
-        hypot = [ew.sqrt_p.bind(u * u + v * v) for u, v in ((c, d), (a, b))]
-        middle = 2 * ew.atan2_p.bind(*hypot)
-        total, apart = ew.atan2_p.bind(b, a), ew.atan2_p.bind(d, c)
+        hypot = [ew.sqrt(u * u + v * v) for u, v in ((c, d), (a, b))]
+        middle = 2 * ew.atan2(*hypot)
+        total, apart = ew.atan2(b, a), ew.atan2(d, c)
         flat, turned = middle <= 1e-7, abs(middle - math.pi) <= 1e-7
         locked = flat | turned
         first, third = total - apart, total + apart
@@ -260,7 +260,7 @@ class Rotation(NamedTuple):
     def magnitude(self) -> Any:
         """The angles, from 0 to pi."""
         norm = _norm(self.quat[..., :3])[..., 0]
-        return 2 * ew.atan2_p.bind(norm, abs(self.quat[..., 3]))
+        return 2 * ew.atan2(norm, abs(self.quat[..., 3]))
 
     def mean(self, weights: Any = None) -> Rotation:
         """The rotation with the least weighted squares of distances (Markley et al. 2007)."""
@@ -282,7 +282,7 @@ class Rotation(NamedTuple):
     @property
     def single(self) -> bool:
         """Whether it is one rotation, without an axis for several."""
-        return len(util.shape_of(self.quat)) == 1
+        return util.ndim_of(self.quat) == 1
 
     def __len__(self) -> int:
         if self.single:
@@ -353,7 +353,7 @@ class Slerp(NamedTuple):
     def __call__(self, times: Any) -> Rotation:
         """The rotations at times, a scalar or an array of shape (m,); the outer arcs go on."""
         t = _floats("Slerp", times)
-        if len(util.shape_of(t)) > 1:
+        if util.ndim_of(t) > 1:
             raise ValueError(explain("`times` must be at most 1-dimensional.",
                                      fix="flatten the times."))
         last = util.shape_of(self.timedelta)[0] - 1

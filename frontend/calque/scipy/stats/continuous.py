@@ -50,14 +50,14 @@ norm = distribution("norm", "normal distribution of mean loc and deviation scale
 
 cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
     "logpdf": lambda z: -math.log(math.pi) - _log1p(z * z),
-    "cdf": lambda z: ew.atan2_p.bind(*_with_one(-z)) / math.pi,
-    "sf": lambda z: ew.atan2_p.bind(*_with_one(z)) / math.pi,
-    "ppf": lambda q: ew.tan_p.bind(math.pi * (q - 0.5)),
-    "isf": lambda q: ew.tan_p.bind(math.pi * (0.5 - q))})
+    "cdf": lambda z: ew.atan2(*_with_one(-z)) / math.pi,
+    "sf": lambda z: ew.atan2(*_with_one(z)) / math.pi,
+    "ppf": lambda q: ew.tan(math.pi * (q - 0.5)),
+    "isf": lambda q: ew.tan(math.pi * (0.5 - q))})
 
 
 def _with_one(z: Any) -> tuple[Any, Any]:
-    return where(ew.eq_p.bind(z, z), 1, z), z
+    return where(ew.eq(z, z), 1, z), z
 
 
 expon = distribution("expon", "exponential distribution, e**-z for z >= 0", "", _ALL + " ppf", {
@@ -126,13 +126,13 @@ gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**bet
 
 vonmises = distribution("vonmises", "von Mises distribution of an angle x in radians", "kappa",
                         "logpdf pdf", {
-    "logpdf": lambda x, kappa: kappa * (ew.cos_p.bind(x) - 1) - _log(2 * math.pi * i0e(kappa))},
+    "logpdf": lambda x, kappa: kappa * (ew.cos(x) - 1) - _log(2 * math.pi * i0e(kappa))},
     example=(2.0,), scaled=False, valid=lambda kappa: kappa > 0)
 
 wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle x of 0 to 2 pi",
                           "c", "logpdf pdf", {
     "logpdf": lambda x, c: _log(1 - c * c) - math.log(2 * math.pi) - _log(
-        1 + c * c - 2 * c * ew.cos_p.bind(x))},
+        1 + c * c - 2 * c * ew.cos(x))},
     lambda c: (0.0, 2 * math.pi), (0.5,), scaled=False, valid=lambda c: (c > 0) & (c < 1))
 
 

@@ -19,7 +19,7 @@ _SERIES, _LIMIT = 70, 20.0  # of the entropy: 70 terms leave 1e-16 of a mean of 
 def _bernoulli_cdf(k: Any, p: Any) -> Any:
     possible = (p >= 0) & (p <= 1)
     value = where(k < 0, 0, where(k < 1, 1 - p, 1))
-    return where(possible & ew.eq_p.bind(k, k), value, np.nan)
+    return where(possible & ew.eq(k, k), value, np.nan)
 
 
 def _bernoulli_ppf(q: Any, p: Any) -> Any:
@@ -39,7 +39,7 @@ def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
 def _poisson_cdf(k: Any, mu: Any, loc: Any) -> Any:
     k = k - loc
     below = k < 0
-    return where(below, 0, gammaincc(ew.floor_p.bind(where(below, 0, k)) + 1, mu))
+    return where(below, 0, gammaincc(ew.floor(where(below, 0, k)) + 1, mu))
 
 
 def _poisson_entropy(mu: Any, loc: Any) -> Any:
@@ -50,9 +50,9 @@ def _poisson_entropy(mu: Any, loc: Any) -> Any:
     k = np.arange(_SERIES).astype(util.dtype_of(mu))
     logs = np.asarray([math.lgamma(i + 1) for i in range(_SERIES)], k.dtype)
     column = near[..., None]
-    chances = ew.exp_p.bind(xlogy(k, column) - logs - column)
+    chances = ew.exp(xlogy(k, column) - logs - column)
     direct = near - xlogy(near, near) + rd.sum(chances * logs, axis=-1)
-    series = (0.5 * ew.log_p.bind(2 * math.pi * math.e * far) - 1 / (12 * far)
+    series = (0.5 * ew.log(2 * math.pi * math.e * far) - 1 / (12 * far)
               - 1 / (24 * far ** 2) - 19 / (360 * far ** 3))
     return where(mu > _LIMIT, series, direct)
 
@@ -69,12 +69,12 @@ binom = counts(
 
 betabinom = counts(
     "betabinom", "beta-binomial distribution, n trials of a chance drawn from beta(a, b)", "n a b",
-    lambda k, n, a, b: _betabinom(ew.floor_p.bind(k), n, a, b),
+    lambda k, n, a, b: _betabinom(ew.floor(k), n, a, b),
     lambda k, n, a, b: (k >= 0) & (k <= n), (3.0, 2.0, 1.0))
 
 geom = counts(
     "geom", "geometric distribution, trials up to the first success", "p",
-    lambda k, p: xlog1py(k - 1, -p) + ew.log_p.bind(p), lambda k, p: k > 0, (0.3,))
+    lambda k, p: xlog1py(k - 1, -p) + ew.log(p), lambda k, p: k > 0, (0.3,))
 
 nbinom = counts(
     "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
@@ -84,5 +84,5 @@ nbinom = counts(
 poisson = counts(
     "poisson", "Poisson distribution of mean mu", "mu",
     lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
-    lambda k, mu: (k >= 0) & (k == ew.floor_p.bind(k)), (2.0,),
+    lambda k, mu: (k >= 0) & (k == ew.floor(k)), (2.0,),
     cdf=(("k", "mu"), {"loc": 0}, _poisson_cdf), entropy=(("mu",), {"loc": 0}, _poisson_entropy))

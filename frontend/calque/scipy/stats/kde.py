@@ -142,12 +142,12 @@ class gaussian_kde:
         white = nl.cholesky(self.inv_cov).T
         near, far = dot(white, self.dataset), dot(white, points)
         square = rd.sum((near[:, :, None] - far[:, None, :]) ** 2, axis=0)
-        log = rd.sum(ew.log_p.bind(white.diagonal())) - self.d / 2 * math.log(2 * math.pi)
+        log = rd.sum(ew.log(white.diagonal())) - self.d / 2 * math.log(2 * math.pi)
         return logsumexp(log - square / 2, axis=0, b=self.weights[:, None])
 
     def evaluate(self, points: Any) -> Any:
         """Density at points of shape (d, m), or (m,) for d = 1."""
-        return ew.exp_p.bind(self.logpdf(points))
+        return ew.exp(self.logpdf(points))
 
     __call__ = evaluate
 
@@ -160,8 +160,8 @@ class gaussian_kde:
         """The normal density of covariance self.covariance + cov, around 0, at (d, m) points."""
         chol = nl.cholesky(self.covariance + cov)
         y = solve_triangular(chol, points, lower=True)
-        log = rd.sum(ew.log_p.bind(chol.diagonal())) + self.d / 2 * math.log(2 * math.pi)
-        return ew.exp_p.bind(-rd.sum(y * y, axis=0) / 2 - log)
+        log = rd.sum(ew.log(chol.diagonal())) + self.d / 2 * math.log(2 * math.pi)
+        return ew.exp(-rd.sum(y * y, axis=0) / 2 - log)
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
         """The integral of the estimate times a normal density."""
@@ -182,7 +182,7 @@ class gaussian_kde:
         if util.shape_of(low) or util.shape_of(high):
             raise ValueError(explain("the limits of integration in integrate_box_1d must be "
                                      "scalars", fix="use calque.vmap for many of them."))
-        sigma = ew.sqrt_p.bind(self.covariance[0, 0])
+        sigma = ew.sqrt(self.covariance[0, 0])
         return rd.sum(self.weights * (ndtr((high - self.dataset[0]) / sigma)
                                       - ndtr((low - self.dataset[0]) / sigma)))
 

@@ -158,7 +158,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         value = take_along_axis(rows, best, -1)[..., 0]
         count = take_along_axis(counts, best, -1)[..., 0]
     if keepdims:
-        lost = tuple(range(len(util.shape_of(a)))) if axis is None else back
+        lost = tuple(range(util.ndim_of(a))) if axis is None else back
         value, count = expand_dims(value, lost), expand_dims(count, lost)
     if util.dtype_of(count).kind == "i":
         count = count.astype(int)
@@ -201,7 +201,7 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
     axis = 0 if axis is None else keep[0]
     if nan_policy == "omit":
         n = astype(rd.sum(a == a, axis=axis), a.dtype)
-        out = nanstd(a, axis=axis, ddof=ddof) / ew.sqrt_p.bind(n)
+        out = nanstd(a, axis=axis, ddof=ddof) / ew.sqrt(n)
     else:
         out = rd.std(a, axis=axis, ddof=ddof) / math.sqrt(a.shape[axis])
     return expand_dims(out, keep) if keepdims else out

@@ -60,7 +60,7 @@ def _signature(first: str, rest: Iterable[str], defaults: dict[str, int]) -> ins
 def promoted(name: str, *values: Any) -> list[Any]:
     """The values as arrays of one float dtype."""
     made = [util.array(v) for v in util.promote_inexact(name, *values)]
-    if util.dtype_of(made[0]).kind == "c":
+    if util.is_complex(made[0]):
         raise ValueError(explain(f"{name} does not support complex-valued inputs.",
                                  fix="pass real arrays."))
     return made
@@ -113,7 +113,7 @@ def _inside(z: Any, support: Function | None, shapes: Any) -> Any:
         return None
     low, high = support(*shapes)
     inside = z >= low if high is None else (z >= low) & (z <= high)
-    return inside | ew.ne_p.bind(z, z)  # NaN stays NaN
+    return inside | ew.ne(z, z)  # NaN stays NaN
 
 
 def _density(row: dict[str, Function], support: Function | None) -> Function:
@@ -122,9 +122,9 @@ def _density(row: dict[str, Function], support: Function | None) -> Function:
         z = (x - loc) / scale
         inside = _inside(z, support, shapes)
         if inside is None:
-            return row["logpdf"](z, *shapes) - ew.log_p.bind(scale)
+            return row["logpdf"](z, *shapes) - ew.log(scale)
         safe = where(inside, z, support(*shapes)[0] + 0.5)  # type: ignore[misc]
-        value = where(inside, row["logpdf"](safe, *shapes) - ew.log_p.bind(scale), -np.inf)
+        value = where(inside, row["logpdf"](safe, *shapes) - ew.log(scale), -np.inf)
         return where(scale > 0, value, np.nan)
 
     return logpdf
@@ -167,7 +167,7 @@ def _quantile(name: str, row: dict[str, Function]) -> Function:
 
 
 def _exp(f: Function) -> Function:
-    return lambda *args: ew.exp_p.bind(f(*args))
+    return lambda *args: ew.exp(f(*args))
 
 
 def distribution(name: str, what: str, shapes: str, public: str, row: dict[str, Function],
@@ -237,7 +237,7 @@ def counts(name: str, what: str, shapes: str, logpmf: Function, support: Functio
     def log(k: Any, *rest: Any) -> Any:
         *given, loc = rest
         k = k - loc
-        inside = support(k, *given) | ew.ne_p.bind(k, k)
+        inside = support(k, *given) | ew.ne(k, k)
         return where(inside, logpmf(where(inside, k, 1), *given), -np.inf)
 
     signature = _signature("k", shapes.split(), {"loc": 0})

@@ -79,7 +79,7 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
 
 
 def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
-    return ew.exp_p.bind(_log_dirichlet("dirichlet.pdf", x, alpha))
+    return ew.exp(_log_dirichlet("dirichlet.pdf", x, alpha))
 
 
 # ---- multinomial
@@ -94,18 +94,18 @@ def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
 
 
 def _multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
-    return ew.exp_p.bind(_log_multinomial("multinomial.pmf", x, n, p))
+    return ew.exp(_log_multinomial("multinomial.pmf", x, n, p))
 
 
 # ---- multivariate_normal
 def _log_normal(name: str, x: Any, mean: Any, cov: Any) -> Any:
     x, mean, cov = promoted(name, x, mean, cov)
     if not mean.ndim:
-        return -((x - mean) ** 2) / cov / 2 - (_LOG_2PI + ew.log_p.bind(cov)) / 2
+        return -((x - mean) ** 2) / cov / 2 - (_LOG_2PI + ew.log(cov)) / 2
     n = mean.shape[-1]
     if not cov.ndim:
         square = rd.sum((x - mean) ** 2 / cov, axis=-1)
-        return -square / 2 - n / 2 * (_LOG_2PI + ew.log_p.bind(cov))
+        return -square / 2 - n / 2 * (_LOG_2PI + ew.log(cov))
     if cov.ndim < 2 or cov.shape[-2:] != (n, n):
         raise ValueError(explain(
             f"{name} got incompatible shapes: mean {mean.shape}, cov {cov.shape}.",
@@ -115,7 +115,7 @@ def _log_normal(name: str, x: Any, mean: Any, cov: Any) -> Any:
     lead = util.common_shape(name, [away.shape[:-1], cov.shape[:-2]])
     y = solve_triangular(util.spread(factor, (*lead, n, n)),
                          util.spread(away, (*lead, n))[..., None], lower=True)[..., 0]
-    logs = rd.sum(ew.log_p.bind(factor.diagonal(0, -2, -1)), axis=-1)
+    logs = rd.sum(ew.log(factor.diagonal(0, -2, -1)), axis=-1)
     return -rd.sum(y * y, axis=-1) / 2 - n / 2 * _LOG_2PI - logs
 
 
@@ -128,7 +128,7 @@ def _normal_logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> 
 
 
 def _normal_pdf(x: Any, mean: Any, cov: Any) -> Any:
-    return ew.exp_p.bind(_log_normal("multivariate_normal.pdf", x, mean, cov))
+    return ew.exp(_log_normal("multivariate_normal.pdf", x, mean, cov))
 
 
 def _named(f: Any, name: str) -> Function:
