@@ -13,6 +13,7 @@ import numpy as np
 from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
 from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
 from calque.core.refs import Ref, assign, read
@@ -145,7 +146,7 @@ class _Pullback:
 
     def flat(self, cts: Sequence[Any]) -> list[Any]:
         """Cotangents (Zero where zero) of all inputs, in order."""
-        given = [c for c, m in zip(cts, self.mask) if m]
+        given = flagged(cts, self.mask)
         linear = [UndefinedPrimal(v.aval) for v in self.program.inputs]
         found = iter(backward(self.program, linear, given))
         return [next(found) if n else Zero(a.tangent())
@@ -239,7 +240,7 @@ def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
     if len(outs) > count:  # tangents of aux are dropped
         keep = [i < count for i, m in enumerate(mask) if m]
         program = Program(program.inputs, program.equations,
-                          [o for o, k in zip(program.outputs, keep) if k], program.const_vars,
+                          flagged(program.outputs, keep), program.const_vars,
                           program.consts, program.name)
         mask = mask[:count]
     return outs, _Pullback(program, list(mask), list(nonzero), [aval_of(x) for x in leaves],
@@ -539,7 +540,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                     f"primals had {in_tree}."))
             with lazy_eval("linearized"):
                 ts = [_check_linearized(t, aval_of(x)) for t, x in zip(given, values)]
-                found = iter(replay(program, *[t for t, n in zip(ts, nonzero) if n]))
+                found = iter(replay(program, *flagged(ts, nonzero)))
                 full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
                 return flat.out_tree.unflatten([
                     _shown(t, a) for t, a in zip(full[:count], out_avals)])

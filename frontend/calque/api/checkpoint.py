@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import aval_of
+from calque.core.lists import without
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
 from calque.primitives.checkpoint import bind, name_p
 from calque.transforms.stage import closed, stage
@@ -44,7 +45,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, prevent_cse: bool = Tru
 
     def run(*args: Any, **kwargs: Any) -> Any:
         static = {i % len(args) for i in numbers if -len(args) <= i < len(args)}
-        dynamic = tuple(a for i, a in enumerate(args) if i not in static)
+        dynamic = without(args, static)
         leaves, tree = tree_util.flatten((dynamic, kwargs))
         check_arguments(name_of(fun), leaves, tree, refs=True)
 

@@ -11,6 +11,7 @@ from typing import Any
 from calque.api.control import map as lax_map
 from calque.api.custom_derivatives import flat_result, resolved
 from calque.core.errors import explain
+from calque.core.lists import flagged
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives.custom import Rule, custom_vmap_p
 from calque.trees import util as tree_util
@@ -123,7 +124,7 @@ def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
     def rule(axis_size: int, in_batched: Sequence[Any], *args: Any) -> Any:
         leaves, tree = tree_util.flatten(args)
         marks, _ = tree_util.flatten(list(in_batched))
-        mapped = [x for x, m in zip(leaves, marks) if m]
+        mapped = flagged(leaves, marks)
 
         def one(row: Any) -> Any:
             rows = iter(row)

@@ -14,6 +14,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.lists import flagged
 from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero
@@ -396,7 +397,7 @@ class _VjpCall:
         arrays = [_is_array(r) for r in residuals]
         self.static = [None if a else r for r, a in zip(residuals, arrays)]
         self.arrays = arrays
-        return outs, [r for r, a in zip(residuals, arrays) if a]
+        return outs, flagged(residuals, arrays)
 
     def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         assert self.owner.bwd is not None
@@ -555,7 +556,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any
     program = stage(flat, [aval_of(x) for x in leaves], name_of(fun))
     moved = [isinstance(c, Tracer) and dtypes.is_inexact(aval_of(c).dtype)
              for c in program.consts]
-    values = [c for c, m in zip(program.consts, moved) if m]
+    values = flagged(program.consts, moved)
 
     def converted(*args: Any) -> Any:
         own, rest = args[:len(example_args)], iter(args[len(example_args):])

@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
+from calque.core.lists import types_of
 from calque.core.program import Program
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.jit import jit
@@ -261,8 +262,8 @@ def _traced(kernels: Kernels, ins: list[ShapedArray], in_tree: Any, outs: tuple[
         raise ValueError(explain(
             f"ffi_call: the form elsewhere of {name!r} uses arrays that are not its arguments.",
             fix="pass them as arguments, to the kernel too."))
-    got = [(a.shape, a.dtype) for a in program.out_avals]
-    if got != [(a.shape, a.dtype) for a in outs]:
+    got = types_of(program.out_avals)
+    if got != types_of(outs):
         raise TypeError(explain(
             f"ffi_call: the form elsewhere of {name!r} gives "
             f"{', '.join(a.short() for a in program.out_avals)}, and result_shape_dtypes says "

@@ -21,6 +21,7 @@ from calque.api.batching import vmap
 from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import Dim, number
+from calque.core.lists import replaced
 from calque.core.zeros import zeros
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
@@ -61,7 +62,7 @@ def _split_rows(x: Any, like: Sequence[Any], axis: int, weak: bool) -> list[Any]
     for v in like:
         a = aval_of(v)
         piece = sh.slice_in_dim(x, start, start + a.size, axis)
-        pieces.append(sh.reshape(piece, (*shape[:axis], *a.shape, *shape[axis + 1:])))
+        pieces.append(sh.reshape(piece, replaced(shape, axis, *a.shape)))
         start += a.size
     return pieces
 

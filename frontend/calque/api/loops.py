@@ -13,6 +13,7 @@ from calque.core import dtypes, errors
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.dims import as_size, max_dim
+from calque.core.lists import flagged
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
@@ -88,7 +89,7 @@ def _while_with_refs(cond: Program, looks: Uses, body: Program, uses: Uses,
     """A while whose functions use references: those that the body writes are carried, the others
     are consts of who reads them."""
     n = len(leaves)
-    written = [r for r, w in zip(uses.closed, uses.written) if w]
+    written = flagged(uses.closed, uses.written)
     moving = {id(r) for r in written}
 
     def taken(p: Program, closed: Sequence[Ref]) -> tuple[Program, list[Any]]:

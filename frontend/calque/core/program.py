@@ -178,6 +178,9 @@ class Program:
     def effects(self) -> frozenset[Any]:
         return frozenset().union(*[e.effects for e in self.equations])
 
+    def has_effects(self) -> bool:
+        return any(e.primitive.has_effects(e.params) for e in self.equations)
+
     def consts_as_inputs(self) -> Program:
         """The same program with its consts as leading inputs."""
         if not self.const_vars:

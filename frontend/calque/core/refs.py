@@ -12,6 +12,7 @@ from typing import Any
 
 from calque.core.avals import AbstractValue, ShapedArray, aval_of
 from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.lists import flagged
 from calque.core.primitive import registry
 from calque.core.source import Source, here
 from calque.core.trace import Trace, Tracer, current
@@ -195,7 +196,7 @@ class Uses:
     def settle(self, leaves: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """The results proper; what is left in references is stored."""
         targets = [*[leaves[i] for i in self.stored],
-                   *[r for r, w in zip(self.closed, self.written) if w]]
+                   *flagged(self.closed, self.written)]
         for ref, value in zip(targets, outs[self.count:]):
             assign(ref, value)
         return list(outs[:self.count])

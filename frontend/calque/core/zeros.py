@@ -4,6 +4,7 @@ not import them.  Imports core only.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,14 @@ class Zero(HasAval):
 
 def is_zero(x: Any) -> bool:
     return isinstance(x, Zero)
+
+
+def nonzero_mask(xs: Iterable[Any]) -> list[bool]:
+    return [not isinstance(x, Zero) for x in xs]
+
+
+def nonzeros(xs: Iterable[Any]) -> list[Any]:
+    return [x for x in xs if not isinstance(x, Zero)]
 
 
 def zero_like(x: Any) -> Zero:

@@ -18,6 +18,7 @@ import numpy as np
 from calque.core import errors, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.lists import without
 from calque.core.memo import Memo, forget
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Uses
@@ -275,7 +276,7 @@ class JitFunction:
         fixed_kw = {n: kwargs[n] for n in names}
         for where, v in (*fixed.items(), *fixed_kw.items()):
             _check_hashable(self._name, where, v)
-        dynamic = tuple(a for i, a in enumerate(args) if i not in fixed)
+        dynamic = without(args, fixed)
         rest = {k: v for k, v in kwargs.items() if k not in fixed_kw}
         fun, total = self._fun, len(args)
 

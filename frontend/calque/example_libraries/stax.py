@@ -14,6 +14,7 @@ from typing import Any
 import calque.numpy as jnp
 from calque import lax, nn, random
 from calque.core.errors import explain
+from calque.core.lists import replaced, without
 from calque.dispatch.staging import eval_shape
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.nn.initializers import glorot_normal, normal, ones, zeros
@@ -146,7 +147,7 @@ def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
-        shape = tuple(n for i, n in enumerate(input_shape) if i not in axes)
+        shape = without(input_shape, axes)
         k1, k2 = random.split(rng)
         return tuple(input_shape), (beta_init(k1, shape) if center else (),
                                     gamma_init(k2, shape) if scale else ())
@@ -288,7 +289,7 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
     def init(rng: Any, input_shape: Any) -> Any:
         at = axis % len(input_shape[0])
         size = sum(shape[at] for shape in input_shape)
-        return (*input_shape[0][:at], size, *input_shape[0][at + 1:]), ()
+        return replaced(input_shape[0], at, size), ()
 
     def apply(params: Any, inputs: Any, **_: Any) -> Any:
         return jnp.concatenate(inputs, axis)

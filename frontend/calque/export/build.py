@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
+from calque.core.lists import types_of
 from calque.export import hlo
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
@@ -93,7 +94,7 @@ class PortableBuilder(Builder):
     def iterate(self, go: Callable[..., Value], step: Callable[..., Sequence[Value]],
                 start: Sequence[Value], rounds: int) -> list[Value]:
         """step each element's values while go(*values) of it, at most `rounds` times."""
-        specs: list[Spec] = [((), I32), *[(v.shape, v.dtype) for v in start]]
+        specs: list[Spec] = [((), I32), *types_of(start)]
         one: Spec = ((), np.dtype(bool))
 
         def more(n: Value, *vs: Value) -> Value:
@@ -244,7 +245,7 @@ class PortableBuilder(Builder):
         return list(xs)
 
     def optimization_barrier(self, *xs: Value) -> list[Value]:
-        return self.make("optimization_barrier", xs, [(x.shape, x.dtype) for x in xs])
+        return self.make("optimization_barrier", xs, types_of(xs))
 
     def settled(self, x: Value) -> Value:
         return x

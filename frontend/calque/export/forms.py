@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
+from calque.core.lists import replaced, without
 from calque.core.primitive import registry
 from calque.export.build import ints
 from calque.export.hlo import Number
@@ -236,7 +237,7 @@ def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
     """stablehlo.reduce of operands of one shape; body(*accumulated, *elements)."""
     b = w.b
     gone = set(axes)
-    shape = tuple(n for i, n in enumerate(xs[0].shape) if i not in gone)
+    shape = without(xs[0].shape, gone)
     scalars = [((), x.dtype) for x in xs]
     first = [b.splat(s, (), x.dtype) for s, x in zip(starts, xs)]
     return b.make("reduce", [*xs, *first], [(shape, x.dtype) for x in xs],
@@ -311,7 +312,7 @@ def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) 
 def _cumulative_loop(w: Writer, name: str, x: Value, axis: int, reverse: bool) -> Value:
     """Slice by slice, along an axis of a size that is known at the call."""
     b, n = w.b, x.shape[axis]
-    one = (*x.shape[:axis], 1, *x.shape[axis + 1:])
+    one = replaced(x.shape, axis, 1)
     zero = b.splat(0, (), I32)
     last = b.number(n, I32) - 1
     specs = [((), I32), (x.shape, x.dtype)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
+from calque.core.lists import types_of
 from calque.core.program import Program
 from calque.export.build import ints, number
 from calque.export.forms import BOOL, I32, Outs, extremum, reduced, start_of
@@ -330,7 +331,7 @@ def _sorted(w: Writer, xs: Sequence[Value], axis: int, keys: int,
         return result
 
     scalars = [((), x.dtype) for x in xs for _ in (0, 1)]
-    return b.make("sort", xs, [(x.shape, x.dtype) for x in xs], [b.region(scalars, body)],
+    return b.make("sort", xs, types_of(xs), [b.region(scalars, body)],
                   dimension=number(axis), is_stable=True)
 
 
@@ -427,7 +428,7 @@ def _cond(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
         return w.program(branches[0], operands)
     regions = [b.region([], lambda p=p: w.program(p, operands)) for p in branches]
     index = b.minimum(b.maximum(index.astype(I32), 0), len(branches) - 1)
-    return b.make("case", [index], [(a.shape, a.dtype) for a in outs], regions)
+    return b.make("case", [index], types_of(outs), regions)
 
 
 @rule("while")
@@ -454,7 +455,7 @@ def _while(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> li
 
 
 def _looped(w: Writer, state: list[Value], go: Any, step: Any) -> list[Value]:
-    specs = [(v.shape, v.dtype) for v in state]
+    specs = types_of(state)
     regions = [w.b.region(specs, lambda *vs: go(list(vs))),
                w.b.region(specs, lambda *vs: step(list(vs)))]
     return w.b.make("while", state, specs, regions)

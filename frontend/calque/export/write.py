@@ -14,6 +14,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
+from calque.core.lists import types_of
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
@@ -63,7 +64,7 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
         if platform_index:
             w.b.arguments(block, [((), np.dtype("i4"))])
         specs = [physical(p.inputs[i].aval) for i in kept]
-        values = w.b.arguments(block, [(a.shape, a.dtype) for a in specs])
+        values = w.b.arguments(block, types_of(specs))
         for v in values:
             w.b.bind_sizes(v)
         w.symbolic = bool(w.b.variables)
@@ -141,11 +142,11 @@ class Writer:
             with self.b.inside(Block()) as block:
                 given = [physical(a) for a in p.in_avals]
                 outs = self.program(
-                    p, self.b.arguments(block, [(a.shape, a.dtype) for a in given]))
+                    p, self.b.arguments(block, types_of(given)))
                 block.ops.append(Op("return", [v.ir for v in outs]))
             self.functions.append(Func(own, block, tuple(v.ir.type for v in outs)))
         results = [physical(a) for a in p.out_avals]
-        specs = [(a.shape, a.dtype) for a in results]
+        specs = types_of(results)
         if parameters is None:
             return self.b.make("call", args, specs, callee=self.called[key])
         return self.b.make(

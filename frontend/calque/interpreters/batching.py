@@ -13,7 +13,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.interpreters.tables import Table
-from calque.transforms.vmap import broadcast_axis, move_axis, named, to_front
+from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, named, to_front
 
 Rule = Callable[..., Any]
 not_mapped = None
@@ -177,7 +177,7 @@ def defbroadcasting(prim: Primitive) -> None:
     """
     def rule(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
         size = _sized(args, dims)
-        moved = [to_front(x, d, size) for x, d in zip(args, dims)]
+        moved = all_to_front(args, dims, size)
         out = prim.bind(*moved, **params)
         return out, [0] * len(out) if prim.multiple_results else 0
     primitive_batchers[prim] = rule

@@ -9,6 +9,7 @@ from typing import Any
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.lists import flagged
 from calque.core.program import Program, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import as_current, current
@@ -98,7 +99,7 @@ def trace_to_jaxpr_nounits(fun: Any, pvals: Sequence[Any],
         unknown = [isinstance(o, StageTracer) and o._trace is staged or bool(f)
                    for o, f in zip(outs, forced)]
         made = staged.program([x for x in inputs if x is not None],
-                              [o for o, u in zip(outs, unknown) if u])
+                              flagged(outs, unknown))
     finally:
         staged.close()
     made = eliminate_dead_code(made)
@@ -166,7 +167,7 @@ def dce_jaxpr(jaxpr: Program, used_outputs: bool | Sequence[bool],
     read = {a for e in kept.equations for a in e.inputs} | set(kept.outputs)
     forced = [instantiate] * len(kept.inputs) if isinstance(instantiate, bool) else instantiate
     used = [v in read or bool(f) for v, f in zip(kept.inputs, forced)]
-    return kept.replace(inputs=[v for v, u in zip(kept.inputs, used) if u]), used
+    return kept.replace(inputs=flagged(kept.inputs, used)), used
 
 
 __all__ = ["DynamicJaxprTracer", "JaxprTracer", "PartialVal", "dce_jaxpr",

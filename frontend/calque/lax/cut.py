@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.lists import inserted
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
@@ -313,7 +314,7 @@ def stack(operands: Any, axis: int = 0) -> Any:
         raise TypeError(explain("lax.stack requires arguments to have the same dtypes, got "
                                 f"{', '.join(kinds)}.", fix="cast them with .astype(...)."))
     at = canonical_axis(axis, len(shapes[0]) + 1)
-    wide = (*shapes[0][:at], 1, *shapes[0][at:])
+    wide = inserted(shapes[0], at, 1)
     with lazy_eval("stack"):
         return concatenate([reshape(x, wide) for x in values], at)
 

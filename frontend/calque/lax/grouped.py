@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.trace import axis_env
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
@@ -69,7 +70,7 @@ def pick(x: Any, index: Any, axis: int = 0) -> Any:
     starts = [index if i == axis else np.int32(0) for i in range(len(shape))]
     sizes = tuple(1 if i == axis else d for i, d in enumerate(shape))
     part = ix.dynamic_slice(x, starts, sizes)
-    return sh.reshape(part, shape[:axis] + shape[axis + 1:])
+    return sh.reshape(part, without(shape, [axis]))
 
 
 def rows(x: Any, at: Any) -> Any:
@@ -134,9 +135,7 @@ def scattered(x: Any, names: Names, groups: Groups, dimension: int, tiled: bool)
 def _part(x: Any, at: Any, dimension: int, count: int, tiled: bool) -> Any:
     """Of `count` parts along a dimension the one at a position."""
     if tiled:
-        shape = aval_of(x).shape
-        x = sh.reshape(x, (*shape[:dimension], count, shape[dimension] // count,
-                           *shape[dimension + 1:]))
+        x = sh.split_axis(x, dimension, count)
     return pick(x, at, dimension)
 
 
@@ -144,9 +143,7 @@ def joined(x: Any, dimension: int, tiled: bool) -> Any:
     """A leading axis moved to a dimension, and there joined with it (tiled)."""
     x = move_axis(x, 0, dimension)
     if tiled:
-        shape = aval_of(x).shape
-        x = sh.reshape(x, (*shape[:dimension], shape[dimension] * shape[dimension + 1],
-                           *shape[dimension + 2:]))
+        x = sh.merge_axes(x, dimension)
     return x
 
 

@@ -11,6 +11,7 @@ from calque.api.autodiff import jvp, linearize
 from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import aval_of
 from calque.core.errors import explain
+from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
 from calque.core.zeros import instantiate, is_zero
@@ -189,7 +190,7 @@ def _transposed(program: Program, consts: list[Any], avals: Any) -> tuple[Progra
         zeros = [instantiate(_zero(c)) for c in cts]
         _, mask, linear = linearize_flat(
             lambda *xs: replay(program, *consts, *xs), zeros, [True] * len(zeros))
-        given = [c for c, m in zip(cts, mask) if m]
+        given = flagged(cts, mask)
         found = backward(linear, [UndefinedPrimal(v.aval) for v in linear.inputs], given)
         return [instantiate(f) if is_zero(f) else f for f in found]
 

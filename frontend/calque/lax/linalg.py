@@ -11,6 +11,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
+from calque.core.lists import inserted
 from calque.dispatch.eager import lazy_eval
 from calque.lax.decompositions import (
     EighImplementation,
@@ -116,7 +117,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
         vector = len(shape) == aval_of(a).ndim - 1
         if vector:
             axis = len(shape) if left_side else len(shape) - 1
-            b = sh.reshape(b, (*shape[:axis], 1, *shape[axis:]))
+            b = sh.reshape(b, inserted(shape, axis, 1))
         x = la.triangular_solve(
             a, b, left_side=bool(left_side), lower=bool(lower), transpose_a=bool(transpose_a),
             conjugate_a=bool(conjugate_a), unit_diagonal=bool(unit_diagonal))

@@ -370,8 +370,7 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
         for k, name in enumerate(names):
             part, last = co.size_of(name), k == len(names) - 1
             if not tiled and not last:  # the name's digit of the dimension
-                shape = aval_of(v).shape
-                v = sh.reshape(v, (*shape[:at], part, shape[at] // part, *shape[at + 1:]))
+                v = sh.split_axis(v, at, part)
             v = co.psum_scatter_p.bind(v, axes=(name,), size=part, tiled=bool(tiled), dimension=at)
         return v
 

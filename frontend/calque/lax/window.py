@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
+from calque.core.lists import types_of
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.trace import Tracer
@@ -54,7 +55,7 @@ class _Function:
             return [as_operand(name, x) for x in leaves]
 
         self.program: Program = stage(run, [*avals, *avals], name)
-        made = [(a.shape, a.dtype) for a in self.program.out_avals]
+        made = types_of(self.program.out_avals)
         if found[0] != tree or made != [((), a.dtype) for a in avals]:
             text = ", ".join(a.short() for a in self.program.out_avals)
             raise ValueError(explain(

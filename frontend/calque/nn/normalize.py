@@ -14,6 +14,7 @@ from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.lists import inserted
 from calque.lax.make import broadcasted_iota
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
@@ -261,7 +262,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
         x = util.array(asarray(x))
         shape = util.shape_of(x)
         axis = canonical_axis(axis, len(shape) + 1)
-        full = (*shape[:axis], size, *shape[axis:])
+        full = inserted(shape, axis, size)
         others = tuple(i for i in range(len(full)) if i != axis)
         where = util.dtype_of(x)
         if where == dtypes.bool_:

@@ -17,6 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
+from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array, from_numpy
@@ -52,12 +53,12 @@ class Fancy:
     @property
     def rest(self) -> tuple[int, ...]:
         """Sizes of the axes without index arrays."""
-        return tuple(n for i, n in enumerate(self.base.shape) if i not in self.axes)
+        return without(self.base.shape, self.axes)
 
     @property
     def plain(self) -> tuple[int, ...]:
         """The result's shape without new axes."""
-        return (*self.rest[:self.place], *self.batch, *self.rest[self.place:])
+        return inserted(self.rest, self.place, *self.batch)
 
     @property
     def window(self) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.dims import guess
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
 from calque.numpy import reductions as rd
@@ -260,7 +261,7 @@ def _only_ones(x: Any, term: Labels, sizes: dict[Any, int]) -> tuple[Any, Labels
                  if n == 1 != sizes[label])
     if not drop:
         return x, term
-    return sh.squeeze(x, drop), tuple(t for i, t in enumerate(term) if i not in drop)
+    return sh.squeeze(x, drop), without(term, drop)
 
 
 def _summed(x: Any, term: Labels, keep: frozenset[Any], dtype: Any) -> tuple[Any, Labels]:
@@ -268,7 +269,7 @@ def _summed(x: Any, term: Labels, keep: frozenset[Any], dtype: Any) -> tuple[Any
     if not axes:
         return x, term
     return (rd.sum(util.cast(x, dtype), axes, dtype),
-            tuple(t for i, t in enumerate(term) if i not in axes))
+            without(term, axes))
 
 
 def _pair(x: Any, a: Labels, y: Any, b: Labels, keep: frozenset[Any], precision: Any,

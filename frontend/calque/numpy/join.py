@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.lists import inserted, replaced
 from calque.core.trace import Tracer
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size, as_sizes, canonical_axis
@@ -130,7 +131,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
             raise ValueError(explain(
                 f"Cannot stack arrays with {what}: got {', '.join(map(str, shapes))}."))
         axis = canonical_axis(axis, len(shapes[0]) + 1)
-        full = (*shapes[0][:axis], 1, *shapes[0][axis:])
+        full = inserted(shapes[0], axis, 1)
         kept = tuple(i for i in range(len(full)) if i != axis)
         return _join("stack", [sh.broadcast_in_dim(v, full, kept) for v in values], axis, dtype)
 
@@ -379,9 +380,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
         axis = canonical_axis(axis, len(own))
         if count < 0:
             raise TypeError(explain(f"repeat: repeats must be nonnegative, got {count}."))
-        wide = (*own[:axis + 1], count, *own[axis + 1:])
+        wide = inserted(own, axis + 1, count)
         places = tuple(i for i in range(len(wide)) if i != axis + 1)
-        result = (*own[:axis], own[axis] * count, *own[axis + 1:])
+        result = replaced(own, axis, own[axis] * count)
         return sh.reshape(sh.broadcast_in_dim(x, wide, places), result)
 
 
@@ -442,7 +443,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
                                  "scalar"))
     axis = canonical_axis(axis, len(own))
     with util.lazy_eval("diff"):
-        edge = (*own[:axis], 1, *own[axis + 1:])
+        edge = replaced(own, axis, 1)
         parts = []
         for part in (prepend, x, append):
             if part is None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.lists import replaced
 from calque.core.trace import Tracer
 from calque.numpy import arithmetic as ar
 from calque.numpy import picking, ranges, statistics, util
@@ -196,7 +197,7 @@ def _join(parts: list[Any], axis: int) -> Any:
 def _wide(x: Any, axis: int, n: int) -> Any:
     """A slice of size 1 along the axis, n times."""
     shape = util.shape_of(x)
-    return sh.broadcast_in_dim(x, (*shape[:axis], n, *shape[axis + 1:]), tuple(range(len(shape))))
+    return sh.broadcast_in_dim(x, replaced(shape, axis, n), tuple(range(len(shape))))
 
 
 def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:

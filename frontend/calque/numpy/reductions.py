@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.core import dims, dtypes
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.primitive import Primitive
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
@@ -132,7 +133,7 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
             shape[a] == 0 if initial is not None else shape[a] < 1 for a in axes):
         if initial is None:
             raise _no_identity(name)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        kept = without(shape, axes)
         out = util.spread(initial, kept)
     else:
         params = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
@@ -216,7 +217,7 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         axes = util.axis_tuple(axis, len(shape))
         if initial is not None and builtins.any(shape[i] == 0 for i in axes):
             (first,) = util.check_arrays(name, initial)
-            kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+            kept = without(shape, axes)
             only = util.spread(util.cast(first, dtype), kept)
             return with_axes(only, shape, axes) if keepdims else util.array(only)
         if initial is None and builtins.any(shape[i] < 1 for i in axes):

@@ -14,6 +14,7 @@ import numpy as np
 from calque.api.control import scan
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.lax.operands import canonical_axis
 from calque.numpy import creation, cumulative, logic, picking, special, ufuncs, util
 from calque.numpy import reductions as rd
@@ -89,7 +90,7 @@ class _Methods:
             x = x.astype(dtype)
         shape = util.shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
-        rest = tuple(n for i, n in enumerate(shape) if i not in axes)
+        rest = without(shape, axes)
         count = math.prod(shape[i] for i in axes)
 
         def lined(v: Any) -> Any:

@@ -14,6 +14,7 @@ from calque import runtime
 from calque.api.batching import _flat_axes, _normalized
 from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.lists import without
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
 from calque.dispatch.array import as_values
@@ -103,14 +104,14 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
            axis_size: int | None, static: tuple[int, ...]) -> Any:
     title = name_of(fun)
     fixed = {s % len(args) for s in static if -len(args) <= s < len(args)}
-    moving = tuple(a for i, a in enumerate(args) if i not in fixed)
+    moving = without(args, fixed)
     if isinstance(in_axes, tuple):
         if len(in_axes) != len(args):
             raise ValueError(errors.explain(
                 "pytree structure error: different lengths of tuple at key path pmap in_axes: it "
                 f"has {len(in_axes)} entries, and {title} was called with {len(args)} positional "
                 "arguments.", fix="give one entry per positional argument."))
-        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in fixed)
+        in_axes = without(in_axes, fixed)
     leaves, tree = tree_util.flatten((moving, kwargs))
     check_arguments(title, leaves, tree)
     axes = _flat_axes("pmap in_axes", (in_axes, 0), (moving, kwargs), tree, allow_int_root=True)

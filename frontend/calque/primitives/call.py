@@ -7,19 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import types_of
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import Zero, nonzero_mask, nonzeros, zero_like
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed
 from calque.transforms.transpose import transpose_program
-from calque.transforms.vmap import batch_program
+from calque.transforms.vmap import batch_program, front_axes
 
 jit_p = Primitive("jit", multiple_results=True, higher_order=True,
-                  effects=lambda params: any(e.primitive.has_effects(e.params)
-                                             for e in params["jaxpr"].equations),
-                  kernel="nest", keys=True)
+                  effects=lambda params: params["jaxpr"].has_effects(), kernel="nest", keys=True)
 
 
 def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:
@@ -30,25 +29,43 @@ def call(program: Program, args: Sequence[Any], name: str | None = None) -> list
 
 def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None
               ) -> list[ShapedArray]:  # (rows: how passes/rows lays a group over its space)
-    have = [(a.shape, a.dtype) for a in avals]
-    want = [(a.shape, a.dtype) for a in jaxpr.in_avals]
+    have = types_of(avals)
+    want = types_of(jaxpr.in_avals)
     assert have == want, (name, have, want)
     return list(jaxpr.out_avals)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, name: str) -> Any:
-    nonzero = [not is_zero(t) for t in tangents]
-    program, mask = jvp_program(jaxpr, nonzero)
-    values = call(program, [*primals, *[t for t in tangents if not is_zero(t)]], f"jvp({name})")
+    program, mask = jvp_program(jaxpr, nonzero_mask(tangents))
+    values = call(program, [*primals, *nonzeros(tangents)], f"jvp({name})")
     n = len(jaxpr.outputs)
-    return values[:n], unmask(values[n:], mask, jaxpr.out_avals)
+    return values[:n], unmask(values[n:], mask, jaxpr.outputs)
 
 
-def unmask(given: Sequence[Any], mask: Sequence[bool],
-           avals: Sequence[ShapedArray]) -> list[Any]:
+def unmask(given: Sequence[Any], mask: Sequence[bool], outs: Sequence[Any]) -> list[Any]:
     """One tangent per output: the given ones where mask, Zero elsewhere."""
     values = iter(given)
-    return [next(values) if m else Zero(a.tangent()) for m, a in zip(mask, avals)]
+    return [next(values) if m else zero_like(o) for m, o in zip(mask, outs)]
+
+
+def cotangents(given: Sequence[Any], mask: Sequence[bool], args: Sequence[Any]) -> list[Any]:
+    """One cotangent per linear operand: the given ones where mask, Zero elsewhere; None for others.
+    """
+    values, flows = iter(given), iter(mask)
+    return [(next(values) if next(flows) else Zero(a.aval)) if is_linear(a) else None
+            for a in args]
+
+
+def known_of(args: Sequence[Any]) -> list[Any]:
+    """The operands that a function is not linear in."""
+    return [a for a in args if not is_linear(a)]
+
+
+def transposed(jaxpr: Program, cts: Sequence[Any], args: Sequence[Any],
+               bind: Callable[[Program, list[Any]], Sequence[Any]]) -> list[Any]:
+    """The cotangents of a Program's linear operands, by its transpose that `bind` applies."""
+    program, mask = transpose_program(jaxpr, [is_linear(a) for a in args], nonzero_mask(cts))
+    return cotangents(bind(program, [*known_of(args), *nonzeros(cts)]), mask, args)
 
 
 def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
@@ -60,27 +77,19 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
     residuals = [primals[s] if s >= 0 else v for s, v in zip(sources, values[n:])]
 
     def apply(*tangents: Any) -> list[Any]:
-        outs = call(tangent, [*residuals, *tangents], name)
-        return unmask(outs, mask, jaxpr.out_avals)
+        return unmask(call(tangent, [*residuals, *tangents], name), mask, jaxpr.outputs)
 
     return values[:n], apply
 
 
 def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, name: str) -> list[Any]:
-    linear = [is_linear(a) for a in args]
-    given = [not is_zero(c) for c in cts]
-    program, mask = transpose_program(jaxpr, linear, given)
-    values = iter(call(program, [a for a in args if not is_linear(a)]
-                       + [c for c in cts if not is_zero(c)], f"transpose({name})"))
-    flow = iter(mask)
-    return [(next(values) if next(flow) else Zero(a.aval)) if n else None
-            for a, n in zip(args, linear)]
+    return transposed(jaxpr, cts, args, lambda p, xs: call(p, xs, f"transpose({name})"))
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
            name: str) -> Any:
     program, mask = batch_program(jaxpr, size, dims)
-    return call(program, args, f"vmap({name})"), [0 if m else None for m in mask]
+    return call(program, args, f"vmap({name})"), front_axes(mask)
 
 
 jit_p.abstract, jit_p.jvp, jit_p.linearize = _abstract, _jvp, _linearize

@@ -12,7 +12,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives.control import batch_by_loop
-from calque.transforms.vmap import broadcast_axis, move_axis, to_front
+from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis
 
 pure_callback_p = Primitive("pure_callback", multiple_results=True, calls_python=True)
 io_callback_p, debug_callback_p = (
@@ -51,7 +51,7 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
         whole = [broadcast_axis(a, 1, 0) if d is None else move_axis(a, d, 0)
                  for a, d in zip(args, dims)]
     else:
-        whole = [to_front(a, d, size) for a, d in zip(args, dims)]
+        whole = all_to_front(args, dims, size)
     avals = tuple(a.update(shape=(size, *a.shape)) for a in result_avals)
     outs = pure_callback_p.bind(*whole, callback=callback, result_avals=avals,
                                 vmap_method=vmap_method)

@@ -9,20 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.primitive import Primitive, is_linear
+from calque.core.primitive import Primitive
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
-from calque.core.zeros import Zero, is_zero
-from calque.primitives.call import unmask
+from calque.core.zeros import nonzero_mask, nonzeros
+from calque.primitives.call import transposed, unmask
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
-from calque.transforms.transpose import transpose_program
-from calque.transforms.vmap import batch_program
+from calque.transforms.vmap import batch_program, front_axes
 
 checkpoint_p = Primitive(
     "checkpoint", multiple_results=True, higher_order=True,
-    effects=lambda params: any(e.primitive.has_effects(e.params)
-                               for e in params["jaxpr"].equations), keys=True)
+    effects=lambda params: params["jaxpr"].has_effects(), keys=True)
 name_p = Primitive("name", moves=True, memory="view")
 Policy = Callable[..., Any]
 
@@ -40,10 +38,10 @@ def _abstract(*avals: ShapedArray, jaxpr: Program, **_: Any) -> list[ShapedArray
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, **params: Any) -> Any:
-    program, mask = jvp_program(jaxpr, [not is_zero(t) for t in tangents])
-    values = bind(program, [*primals, *[t for t in tangents if not is_zero(t)]], **params)
+    program, mask = jvp_program(jaxpr, nonzero_mask(tangents))
+    values = bind(program, [*primals, *nonzeros(tangents)], **params)
     n = len(jaxpr.outputs)
-    return values[:n], unmask(values[n:], mask, jaxpr.out_avals)
+    return values[:n], unmask(values[n:], mask, jaxpr.outputs)
 
 
 def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
@@ -65,7 +63,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         program = stage(whole, avals, f"remat_{jaxpr.name}")
         made = bind(program, [*primals, *kept, *tangents], policy=policy,
                     prevent_cse=prevent_cse, differentiated=True)
-        return unmask(made, mask, jaxpr.out_avals)
+        return unmask(made, mask, jaxpr.outputs)
 
     return outs[:len(jaxpr.outputs)], apply
 
@@ -98,19 +96,13 @@ def _again(forward: Program, n: int, saved: Sequence[Var]) -> Program:
 
 
 def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, **params: Any) -> list[Any]:
-    linear = [is_linear(a) for a in args]
-    program, mask = transpose_program(jaxpr, linear, [not is_zero(c) for c in cts])
-    values = iter(bind(program, [a for a in args if not is_linear(a)]
-                       + [c for c in cts if not is_zero(c)], **params))
-    flow = iter(mask)
-    return [(next(values) if next(flow) else Zero(a.aval)) if n else None
-            for a, n in zip(args, linear)]
+    return transposed(jaxpr, cts, args, lambda p, xs: bind(p, xs, **params))
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
            **params: Any) -> Any:
     program, mask = batch_program(jaxpr, size, dims)
-    return bind(program, args, **params), [0 if m else None for m in mask]
+    return bind(program, args, **params), front_axes(mask)
 
 
 checkpoint_p.abstract, checkpoint_p.jvp, checkpoint_p.linearize = _abstract, _jvp, _linearize

@@ -195,9 +195,7 @@ def _gather_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: 
                        dimension: int, size: int, tiled: bool) -> Any:
     x = move_axis(_repeated(x, dim, count), 0, dimension)
     if tiled:
-        shape = aval_of(x).shape
-        x = sh.reshape(x, (*shape[:dimension], shape[dimension] * shape[dimension + 1],
-                           *shape[dimension + 2:]))
+        x = sh.merge_axes(x, dimension)
     return x, None
 
 
@@ -223,9 +221,7 @@ def _scatter_collective(name: Any, count: int, x: Any, dim: int | None, *, axes:
     else:
         out = rd.reduce_sum(x, (dim,))
     if tiled:
-        shape = aval_of(out).shape
-        out = sh.reshape(out, (*shape[:dimension], size, shape[dimension] // size,
-                               *shape[dimension + 1:]))
+        out = sh.split_axis(out, dimension, size)
     return out, dimension
 
 
@@ -251,13 +247,11 @@ def _all_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axe
     x = _repeated(x, dim, count)  # (sender, ...): the split axis becomes the receiver
     if not tiled:
         return move_axis(move_axis(x, split_axis + 1, 0), 1, concat_axis + 1), 0
-    shape = aval_of(x).shape
     at = split_axis + 1
-    x = sh.reshape(x, (*shape[:at], size, shape[at] // size, *shape[at + 1:]))
+    x = sh.split_axis(x, at, size)
     x = move_axis(x, at, 0)  # (receiver, sender, ...)
     x = move_axis(x, 1, concat_axis + 1)
-    shape, at = aval_of(x).shape, concat_axis + 1
-    return sh.reshape(x, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2:])), 0
+    return sh.merge_axes(x, concat_axis + 1), 0
 
 
 def _all_transpose(ct: Any, x: Any, *, axes: Axes, split_axis: int, concat_axis: int, size: int,

@@ -6,34 +6,36 @@ Start reading at `_scan_abstract`; the linearize rules say what is saved for the
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.lists import flagged, types_of
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.program import Program, Var
-from calque.core.zeros import Zero, instantiate, is_zero, zeros
+from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
 from calque.primitives import elementwise as ew
-from calque.primitives.call import unmask
+from calque.primitives.call import cotangents, known_of, unmask
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.transpose import transpose_program
 from calque.transforms.vmap import (
+    all_to_front,
     batch_program,
+    front_axes,
+    mapped_to_front,
     move_axis,
     named,
     of_devices,
-    to_front,
     uses_axis,
 )
 
 # ---- cond: operands (index, *operands); params branches: tuple of Programs of equal types
 cond_p = Primitive("cond", multiple_results=True, higher_order=True,
-                   effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for b in params["branches"] for e in b.equations),
+                   effects=lambda params: any(b.has_effects() for b in params["branches"]),
                    kernel="nest", keys=True)
 
 
@@ -66,42 +68,42 @@ def _cond_abstract(index: ShapedArray, *operands: ShapedArray,
                    branches: tuple[Program, ...]) -> list[ShapedArray]:
     assert not index.shape and index.dtype == np.dtype("int32"), index
     for b in branches:
-        assert [(a.shape, a.dtype) for a in b.in_avals] == [(a.shape, a.dtype) for a in operands]
+        assert types_of(b.in_avals) == types_of(operands)
     outs = [b.out_avals for b in branches]
     return [a.update(weak_type=all(o[i].weak_type for o in outs)) for i, a in enumerate(outs[0])]
 
 
 def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
               branches: tuple[Program, ...]) -> Any:
-    nonzero = [not is_zero(t) for t in tangents[1:]]
-    masks = [jvp_program(b, nonzero)[1] for b in branches]
-    union = [any(m) for m in zip(*masks)]
+    nonzero = nonzero_mask(tangents[1:])
+    union = _union(jvp_program(b, nonzero)[1] for b in branches)
     programs = [jvp_program(b, nonzero, union)[0] for b in branches]
-    given = [t for t in tangents[1:] if not is_zero(t)]
-    values = cond(primals[0], [*primals[1:], *given], programs)
+    values = cond(primals[0], [*primals[1:], *nonzeros(tangents[1:])], programs)
     n = len(branches[0].outputs)
-    return values[:n], unmask(values[n:], union, branches[0].out_avals)
+    return values[:n], unmask(values[n:], union, branches[0].outputs)
+
+
+def _union(masks: Iterable[Sequence[bool]]) -> list[bool]:
+    return [any(m) for m in zip(*masks)]
 
 
 def _cond_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *,
                     branches: tuple[Program, ...]) -> tuple[list[Any], Callable[..., list[Any]]]:
     """Each branch saves its own residuals; the other branches fill theirs with zeros."""
     assert not nonzero[0]
-    masks = [linearize_program(b, nonzero[1:])[2] for b in branches]
-    union = [any(m) for m in zip(*masks)]
+    union = _union(linearize_program(b, nonzero[1:])[2] for b in branches)
     parts = [linearize_program(b, nonzero[1:], union) for b in branches]
     n = len(branches[0].outputs)
     saved = [list(fwd.out_avals[n:]) for fwd, *_ in parts]
-    every = [a for avals in saved for a in avals]
     forwards = [_with_padding(fwd, n, saved, i) for i, (fwd, *_) in enumerate(parts)]
     values = cond(primals[0], primals[1:], forwards)
     residuals = values[n:]
     tangent_programs = [_picking(t, saved, i) for i, (_, t, *_) in enumerate(parts)]
-    assert len(residuals) == len(every)
+    assert len(residuals) == sum(map(len, saved))
 
     def apply(*tangents: Any) -> list[Any]:
         outs = cond(primals[0], [*residuals, *tangents], tangent_programs)
-        return unmask(outs, union, branches[0].out_avals)
+        return unmask(outs, union, branches[0].outputs)
 
     return values[:n], apply
 
@@ -128,26 +130,20 @@ def _picking(tangent: Program, saved: list[list[ShapedArray]], mine: int) -> Pro
 
 def _cond_transpose(cts: Sequence[Any], index: Any, *operands: Any,
                     branches: tuple[Program, ...]) -> list[Any]:
-    linear = [is_linear(o) for o in operands]
-    given = [not is_zero(c) for c in cts]
-    masks = [transpose_program(b, linear, given)[1] for b in branches]
-    union = [any(m) for m in zip(*masks)]
+    linear, given = [is_linear(o) for o in operands], nonzero_mask(cts)
+    union = _union(transpose_program(b, linear, given)[1] for b in branches)
     programs = [transpose_program(b, linear, given, union)[0] for b in branches]
-    values = iter(cond(index, [o for o in operands if not is_linear(o)]
-                       + [c for c in cts if not is_zero(c)], programs))
-    flow = iter(union)
-    return [None, *[(next(values) if next(flow) else Zero(o.aval)) if n else None
-                    for o, n in zip(operands, linear)]]
+    values = cond(index, [*known_of(operands), *nonzeros(cts)], programs)
+    return [None, *cotangents(values, union, operands)]
 
 
 def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
                 branches: tuple[Program, ...]) -> Any:
     index, *operands = args
     if dims[0] is None:
-        masks = [batch_program(b, size, dims[1:])[1] for b in branches]
-        union = [any(m) for m in zip(*masks)]
+        union = _union(batch_program(b, size, dims[1:])[1] for b in branches)
         programs = [batch_program(b, size, dims[1:], union)[0] for b in branches]
-        return cond(index, operands, programs), [0 if m else None for m in union]
+        return cond(index, operands, programs), front_axes(union)
     if of_devices.get() and not uses_axis(cond_p, {"branches": branches}, named.get()):
         return batch_by_loop(cond_p, size, args, dims, branches=branches)
     # a batch of predicates: run all branches, choose elementwise
@@ -172,9 +168,7 @@ cond_p.transpose, cond_p.batch = _cond_transpose, _cond_batch
 
 # ---- scan
 scan_p = Primitive("scan", multiple_results=True, higher_order=True,
-                   effects=lambda params: any(e.primitive.has_effects(e.params)
-                                              for e in params["jaxpr"].equations),
-                   kernel="loop", keys=True)
+                   effects=lambda params: params["jaxpr"].has_effects(), kernel="loop", keys=True)
 
 
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
@@ -186,10 +180,10 @@ def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence
         num_consts=len(consts), num_carry=len(init))
 
 
-def _parts(values: Sequence[Any], num_consts: int, num_carry: int) -> tuple[Any, Any, Any]:
-    """(consts, carry, xs) of a flat sequence."""
-    k = num_consts + num_carry
-    return values[:num_consts], values[num_consts:k], values[k:]
+def parts(values: Sequence[Any], first: int, second: int) -> tuple[Any, Any, Any]:
+    """So many of a flat sequence, so many more, and the rest: (consts, carry, xs)."""
+    k = first + second
+    return values[:first], values[first:k], values[k:]
 
 
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:
@@ -198,48 +192,46 @@ def _stacked(a: ShapedArray, length: int) -> ShapedArray:
 
 def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bool, unroll: int,
                    num_consts: int, num_carry: int) -> list[ShapedArray]:
-    _, carry, xs = _parts(avals, num_consts, num_carry)
+    _, carry, xs = parts(avals, num_consts, num_carry)
     assert all(x.shape[:1] == (length,) for x in xs), (length, xs)
     outs = jaxpr.out_avals
-    assert [(a.shape, a.dtype) for a in outs[:num_carry]] == [(a.shape, a.dtype) for a in carry]
+    assert types_of(outs[:num_carry]) == types_of(carry)
     return [*outs[:num_carry], *[_stacked(a, length) for a in outs[num_carry:]]]
 
 
-def _fixed_point(mask: Sequence[bool], num_consts: int, num_carry: int,
-                 step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+def fixed_point(mask: Sequence[bool], num_consts: int, num_carry: int,
+                step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
     """Grow the carry part of an input mask until the body's carry outputs are within it."""
-    consts, carry, xs = _parts(list(mask), num_consts, num_carry)
-    for _ in range(num_carry + 1):
-        out = step([*consts, *carry, *xs])[:num_carry]
-        grown = [a or b for a, b in zip(carry, out)]
-        if grown == list(carry):
-            break
+    consts, carry, xs = parts(list(mask), num_consts, num_carry)
+    while True:
+        mask = [*consts, *carry, *xs]
+        grown = [a or b for a, b in zip(carry, step(mask))]
+        if grown == carry:
+            return mask
         carry = grown
-    return [*consts, *carry, *xs]
 
 
 def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, length: int,
               reverse: bool, unroll: int, num_consts: int, num_carry: int) -> Any:
-    start = [not is_zero(t) for t in tangents]
-    nonzero = _fixed_point(start, num_consts, num_carry, lambda m: jvp_program(jaxpr, m)[1])
-    nz_consts, nz_carry, nz_xs = _parts(nonzero, num_consts, num_carry)
+    nonzero = fixed_point(nonzero_mask(tangents), num_consts, num_carry,
+                          lambda m: jvp_program(jaxpr, m)[1])
+    nz_consts, nz_carry, nz_xs = parts(nonzero, num_consts, num_carry)
     n_out = len(jaxpr.outputs)
     forced = [*nz_carry, *[False] * (n_out - num_carry)]
     program, mask = jvp_program(jaxpr, nonzero, forced)
     values = [instantiate(t) if n else t for t, n in zip(tangents, nonzero)]
-    given = [t for t, n in zip(values, nonzero) if n]
+    given = flagged(values, nonzero)
     counts = [sum(nz_consts), sum(nz_carry), sum(nz_xs)]
     body = _interleaved(program, (num_consts, num_carry, len(nz_xs)), counts,
                         (num_carry, n_out - num_carry), sum(mask[:num_carry]))
-    pc, pi, px = _parts(primals, num_consts, num_carry)
-    tc, ti, tx = _parts(given, counts[0], counts[1])
+    pc, pi, px = parts(primals, num_consts, num_carry)
+    tc, ti, tx = parts(given, counts[0], counts[1])
     outs = scan(body, [*pc, *tc], [*pi, *ti], [*px, *tx], length=length, reverse=reverse,
                 unroll=unroll)
     n_tc = counts[1]
     primal_out = [*outs[:num_carry], *outs[num_carry + n_tc:num_carry + n_tc + n_out - num_carry]]
     tangent_out = [*outs[num_carry:num_carry + n_tc], *outs[n_out + n_tc:]]
-    avals = [aval_of(o) for o in primal_out]
-    return primal_out, unmask(tangent_out, mask, avals)
+    return primal_out, unmask(tangent_out, mask, primal_out)
 
 
 def _interleaved(p: Program, primal: tuple[int, int, int], tangent: Sequence[int],
@@ -262,31 +254,30 @@ def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: P
                     length: int, reverse: bool, unroll: int, num_consts: int,
                     num_carry: int) -> tuple[list[Any], Callable[..., list[Any]]]:
     """The forward scan stacks the residuals; those that are consts of the body are not stacked."""
-    grown = _fixed_point(nonzero, num_consts, num_carry,
-                         lambda m: linearize_program(jaxpr, m)[2])
-    nz_consts, nz_carry, nz_xs = _parts(grown, num_consts, num_carry)
+    grown = fixed_point(nonzero, num_consts, num_carry,
+                        lambda m: linearize_program(jaxpr, m)[2])
+    nz_consts, nz_carry, nz_xs = parts(grown, num_consts, num_carry)
     n_out = len(jaxpr.outputs)
     forced = [*nz_carry, *[False] * (n_out - num_carry)]
     forward, tangent, mask, sources = linearize_program(jaxpr, grown, forced)
     looped = [k for k, s in enumerate(sources) if not 0 <= s < num_consts]
     body = forward.replace(
         outputs=[*forward.outputs[:n_out], *[forward.outputs[n_out + k] for k in looped]])
-    pc, pi, px = _parts(primals, num_consts, num_carry)
+    pc, pi, px = parts(primals, num_consts, num_carry)
     outs = scan(body, pc, pi, px, length=length, reverse=reverse, unroll=unroll)
     stacked = dict(zip(looped, outs[n_out:]))
     fixed = {k: pc[s] for k, s in enumerate(sources) if 0 <= s < num_consts}
     t_body = _tangent_body(tangent, list(fixed), looped, sum(nz_consts), sum(nz_carry))
     grown_only = [g and not n for g, n in zip(grown, nonzero)]
-    out_avals = [aval_of(o) for o in outs[:n_out]]
 
     def apply(*tangents: Any) -> list[Any]:
         given = iter(tangents)
         full = [zeros(aval_of(p).tangent()) if extra else next(given)
                 for p, n, extra in zip(primals, grown, grown_only) if n]
-        tc, ti, tx = _parts(full, sum(nz_consts), sum(nz_carry))
+        tc, ti, tx = parts(full, sum(nz_consts), sum(nz_carry))
         result = scan(t_body, [*fixed.values(), *tc], ti, [*[stacked[k] for k in looped], *tx],
                       length=length, reverse=reverse, unroll=unroll)
-        return unmask(result, mask, out_avals)
+        return unmask(result, mask, outs)
 
     return outs[:n_out], apply
 
@@ -299,20 +290,18 @@ def _tangent_body(tangent: Program, fixed: list[int], looped: list[int], n_const
     order = [*[res[k] for k in fixed], *ts[:n_consts], *ts[n_consts:n_consts + n_carry],
              *[res[k] for k in looped], *ts[n_consts + n_carry:]]
     what = ("tangent_body", tuple(fixed), tuple(looped), n_consts, n_carry)
-    return tangent.derived(what, lambda: tangent.replace(
-        inputs=order))
+    return tangent.derived(what, lambda: tangent.replace(inputs=order))
 
 
 def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int, reverse: bool,
                     unroll: int, num_consts: int, num_carry: int) -> list[Any]:
     """The loop runs the other way; cotangents of linear consts are summed in the carry."""
     linear = [is_linear(a) for a in args]
-    lin_c, lin_i, lin_x = _parts(linear, num_consts, num_carry)
+    lin_c, lin_i, lin_x = parts(linear, num_consts, num_carry)
     # a carry that starts at a known value starts at zero: the scan is linear
     linear = [*lin_c, *[True] * num_carry, *lin_x]
-    ct_carry = [instantiate(c) for c in cts[:num_carry]]
-    ct_ys = cts[num_carry:]
-    given = [not is_zero(c) for c in ct_ys]
+    ct_carry, ct_ys = map(instantiate, cts[:num_carry]), cts[num_carry:]
+    given = nonzero_mask(ct_ys)
     back, _ = transpose_program(jaxpr, linear, [*[True] * num_carry, *given],
                                 [True] * sum(linear))
     n_lc, n_kc = sum(lin_c), num_consts - sum(lin_c)
@@ -329,19 +318,17 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
         return [*added, *outs[n_lc:]]
 
     kinds = list(jaxpr.in_avals)
-    avals_c, avals_i, avals_x = _parts(kinds, num_consts, num_carry)
+    avals_c, avals_i, avals_x = parts(kinds, num_consts, num_carry)
     body_avals = [a for a, n in zip(avals_c, lin_c) if not n]
     body_avals += [a.strong() for a, n in zip(avals_c, lin_c) if n]
     body_avals += [a.strong() for a in avals_i]
     body_avals += [a for a, n in zip(avals_x, lin_x) if not n]
-    body_avals += [o for o, g in zip(jaxpr.out_avals[num_carry:], given) if g]
+    body_avals += flagged(jaxpr.out_avals[num_carry:], given)
     what = ("scan_transpose", tuple(linear), tuple(given))
     body = jaxpr.derived(what, lambda: stage(run, body_avals, f"transpose_{jaxpr.name}"))
-    consts, _, xs = _parts(args, num_consts, num_carry)
-    sums = [zeros(a.aval) for a, n in zip(consts, lin_c) if n]
-    outs = scan(body, [a for a, n in zip(consts, lin_c) if not n], [*sums, *ct_carry],
-                [*[a for a, n in zip(xs, lin_x) if not n],
-                 *[c for c in ct_ys if not is_zero(c)]],
+    consts, _, xs = parts(args, num_consts, num_carry)
+    sums = [zeros(a.aval) for a in flagged(consts, lin_c)]
+    outs = scan(body, known_of(consts), [*sums, *ct_carry], [*known_of(xs), *nonzeros(ct_ys)],
                 length=length, reverse=not reverse, unroll=unroll)
     ct_c, ct_i, ct_x = iter(outs[:n_lc]), outs[n_lc:n_lc + num_carry], iter(outs[n_lc + num_carry:])
     assert n_lx == len(outs) - n_lc - num_carry
@@ -352,19 +339,15 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
 
 def _scan_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
                 length: int, reverse: bool, unroll: int, num_consts: int, num_carry: int) -> Any:
-    def axes(mask: Sequence[bool]) -> list[int | None]:
-        return [0 if m else None for m in mask]
-
     start = [d is not None for d in dims]
-    batched = _fixed_point(start, num_consts, num_carry,
-                           lambda m: batch_program(jaxpr, size, axes(m))[1])
-    _, b_carry, _ = _parts(batched, num_consts, num_carry)
+    batched = fixed_point(start, num_consts, num_carry,
+                          lambda m: batch_program(jaxpr, size, front_axes(m))[1])
+    _, b_carry, _ = parts(batched, num_consts, num_carry)
     force = [*b_carry, *[False] * (len(jaxpr.outputs) - num_carry)]
-    body, mask = batch_program(jaxpr, size, axes(batched), force)
-    consts, init, xs = _parts(args, num_consts, num_carry)
-    dc, di, dx = _parts(dims, num_consts, num_carry)
-    consts = [c if d is None else move_axis(c, d, 0) for c, d in zip(consts, dc)]
-    init = [to_front(i, d, size) if b else i for i, d, b in zip(init, di, b_carry)]
+    body, mask = batch_program(jaxpr, size, front_axes(batched), force)
+    consts, init, xs = parts(args, num_consts, num_carry)
+    dc, di, dx = parts(dims, num_consts, num_carry)
+    consts, init = mapped_to_front(consts, dc), all_to_front(init, di, size, b_carry)
     xs = [x if d is None else move_axis(x, d, 1) for x, d in zip(xs, dx)]
     outs = scan(body, consts, init, xs, length=length, reverse=reverse, unroll=unroll)
     out_axes = [(0 if i < num_carry else 1) if m else None for i, m in enumerate(mask)]

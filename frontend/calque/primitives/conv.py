@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -154,17 +155,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **p: Any) -> Any:
 
 
 # ---- transposes
-def _split(x: Any, axis: int, parts: int) -> Any:
-    """An axis as two: (parts, rest)."""
-    s = aval_of(x).shape
-    return sh.reshape(x, (*s[:axis], parts, s[axis] // parts, *s[axis + 1:]))
-
-
 def _merge(x: Any, source: int, axis: int) -> Any:
     """Axis `source` put in front of `axis` (counted without it) and merged with it."""
-    y = move_axis(x, source, axis)
-    s = aval_of(y).shape
-    return sh.reshape(y, (*s[:axis], s[axis] * s[axis + 1], *s[axis + 2:]))
+    return sh.merge_axes(move_axis(x, source, axis), axis)
 
 
 def _transpose(ct: Any, x: Any, y: Any, **p: Any) -> list[Any]:
@@ -189,7 +182,7 @@ def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
         kernel = sh.rev(kernel, tuple(space))
     count = max(groups, batches)
     if count > 1:  # the group of an output feature becomes that of the input feature
-        split = _split(kernel, o, count)
+        split = sh.split_axis(kernel, o, count)
         kernel = _merge(split, o, i)
     sizes, k = picked(x.shape, dn.lhs_spec)[2:], picked(aval_of(y).shape, dn.rhs_spec)[2:]
     outs = picked(aval_of(ct).shape, dn.out_spec)[2:]
@@ -206,7 +199,7 @@ def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
                feature_group_count=count, precision=p["precision"], preferred=preferred)
     if batches > 1:
         n, f, *_ = dn.lhs_spec
-        out = _merge(_split(out, f, batches), f, n)
+        out = _merge(sh.split_axis(out, f, batches), f, n)
     return out
 
 
@@ -256,17 +249,17 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
             out = bind(_merge(x, dx, n), kernel, **{**p, "batch_group_count": batches * size})
         else:
             out = bind(_merge(x, dx, c), kernel, **{**p, "feature_group_count": groups * size})
-        return _split(out, oc, size), oc
+        return sh.split_axis(out, oc, size), oc
     if dx is not None:
         if batches > 1:  # (groups, size, rest): the groups stay the major part
-            split = _split(move_axis(x, dx, 0), n + 1, batches)  # size, ..., groups, rest, ...
+            split = sh.split_axis(move_axis(x, dx, 0), n + 1, batches)  # size, ..., groups, rest
             x = _merge(_merge(split, 0, n + 1), n, n)
         else:
             x = _merge(x, dx, n)
-        return _split(bind(x, y, **p), on, size), on
+        return sh.split_axis(bind(x, y, **p), on, size), on
     assert dy is not None
     count = max(groups, batches)
-    split = _split(move_axis(y, dy, 0), o + 1, count)
+    split = sh.split_axis(move_axis(y, dy, 0), o + 1, count)
     out = bind(x, _merge(_merge(split, 0, o + 1), o, o), **p)
     # output features: (groups, size, rest)
     s = aval_of(out).shape
@@ -275,7 +268,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
 
 
 def _without(shape: Sizes, d: int) -> Sizes:
-    return shape[:d] + shape[d + 1:]
+    return without(shape, [d])
 
 
 conv_general_dilated_p.abstract, conv_general_dilated_p.jvp = _abstract, _jvp

@@ -11,6 +11,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.errors import explain
+from calque.core.lists import inserted, replaced
 from calque.core.primitive import Primitive, registry
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -138,9 +139,9 @@ def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     m, n = shape[axis], shape[axis] + aval_of(odd).shape[axis]
     if aval_of(odd).shape[axis] < m:
         odd = sh.concatenate([odd, sh.slice_in_dim(even, 0, 1, axis)], axis)
-    wide = (*shape[:axis + 1], 1, *shape[axis + 1:])
+    wide = inserted(shape, axis + 1, 1)
     both = sh.concatenate([sh.reshape(even, wide), sh.reshape(odd, wide)], axis + 1)
-    flat = sh.reshape(both, (*shape[:axis], 2 * m, *shape[axis + 1:]))
+    flat = sh.reshape(both, replaced(shape, axis, 2 * m))
     return flat if n == 2 * m else sh.slice_in_dim(flat, 0, n, axis)
 
 

@@ -12,23 +12,30 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import flagged, without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
 from calque.core.refs import Frame
 from calque.core.trace import current
-from calque.core.zeros import Zero, instantiate, is_zero, zero_like
-from calque.primitives.call import jit_p
+from calque.core.zeros import Zero, instantiate, is_zero, nonzero_mask, nonzeros, zero_like
+from calque.primitives.call import jit_p, unmask
 from calque.primitives.reduce import reduce_sum
 from calque.transforms.jvp import jvp_flat
 from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
-from calque.transforms.vmap import move_axis, named, to_front, vmap_flat
+from calque.transforms.vmap import (
+    all_to_front,
+    mapped_to_front,
+    move_axis,
+    named,
+    to_front,
+    vmap_flat,
+)
 
 
 def _effects(params: dict[str, Any]) -> bool:
     fun = params["fun"]
-    return isinstance(fun, Program) and any(
-        e.primitive.has_effects(e.params) for e in fun.equations)
+    return isinstance(fun, Program) and fun.has_effects()
 
 
 custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True,  # linearized by its jvp
@@ -140,7 +147,7 @@ def _batched(fun: Any, size: int, dims: Sequence[int | None]) -> Rule:
 
     def every(*xs: Any) -> list[Any]:
         outs, axes = vmap_flat(lambda *ys: run(fun, ys), size, xs, dims, name)
-        return [to_front(o, d, size) for o, d in zip(outs, axes)]
+        return all_to_front(outs, axes, size)
     return Rule(every)
 
 
@@ -172,7 +179,7 @@ def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         count = len(primals)
         real = [not (isinstance(t, SymbolicZero) or _is_float0(t)) for t in tangents]
-        given = [t for t, r in zip(tangents, real) if r]
+        given = flagged(tangents, real)
 
         def one(*xs: Any) -> list[Any]:
             some = iter(xs[count:])
@@ -180,9 +187,9 @@ def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
             outs, moved = jvp(list(xs[:count]), ts)
             return [*outs, *shown(taken(moved), False)]
 
-        axes = [*own, *[d for d, r in zip(own, real) if r]]
+        axes = [*own, *flagged(own, real)]
         outs, moved_to = vmap_flat(one, size, [*primals, *given], axes, name)
-        flat = [to_front(o, d, size) for o, d in zip(outs, moved_to)]
+        flat = all_to_front(outs, moved_to, size)
         return flat[:len(flat) // 2], flat[len(flat) // 2:]
 
     outs = custom_jvp_p.bind(*args, fun=_batched(fun, size, dims), jvp=Rule(every),
@@ -194,7 +201,7 @@ def _element(t: Any, axis: int | None) -> Any:
     """A zero tangent of a batch as that of one element."""
     if axis is None:
         return t
-    shape = t.shape[:axis] + t.shape[axis + 1:]
+    shape = without(t.shape, [axis])
     zero = Zero(ShapedArray(shape, t.dtype))
     return SymbolicZero(zero.aval) if isinstance(t, SymbolicZero) else instantiate(zero)
 
@@ -259,7 +266,7 @@ def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         flat, found = vmap_flat(one, size, primals, own, name)
         n = counts[0]
         axes[:] = found[n:]
-        return [to_front(o, d, size) for o, d in zip(flat[:n], found)], flat[n:]
+        return all_to_front(flat[:n], found, size), flat[n:]
 
     out_dims = [0 if d is not None else None for d in own]
     outs = custom_vjp_p.bind(
@@ -285,7 +292,7 @@ def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequenc
             kinds[:] = [f is None or is_zero(f) for f in found]
             return [f for f in found if not (f is None or is_zero(f))]
 
-        given = [c for c, r in zip(cts, real) if r]
+        given = flagged(cts, real)
         flat, out_axes = vmap_flat(one, size, [*residuals, *given], [*axes, *[0] * len(given)],
                                    name)
         pairs = iter(zip(flat, out_axes))
@@ -334,15 +341,15 @@ def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule
     """The derivative is again a custom_vmap: of fun's derivative, by the rule's derivative."""
     _no_closed_tangents("custom_vmap", tangents[:num_consts])
     n = len(primals)
-    real = [not is_zero(t) for t in tangents]
+    real = nonzero_mask(tangents)
     mask: list[bool] = []
 
     def forward(*xs: Any) -> list[Any]:
         given = iter(xs[n:])
         ts = [next(given) if r else t for r, t in zip(real, tangents)]
         outs, moved = jvp_flat(lambda *ys: run(fun, ys), xs[:n], ts)
-        mask[:] = [not is_zero(m) for m in moved]
-        return [*outs, *[m for m in moved if not is_zero(m)]]
+        mask[:] = nonzero_mask(moved)
+        return [*outs, *nonzeros(moved)]
 
     def batched(size: int, flags: Sequence[bool], *xs: Any) -> Any:
         given = iter(zip(xs[n - num_consts:], flags[n - num_consts:]))
@@ -363,18 +370,14 @@ def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule
             return list(outs)
 
         outs, moved = jvp_flat(outer, [p for p, *_ in both],
-                               [zero_like(p) if t is None else t
-                                for p, t, _ in both])
-        kept = [m for m, k in zip(moved, mask) if k]
-        return ([*outs, *[instantiate(m) for m in kept]],
-                [*marks, *[b for b, k in zip(marks, mask) if k]])
+                               [zero_like(p) if t is None else t for p, t, _ in both])
+        return ([*outs, *map(instantiate, flagged(moved, mask))],
+                [*marks, *flagged(marks, mask)])
 
-    made = custom_vmap_p.bind(*primals, *[t for t, r in zip(tangents, real) if r],
+    made = custom_vmap_p.bind(*primals, *flagged(tangents, real),
                               fun=Rule(forward), rule=Rule(batched), num_consts=num_consts)
     n_out = len(mask) if mask else len(made)
-    given = iter(made[n_out:])
-    outs = made[:n_out]
-    return outs, [next(given) if m else zero_like(o) for o, m in zip(outs, mask)]
+    return made[:n_out], unmask(made[n_out:], mask, made)
 
 
 def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, rule: Rule,
@@ -386,8 +389,7 @@ def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any
     _, mask, program = linearize_flat(lambda *xs: run(fun, xs), primals, nonzero)
 
     def apply(*tangents: Any) -> list[Any]:
-        made = iter(replay(program, *tangents))
-        return [next(made) if m else zero_like(o) for m, o in zip(mask, outs)]
+        return unmask(replay(program, *tangents), mask, outs)
 
     return outs, apply
 
@@ -397,7 +399,7 @@ def _vmap_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, f
     if any(d is not None for d in dims[:num_consts]):  # a closed-over value is mapped
         outs, axes = vmap_flat(lambda *xs: run(fun, xs), size, args, dims, named.get())
         return outs, axes
-    own = [x if d is None else move_axis(x, d, 0) for x, d in zip(args, dims)][num_consts:]
+    own = mapped_to_front(args, dims)[num_consts:]
     outs, batched = rule(size, [d is not None for d in dims[num_consts:]], *own)
     return list(outs), [0 if b else None for b in batched]
 

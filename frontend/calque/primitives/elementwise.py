@@ -17,9 +17,10 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.zeros import Zero, add_tangents, is_zero, zero_like
-from calque.transforms.vmap import move_axis, to_front
+from calque.transforms.vmap import all_to_front, move_axis, to_front
 
 # ---- what operands may be
 NUMBER = "number"
@@ -122,7 +123,7 @@ def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., An
 
 def _logical_shape(x: Any, dim: int | None) -> tuple[int, ...]:
     shape = aval_of(x).shape
-    return shape if dim is None else shape[:dim] + shape[dim + 1:]
+    return shape if dim is None else without(shape, [dim])
 
 
 def _aligned(x: Any, dim: int | None, size: int, shape: tuple[int, ...], scalars: bool) -> Any:
@@ -553,7 +554,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
 def _select_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     which, *cases = args
     if dims[0] is None and aval_of(which).ndim == 0:
-        moved = [to_front(c, d, size) for c, d in zip(cases, dims[1:])]
+        moved = all_to_front(cases, dims[1:], size)
         return select_n(which, *moved), 0
     return batch_elementwise(select_n_p, scalars=False)(size, args, dims)
 

@@ -17,6 +17,7 @@ from calque.core.program import Program
 from calque.primitives.control import batch_by_loop
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import (
+    all_to_front,
     batch_program,
     broadcast_axis,
     move_axis,
@@ -54,7 +55,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kernel
             f"'legacy_vectorized'. Got vmap_method=None, for `{kernels.name}`.",
             fix="pass vmap_method to ffi_call."))
     if vmap_method == "broadcast_all":
-        whole = [to_front(a, d, size) for a, d in zip(args, dims)]
+        whole = all_to_front(args, dims, size)
     else:
         whole = [move_axis(a, d, 0) if d is not None
                  else broadcast_axis(a, 1, 0) if vmap_method == "expand_dims" else a

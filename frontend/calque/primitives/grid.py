@@ -19,6 +19,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import replay
+from calque.core.lists import flagged
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -31,7 +32,7 @@ from calque.primitives.scatter import scatter, scatter_p
 from calque.primitives.simplify import simplified
 from calque.primitives.steps import scanned
 from calque.transforms.stage import stage
-from calque.transforms.vmap import broadcast_axis, move_axis, to_front, vmap_flat
+from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, vmap_flat
 
 MOST_RUNS = 4  # parts into which a scan is cut; more stay one with branches
 MOST_BYTES = 1 << 28  # of an intermediate result of all cells that are computed at once
@@ -175,7 +176,7 @@ class _Cells:
         depends = self._depends(self._facts(steps, (0, 1)))
         first = self.rank + self.n_in + self.n_out
         kept = [*depends[:self.n_out],
-                *[d for d, c in zip(depends[self.n_out:], self.carried) if c]]
+                *flagged(depends[self.n_out:], self.carried)]
         return not any(i >= first for of in kept for i in of)
 
     def _kind(self, out: Layout, steps: Sequence[int]) -> str:
@@ -405,7 +406,7 @@ class _Cells:
             if kind != "stacked":
                 x = wholes.pop(0)
                 new.append(self.outs[o].written(x, outs[o], pids) if kind == "whole" else outs[o])
-        return new + [s for s, c in zip(outs[self.n_out:], self.carried) if c], ys
+        return new + flagged(outs[self.n_out:], self.carried), ys
 
     # ---- results
     def _joined(self, x: Any, at: Where, kind: str, layout: Layout, aval: ShapedArray,
@@ -510,7 +511,7 @@ def _mapped(axes: Sequence[int], grid: tuple[int, ...], values: Sequence[Any],
             outs, found = vmap_flat(
                 run, size, [next(fixed) if d is None else next(some) for d in dims],
                 [None if d is None else 0 for d in dims], devices=False, spmd=())
-            return [to_front(o, d, size) for o, d in zip(outs, found)]
+            return all_to_front(outs, found, size)
 
         body = eliminate_dead_code(stage(step, [aval_of(x) for x in consts] + [
             aval_of(x).of_shape(aval_of(x).shape[1:]) for x in rows]))

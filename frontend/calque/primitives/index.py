@@ -10,6 +10,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import inserted
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import instantiate, is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
@@ -21,7 +22,7 @@ from calque.primitives.gather import (
     gather,
 )
 from calque.primitives.scatter import scatter, scatter_p
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front, to_front
 
 dynamic_slice_p = Primitive("dynamic_slice", moves=True, kernel="view", keys=True)
 dynamic_update_slice_p = Primitive("dynamic_update_slice", moves=True, memory="updates",
@@ -79,7 +80,7 @@ def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         assert d is not None
         zero = ew.const(args[1], 0) if len(args) > 1 else 0
         starts = [*args[1:1 + d], zero, *args[1 + d:]]
-        return dynamic_slice(x, starts, (*slice_sizes[:d], size, *slice_sizes[d:])), d
+        return dynamic_slice(x, starts, inserted(slice_sizes, d, size)), d
     vectors = _vectors(size, args[1:], dims[1:])
     n = len(slice_sizes)
     axes = tuple(range(1, n + 1))
@@ -94,7 +95,7 @@ def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 def _vectors(size: int, starts: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """Batches of start indices as index vectors, (size, number of axes)."""
     kind = dtypes.promote([(aval_of(s).dtype, False) for s in starts])[0]
-    columns = [to_front(s, d, size) for s, d in zip(starts, dims)]
+    columns = all_to_front(starts, dims, size)
     columns = [sh.reshape(ew.convert(c, kind), (size, 1)) for c in columns]
     return sh.concatenate(columns, 1)
 

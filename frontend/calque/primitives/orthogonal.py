@@ -43,7 +43,7 @@ from calque.primitives.linalg_programs import program
 from calque.primitives.reduce import reduce_max_p, reduce_sum
 from calque.primitives.sort import take_along
 from calque.transforms.stage import stage
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front
 
 geqrf_p = Primitive("geqrf", multiple_results=True, differentiable=False)
 geqp3_p = Primitive("geqp3", multiple_results=True, differentiable=False)
@@ -114,7 +114,7 @@ for _p in (geqrf_p, geqp3_p, householder_product_p):
 householder_product_p.program = lambda a, taus: _alone(
     "householder_product", (2, 1), a, taus)
 householder_product_p.batch = lambda size, args, dims: (householder_product_p.bind(
-    *[to_front(x, d, size) for x, d in zip(args, dims)]), 0)
+    *all_to_front(args, dims, size)), 0)
 
 
 # ---- qr
@@ -415,5 +415,5 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
 
 pinv_p.abstract, pinv_p.jvp, pinv_p.program = _pinv_abstract, _pinv_jvp, _pinv_program
 pinv_p.batch = lambda size, args, dims, **params: (pinv_p.bind(
-    *[to_front(x, d, size) for x, d in zip(args, dims)], **params), 0)
+    *all_to_front(args, dims, size), **params), 0)
 assert programs.ALGORITHMS

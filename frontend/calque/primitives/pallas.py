@@ -19,10 +19,10 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program, Var
 from calque.primitives.call import jit_p
 from calque.primitives.grid import Block, expanded
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front
 
-pallas_call_p = Primitive("pallas_call", multiple_results=True, effects=lambda params: any(
-    e.primitive.has_effects(e.params) for e in params["jaxpr"].equations))
+pallas_call_p = Primitive("pallas_call", multiple_results=True,
+                          effects=lambda params: params["jaxpr"].has_effects())
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     """One more axis of the grid, before the others."""
     aliased = {i for i, _ in input_output_aliases}
     mapped = [d is not None or i in aliased for i, d in enumerate(dims)] + [True] * len(out_avals)
-    values = [to_front(x, d, size) if m else x for x, d, m in zip(args, dims, mapped)]
+    values = all_to_front(args, dims, size, mapped)
     blocks = tuple(b.of_batch(size) if m else b
                    for b, m in zip(grid_mapping.block_mappings, mapped))
     maps = tuple(p.derived(("pallas batch", m), lambda p=p, m=m: _with_axis(p, m))  # type: ignore[misc]

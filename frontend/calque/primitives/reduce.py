@@ -13,6 +13,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import is_static
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.primitive import Primitive, registry
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -32,7 +33,7 @@ def _reduction(name: str, accepts: str, *, differentiable: bool = True,
             raise ValueError(explain(
                 f"{name}: reduction axes {axes} contains out-of-bounds indices for {x}.",
                 fix=f"use axes from 0 to {x.ndim - 1}."))
-        shape = tuple(d for i, d in enumerate(x.shape) if i not in axes)
+        shape = without(x.shape, axes)
         return ShapedArray(shape, x.dtype, x.weak_type and keeps_weak)
 
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: tuple[int, ...],
@@ -82,7 +83,7 @@ def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
                 rest = sh.pad(rest, ew.const(x, 1), padding)
             x = ew.mul(top, rest)
         if aval_of(x).shape[axis] == 0:
-            shape = tuple(d for i, d in enumerate(aval_of(x).shape) if i != axis)
+            shape = without(aval_of(x).shape, [axis])
             x = ew.match_shape(ew.const(x, 1), shape)
         else:
             x = sh.squeeze(x, (axis,))
@@ -157,7 +158,7 @@ def _arg_reduction(name: str) -> Primitive:
         if not dtypes.is_integer(np.dtype(index_dtype)):
             raise TypeError(f"{name}: index_dtype must be an integer dtype, got {index_dtype}")
         ew.check_dtypes(name, "real" if x.dtype != dtypes.bool_ else ew.ANY, [x])
-        return ShapedArray(x.shape[:axis] + x.shape[axis + 1:], index_dtype)
+        return ShapedArray(without(x.shape, [axis]), index_dtype)
 
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: tuple[int, ...],
               index_dtype: Any) -> Any:

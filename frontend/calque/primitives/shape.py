@@ -15,10 +15,11 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dimension import Dim, as_value
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
+from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives import elementwise as ew
-from calque.transforms.vmap import move_axis, to_front
+from calque.transforms.vmap import all_to_front, move_axis, to_front
 
 
 def _linear_jvp(p: Primitive) -> Any:
@@ -55,6 +56,19 @@ def _reshape_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 reshape_p.abstract, reshape_p.batch = _reshape_abstract, _reshape_batch
 reshape_p.jvp = _linear_jvp(reshape_p)
 reshape_p.transpose = lambda ct, x, **params: [reshape(ct, x.shape)]
+
+
+def split_axis(x: Any, axis: int, parts: int) -> Any:
+    """An axis as two: of this many parts, and of what each part holds."""
+    shape = aval_of(x).shape
+    return reshape(x, replaced(shape, axis, parts, shape[axis] // parts))
+
+
+def merge_axes(x: Any, axis: int) -> Any:
+    """An axis and the next one as one."""
+    shape = aval_of(x).shape
+    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
+
 
 # ---- transpose
 transpose_p = Primitive("transpose", moves=True, memory="view", kernel="view", keys=True)
@@ -161,7 +175,7 @@ def _concatenate_abstract(*xs: ShapedArray, dimension: int) -> ShapedArray:
     if not 0 <= dimension < first.ndim:
         raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes "
                         f"{', '.join(str(x.shape) for x in xs)}.")
-    rest = [x.shape[:dimension] + x.shape[dimension + 1:] for x in xs]
+    rest = [without(x.shape, [dimension]) for x in xs]
     if any(r != rest[0] for r in rest):
         raise TypeError(explain(
             f"Cannot concatenate arrays with shapes that differ in dimensions other than the one "
@@ -172,7 +186,7 @@ def _concatenate_abstract(*xs: ShapedArray, dimension: int) -> ShapedArray:
             f"lax.concatenate requires arguments to have the same dtypes, got "
             f"{', '.join(x.dtype.name for x in xs)}.", fix="cast, or use jnp.concatenate."))
     size = sum(x.shape[dimension] for x in xs)
-    shape = first.shape[:dimension] + (size,) + first.shape[dimension + 1:]
+    shape = replaced(first.shape, dimension, size)
     return ShapedArray(shape, first.dtype, all(x.weak_type for x in xs))
 
 
@@ -194,7 +208,7 @@ def _concatenate_transpose(ct: Any, *xs: Any, dimension: int) -> list[Any]:
 
 def _concatenate_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
                        dimension: int) -> Any:
-    moved = [to_front(x, d, size) for x, d in zip(args, dims)]
+    moved = all_to_front(args, dims, size)
     return concatenate(moved, dimension + 1), 0
 
 

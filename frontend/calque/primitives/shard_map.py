@@ -16,16 +16,17 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import flagged, types_of, without
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
 from calque.core.sharding import IndivisibleError, PartitionSpec
 from calque.core.trace import axes_mapped
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import nonzero_mask, nonzeros
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.call import unmask
+from calque.primitives.call import cotangents, known_of, unmask
 from calque.primitives.device_sums import merged
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
@@ -34,6 +35,7 @@ from calque.transforms.transpose import transpose_program
 from calque.transforms.vmap import (
     batch_program,
     broadcast_axis,
+    front_axes,
     spmd_axes,
     to_front,
     vmap_flat,
@@ -43,8 +45,7 @@ P = PartitionSpec
 Specs = tuple[PartitionSpec, ...]
 
 shard_map_p = Primitive("shard_map", multiple_results=True, higher_order=True,
-                        effects=lambda params: any(e.primitive.has_effects(e.params)
-                                                   for e in params["jaxpr"].equations))
+                        effects=lambda params: params["jaxpr"].has_effects())
 
 
 def bind(program: Program, args: Sequence[Any], *, mesh: Mesh | AbstractMesh, in_specs: Specs,
@@ -101,23 +102,23 @@ def _abstract_rule(*avals: ShapedArray, jaxpr: Program, mesh: Any, in_specs: Spe
                    out_specs: Specs, check_vma: bool, newly_manual_axes: frozenset[Any]
                    ) -> list[ShapedArray]:
     have = [(local(a, mesh, s, False).shape, a.dtype) for a, s in zip(avals, in_specs)]
-    assert have == [(a.shape, a.dtype) for a in jaxpr.in_avals], (have, jaxpr.in_avals)
+    assert have == types_of(jaxpr.in_avals), (have, jaxpr.in_avals)
     return [whole(a, mesh, s, newly_manual_axes) for a, s in zip(jaxpr.out_avals, out_specs)]
 
 
 # ---- derivatives
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, in_specs: Specs,
          out_specs: Specs, mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> Any:
-    nonzero = [not is_zero(t) for t in tangents]
+    nonzero = nonzero_mask(tangents)
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask = jvp_program(jaxpr, nonzero)
     values = bind(
-        program, [*primals, *[t for t in tangents if not is_zero(t)]], mesh=mesh,
-        in_specs=(*in_specs, *[s for s, n in zip(in_specs, nonzero) if n]),
-        out_specs=(*out_specs, *[s for s, m in zip(out_specs, mask) if m]),
+        program, [*primals, *nonzeros(tangents)], mesh=mesh,
+        in_specs=(*in_specs, *flagged(in_specs, nonzero)),
+        out_specs=(*out_specs, *flagged(out_specs, mask)),
         check_vma=check_vma, newly_manual_axes=newly_manual_axes)
     n = len(jaxpr.outputs)
-    return values[:n], unmask(values[n:], mask, [aval_of(v) for v in values[:n]])
+    return values[:n], unmask(values[n:], mask, values)
 
 
 def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program, in_specs: Specs,
@@ -155,9 +156,9 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
                 second, [*avals, *tangent.in_avals[len(split):]], tangent.name))
         result = bind(
             program, [*residuals, *tangents],
-            in_specs=(*residual_specs, *[s for s, z in zip(in_specs, nonzero) if z]),
-            out_specs=tuple(s for s, m in zip(out_specs, mask) if m), **common)
-        return unmask(result, mask, [aval_of(o) for o in outs[:n]])
+            in_specs=(*residual_specs, *flagged(in_specs, nonzero)),
+            out_specs=tuple(flagged(out_specs, mask)), **common)
+        return unmask(result, mask, outs)
 
     return outs[:n], apply
 
@@ -170,8 +171,7 @@ def _with_axis(outs: list[Any], n: int, made: list[int], names: Sequence[tuple[A
 
 def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, out_specs: Specs,
                mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
-    linear = [is_linear(a) for a in args]
-    given = [not is_zero(c) for c in cts]
+    linear, given = [is_linear(a) for a in args], nonzero_mask(cts)
     sizes = _every(mesh).shape
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
@@ -180,9 +180,9 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask = transpose_program(jaxpr, linear, given)
         known = len(args) - sum(linear)
-        out_of = [s for s, n in zip(in_specs, linear) if n]
-        wanted = [s for s, m in zip(out_of, mask) if m]
-        ct_specs = [s for s, g in zip(out_specs, given) if g]
+        out_of = flagged(in_specs, linear)
+        wanted = flagged(out_of, mask)
+        ct_specs = flagged(out_specs, given)
         if not check_vma:  # a result is one of its copies, an operand all of them
             shares = [math.prod(sizes[n] for n in rest(s)) for s in ct_specs]
             summed = [rest(s) for s in wanted]
@@ -197,13 +197,11 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
             inner = program
             program = inner.derived(("shared", tuple(shares), tuple(summed)), lambda: stage(
                 run, inner.in_avals, inner.name))
-    values = iter(bind(
-        program, [*[a for a in args if not is_linear(a)], *[c for c in cts if not is_zero(c)]],
-        mesh=mesh, in_specs=(*[s for s, n in zip(in_specs, linear) if not n], *ct_specs),
-        out_specs=tuple(wanted), check_vma=check_vma, newly_manual_axes=newly_manual_axes))
-    flow = iter(mask)
-    return [(next(values) if next(flow) else Zero(a.aval)) if n else None
-            for a, n in zip(args, linear)]
+    values = bind(
+        program, [*known_of(args), *nonzeros(cts)], mesh=mesh,
+        in_specs=(*[s for s, n in zip(in_specs, linear) if not n], *ct_specs),
+        out_specs=tuple(wanted), check_vma=check_vma, newly_manual_axes=newly_manual_axes)
+    return cotangents(values, mask, args)
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
@@ -227,7 +225,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     moved = [s if d is None else _inserted(s, d, entry) for s, d in zip(in_specs, dims)]
     outs = bind(program, args, in_specs=tuple(moved), out_specs=tuple(
         P(entry, *s) if m else s for s, m in zip(out_specs, mask)), **params)
-    return outs, [0 if m else None for m in mask]
+    return outs, front_axes(mask)
 
 
 shard_map_p.abstract, shard_map_p.jvp, shard_map_p.linearize = _abstract_rule, _jvp, _linearize
@@ -305,7 +303,7 @@ def _first(x: Any, axis: int) -> Any:
     shape = aval_of(x).shape
     limits = tuple(1 if i == axis else d for i, d in enumerate(shape))
     part = sh.slice_(x, (0,) * len(shape), limits)
-    return sh.reshape(part, (*shape[:axis], *shape[axis + 1:]))
+    return sh.reshape(part, without(shape, [axis]))
 
 
 def _joined(x: Any, spec: PartitionSpec, names: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import literal_value
+from calque.core.lists import inserted
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import replaying
 from calque.primitives import elementwise as ew
@@ -243,7 +244,7 @@ def _blocks(x: Any, sizes: Sequence[int], starts: Sequence[Any], reverse: bool) 
     low = [int(at[0]) if i == d else int(s[0]) for i, s in enumerate(first)]
     x = sh.slice_(x, low, [f + k * (length if i == d else 1)
                            for i, (f, k) in enumerate(zip(low, sizes))])
-    x = sh.reshape(x, (*sizes[:d], length, *sizes[d:]))
+    x = sh.reshape(x, inserted(sizes, d, length))
     return sh.transpose(x, [d, *range(d), *range(d + 1, len(sizes) + 1)])
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import replaced
 from calque.core.primitive import Primitive
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front
 
 sort_p = Primitive("sort", multiple_results=True, weight=16)
 top_k_p = Primitive("top_k", multiple_results=True, weight=4)
@@ -91,7 +92,7 @@ def _sort_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, d
     if first is not None and all(d == first for d in dims):
         moved = dimension + (first <= dimension)
         return sort_p.bind(*args, dimension=moved, **params), [first] * len(args)
-    xs = [to_front(x, d, size) for x, d in zip(args, dims)]
+    xs = all_to_front(args, dims, size)
     return sort_p.bind(*xs, dimension=dimension + 1, **params), [0] * len(args)
 
 
@@ -113,7 +114,7 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
         raise ValueError(explain(
             "k argument to top_k must be no larger than size along axis; got k="
             f"{k} with shape={list(x.shape)} and axis={axis}"))
-    shape = x.shape[:axis] + (k,) + x.shape[axis + 1:]
+    shape = replaced(x.shape, axis, k)
     return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, np.dtype("int32"))]
 
 

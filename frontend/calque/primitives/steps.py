@@ -14,12 +14,13 @@ import numpy as np
 
 from calque.core.avals import aval_of
 from calque.core.evaluate import replay
+from calque.core.lists import flagged
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan
-from calque.transforms.vmap import to_front, vmap_flat
+from calque.transforms.vmap import all_to_front, vmap_flat
 
 LARGEST = 1 << 28  # bytes of what all steps hand on
 REDUCED = {"add": "reduce_sum", "add_any": "reduce_sum", "max": "reduce_max", "min": "reduce_min"}
@@ -40,9 +41,9 @@ def scanned(body: Program, fixed: Sequence[Any], first: int, state: Sequence[Any
         rows = [*rows, *more]
     used = {a for e in body.equations for a in e.inputs} | set(body.outputs)
     keep = [v in used or k <= i < end for i, v in enumerate(body.inputs)]
-    body = body.replace(inputs=[v for v, u in zip(body.inputs, keep) if u])
-    return scan(body, [x for x, u in zip(fixed, keep) if u], [np.int32(first), *state],
-                [x for x, u in zip(rows, keep[end:]) if u], length=length)
+    body = body.replace(inputs=flagged(body.inputs, keep))
+    return scan(body, flagged(fixed, keep), [np.int32(first), *state],
+                flagged(rows, keep[end:]), length=length)
 
 
 # ---- steps that only add to what they carry
@@ -139,7 +140,7 @@ def _over_steps(part: Program, values: list[Any], k: int, end: int, first: int, 
     dims = [0 if i == k or i >= end else None for i in range(len(values))]
     outs, found = vmap_flat(lambda *xs: replay(part, *xs), length, values, dims, devices=False,
                             spmd=())
-    return [to_front(x, d, length) for x, d in zip(outs, found)]
+    return all_to_front(outs, found, length)
 
 
 # ---- what leaves a loop

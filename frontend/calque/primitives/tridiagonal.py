@@ -20,7 +20,7 @@ from calque.primitives.elementwise import mul
 from calque.primitives.linalg import batch_first, check_float, check_rank, no_derivative
 from calque.primitives.linalg_programs import program
 from calque.primitives.orthogonal import square
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front
 
 tridiagonal_p = Primitive("tridiagonal", multiple_results=True, differentiable=False)
 hessenberg_p = Primitive("hessenberg", multiple_results=True, differentiable=False)
@@ -135,7 +135,7 @@ def _solve_transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singu
 
 def _solve_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
     return tridiagonal_solve_p.bind(
-        *[to_front(x, d, size) for x, d in zip(args, dims)], **params), 0
+        *all_to_front(args, dims, size), **params), 0
 
 
 tridiagonal_solve_p.abstract, tridiagonal_solve_p.jvp = _solve_abstract, _solve_jvp
@@ -157,6 +157,6 @@ def _update_abstract(r: ShapedArray, w: ShapedArray) -> ShapedArray:
 
 cholesky_update_p.abstract = _update_abstract
 cholesky_update_p.batch = lambda size, args, dims: (cholesky_update_p.bind(
-    *[to_front(x, d, size) for x, d in zip(args, dims)]), 0)
+    *all_to_front(args, dims, size)), 0)
 cholesky_update_p.program = lambda r, w: program("cholesky_update", (r, w), (2, 1), ())
 assert programs.ALGORITHMS

@@ -70,20 +70,7 @@ def joined(x: Any, dimension: int, axes: Sequence[Between]) -> Any:
     if not axes:
         return x
     every = move_axis(messages.gathered(x, tuple(axes)), 0, dimension)
-    return merged(every, dimension)
-
-
-def merged(x: Any, dimension: int) -> Any:
-    """A dimension and the one behind it as one."""
-    shape = aval_of(x).shape
-    return sh.reshape(x, (*shape[:dimension], shape[dimension] * shape[dimension + 1],
-                          *shape[dimension + 2:]))
-
-
-def parted(x: Any, dimension: int, sizes: Sequence[int]) -> Any:
-    """A dimension as several."""
-    shape = aval_of(x).shape
-    return sh.reshape(x, (*shape[:dimension], *sizes, *shape[dimension + 1:]))
+    return sh.merge_axes(every, dimension)
 
 
 class _Axis:
@@ -114,19 +101,18 @@ def _gather(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int,
     assert axis.far is not None
     x = messages.gathered(x, (axis.far,))
     if axis.local is not None:
-        x = merged(x, 0)
+        x = sh.merge_axes(x, 0)
     x = move_axis(x, 0, dimension)
-    return merged(x, dimension) if tiled else x
+    return sh.merge_axes(x, dimension) if tiled else x
 
 
 def _receivers(x: Any, dimension: int, axis: _Axis, tiled: bool) -> Any:
     """The receivers' digits of a dimension, (processes, devices), in front; of the devices' only
     where there are several."""
     if tiled:
-        total = axis.count * axis.size
-        x = parted(x, dimension, (total, aval_of(x).shape[dimension] // total))
+        x = sh.split_axis(x, dimension, axis.count * axis.size)
     x = move_axis(x, dimension, 0)
-    return x if axis.local is None else parted(x, 0, (axis.count, axis.size))
+    return x if axis.local is None else sh.split_axis(x, 0, axis.count)
 
 
 def _scatter(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int, size: int,
@@ -146,10 +132,10 @@ def _exchange(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], split_axis: i
     assert axis.far is not None
     x = messages.exchanged(x, (axis.far,))
     if axis.local is not None:
-        x = merged(co.all_to_all_p.bind(x, axes=axes, split_axis=1, concat_axis=1, size=axis.size,
-                                        tiled=False), 0)
+        x = sh.merge_axes(co.all_to_all_p.bind(
+            x, axes=axes, split_axis=1, concat_axis=1, size=axis.size, tiled=False), 0)
     x = move_axis(x, 0, concat_axis)
-    return merged(x, concat_axis) if tiled else x
+    return sh.merge_axes(x, concat_axis) if tiled else x
 
 
 def _permute(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...],
@@ -194,8 +180,7 @@ def program(p: Program, grid: ProcessGrid) -> Program:
 
 
 def _run(p: Program, grid: ProcessGrid, args: Sequence[Any]) -> list[Any]:
-    env: dict[Any, Any] = dict(zip(p.const_vars, p.consts))
-    env.update(zip(p.inputs, args))
+    env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), (*p.consts, *args)))
     for e in p.equations:
         token = replaying.set(e.source)
         try:
@@ -254,4 +239,4 @@ def _uncut(x: Any, spec: Any, grid: ProcessGrid) -> Any:
     return x
 
 
-__all__ = ["joined", "mapped", "merged", "parted", "piece", "program"]
+__all__ = ["joined", "mapped", "piece", "program"]

@@ -10,29 +10,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.core.lists import flagged, types_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program
-from calque.core.zeros import instantiate, is_zero
+from calque.core.zeros import instantiate, nonzero_mask, nonzeros
 from calque.primitives.call import unmask
-from calque.primitives.control import batch_by_loop
+from calque.primitives.control import batch_by_loop, fixed_point, parts
 from calque.transforms.jvp import jvp_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import (
+    all_to_front,
     batch_program,
-    move_axis,
+    front_axes,
+    mapped_to_front,
     named,
     of_devices,
-    to_front,
     uses_axis,
 )
 
 while_p = Primitive("while", multiple_results=True, higher_order=True,
-                    effects=lambda params: any(
-                        e.primitive.has_effects(e.params)
-                        for p in (params["cond_jaxpr"], params["body_jaxpr"]) for e in p.equations),
-                    kernel="loop", keys=True)
+                    effects=lambda params: params["cond_jaxpr"].has_effects()
+                    or params["body_jaxpr"].has_effects(), kernel="loop", keys=True)
 
 
 def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_consts: Sequence[Any],
@@ -46,55 +46,40 @@ def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_co
         body_jaxpr=body, body_nconsts=len(body_consts))
 
 
-def _parts(values: Sequence[Any], cond_nconsts: int, body_nconsts: int) -> tuple[Any, Any, Any]:
-    """(cond consts, body consts, carry) of a flat sequence."""
-    k = cond_nconsts + body_nconsts
-    return values[:cond_nconsts], values[cond_nconsts:k], values[k:]
-
-
 def _abstract(*avals: ShapedArray, cond_jaxpr: Program, cond_nconsts: int, body_jaxpr: Program,
               body_nconsts: int) -> list[ShapedArray]:
-    _, _, carry = _parts(avals, cond_nconsts, body_nconsts)
+    _, _, carry = parts(avals, cond_nconsts, body_nconsts)
     (pred,), outs = cond_jaxpr.out_avals, body_jaxpr.out_avals
     assert pred.dtype == dtypes.bool_, pred
     assert all(a.shape[:pred.ndim] == pred.shape for a in carry) or not pred.ndim, (pred, carry)
-    assert [(a.shape, a.dtype) for a in outs] == [(a.shape, a.dtype) for a in carry], (outs, carry)
+    assert types_of(outs) == types_of(carry), (outs, carry)
     return list(outs)
 
 
 def _grown(mask: Sequence[bool], cond_nconsts: int, body_nconsts: int,
            step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
     """The carry's mask, grown until the body's outputs are within it (`step` maps masks)."""
-    _, consts, carry = _parts(list(mask), cond_nconsts, body_nconsts)
-    for _ in range(len(carry) + 1):
-        grown = [a or b for a, b in zip(carry, step([*consts, *carry]))]
-        if grown == list(carry):
-            break
-        carry = grown
-    return list(carry)
+    given = mask[cond_nconsts:]
+    return fixed_point(given, body_nconsts, len(given) - body_nconsts, step)[body_nconsts:]
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, cond_jaxpr: Program,
          cond_nconsts: int, body_jaxpr: Program, body_nconsts: int) -> Any:
     """Tangents ride along in the carry; the condition sees the primals alone."""
-    cc, bc, init = _parts(primals, cond_nconsts, body_nconsts)
-    _, tc, ti = _parts(tangents, cond_nconsts, body_nconsts)
-    start = [not is_zero(t) for t in tangents]
-    nz_consts = [not is_zero(t) for t in tc]
-    nz_carry = _grown(start, cond_nconsts, body_nconsts, lambda m: jvp_program(body_jaxpr, m)[1])
-    program, _ = jvp_program(body_jaxpr, [*nz_consts, *nz_carry], nz_carry)
+    cc, bc, init = parts(primals, cond_nconsts, body_nconsts)
+    _, tc, ti = parts(tangents, cond_nconsts, body_nconsts)
+    nz_carry = _grown(nonzero_mask(tangents), cond_nconsts, body_nconsts,
+                      lambda m: jvp_program(body_jaxpr, m)[1])
+    program, _ = jvp_program(body_jaxpr, [*nonzero_mask(tc), *nz_carry], nz_carry)
     n, k, moving = len(init), len(bc), sum(nz_carry)
-    const_tangents = [t for t in tc if not is_zero(t)]
     # program: (consts, carry, const tangents, carry tangents) -> (carry, carry tangents)
     ins = program.inputs
     order = [*ins[:k], *ins[k + n:len(ins) - moving], *ins[k:k + n], *ins[len(ins) - moving:]]
-    body = program.derived(("while_body", k), lambda: program.replace(
-        inputs=order))
+    body = program.derived(("while_body", k), lambda: program.replace(inputs=order))
     cond = _ignoring(cond_jaxpr, [a.tangent() for a, m in zip(body_jaxpr.out_avals, nz_carry) if m])
-    given = [instantiate(t) if m else t for t, m in zip(ti, nz_carry)]
-    outs = while_loop(cond, cc, body, [*bc, *const_tangents],
-                      [*init, *[t for t, m in zip(given, nz_carry) if m]])
-    return outs[:n], unmask(outs[n:], nz_carry, [aval_of(o) for o in outs[:n]])
+    outs = while_loop(cond, cc, body, [*bc, *nonzeros(tc)],
+                      [*init, *map(instantiate, flagged(ti, nz_carry))])
+    return outs[:n], unmask(outs[n:], nz_carry, outs)
 
 
 def _ignoring(cond: Program, more: Sequence[ShapedArray]) -> Program:
@@ -113,8 +98,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], **params: Any
     values = while_p.bind(*primals, **params)
 
     def apply(*tangents: Any) -> list[Any]:
-        avals = [aval_of(p) for p in primals]
-        return _jvp(primals, unmask(tangents, nonzero, avals), **params)[1]
+        return _jvp(primals, unmask(tangents, nonzero, primals), **params)[1]
 
     return values, apply
 
@@ -129,17 +113,14 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: Program,
            cond_nconsts: int, body_jaxpr: Program, body_nconsts: int) -> Any:
-    cc, bc, init = _parts(args, cond_nconsts, body_nconsts)
-    dc, db, di = _parts(dims, cond_nconsts, body_nconsts)
-
-    def axes(mask: Sequence[bool]) -> list[int | None]:
-        return [0 if m else None for m in mask]
+    cc, bc, init = parts(args, cond_nconsts, body_nconsts)
+    dc, db, di = parts(dims, cond_nconsts, body_nconsts)
 
     start = [d is not None for d in dims]
     carry = _grown(start, cond_nconsts, body_nconsts,
-                   lambda m: batch_program(body_jaxpr, size, axes(m))[1])
-    by_cond = [d is not None for d in dc]
-    _, (each,) = batch_program(cond_jaxpr, size, axes([*by_cond, *carry]))
+                   lambda m: batch_program(body_jaxpr, size, front_axes(m))[1])
+    by_cond, by_body = ([d is not None for d in of] for of in (dc, db))
+    _, (each,) = batch_program(cond_jaxpr, size, front_axes([*by_cond, *carry]))
     if each and of_devices.get() and not uses_axis(
             while_p, {"cond": cond_jaxpr, "body": body_jaxpr}, named.get()):
         return batch_by_loop(while_p, size, args, dims, cond_jaxpr=cond_jaxpr,
@@ -147,13 +128,12 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, cond_j
                              body_nconsts=body_nconsts)
     if each or (cond_jaxpr.out_avals[0].ndim and any(carry)):
         each, carry = True, [True] * len(carry)
-    cond, _ = batch_program(cond_jaxpr, size, axes([*by_cond, *carry]), [each])
-    body, _ = batch_program(body_jaxpr, size, axes([*[d is not None for d in db], *carry]), carry)
+    cond, _ = batch_program(cond_jaxpr, size, front_axes([*by_cond, *carry]), [each])
+    body, _ = batch_program(body_jaxpr, size, front_axes([*by_body, *carry]), carry)
     outs = while_loop(
-        cond, [c if d is None else move_axis(c, d, 0) for c, d in zip(cc, dc)],
-        body, [c if d is None else move_axis(c, d, 0) for c, d in zip(bc, db)],
-        [to_front(x, d, size) if m else x for x, d, m in zip(init, di, carry)])
-    return outs, [0 if m else None for m in carry]
+        cond, mapped_to_front(cc, dc), body, mapped_to_front(bc, db),
+        all_to_front(init, di, size, carry))
+    return outs, front_axes(carry)
 
 
 while_p.abstract, while_p.jvp, while_p.linearize = _abstract, _jvp, _linearize

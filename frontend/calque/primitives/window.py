@@ -16,6 +16,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import floordiv, max_dim
 from calque.core.errors import explain
+from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -73,7 +74,7 @@ class Window:
     def batched(self, axis: int) -> Window:
         """With one more axis that windows do not reach along."""
         def insert(values: Sequence[Any], v: Any) -> Any:
-            return (*values[:axis], v, *values[axis:])
+            return inserted(values, axis, v)
 
         return Window(insert(self.dimensions, 1), insert(self.strides, 1),
                       insert(self.padding, (0, 0)), insert(self.base, 1),
@@ -239,7 +240,7 @@ def general_reduce(xs: Sequence[Any], inits: Sequence[Any], combine: Combine,
             else:
                 xs = list(joined)
         shape = aval_of(xs[0]).shape
-        rest = shape[:axis] + shape[axis + 1:]
+        rest = without(shape, [axis])
         if shape[axis] == 0:
             xs = [ew.match_shape(i, rest) for i in inits]
         else:

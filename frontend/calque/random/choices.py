@@ -15,6 +15,7 @@ from calque import numpy as jnp
 from calque.core import dtypes
 from calque.core.dims import Dim, as_size, bounds, number
 from calque.core.errors import explain
+from calque.core.lists import replaced, without
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
@@ -152,7 +153,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
             at = jnp.zeros(size, dtypes.canonical(int))
             n_shape = () if array is None else array.shape
             return at if array is None else jnp.zeros(
-                (*n_shape[:axis], *size, *n_shape[axis + 1:]), array.dtype)
+                replaced(n_shape, axis, *size), array.dtype)
         at = _positions(typed, n, size, bool(replace), p, mode)
         return at if array is None else jnp.take(array, at, axis)
 
@@ -176,7 +177,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
             raise IndexError(explain(
                 f"categorical: index {axis} is out of bounds for axis 0 with size {ndim}."))
         axis %= ndim
-        batch = (*logits.shape[:axis], *logits.shape[axis + 1:])
+        batch = without(logits.shape, [axis])
         size, _ = parameters("categorical", batch if shape is None else shape,
                              np.empty(batch, bool))
         prefix = size[:len(size) - len(batch)]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.lists import inserted
 from calque.numpy import fft, util
 from calque.numpy.arithmetic import real
 from calque.numpy.join import concatenate
@@ -120,7 +121,7 @@ def _backward(x: Any, axis: int, norm: str | None) -> Any:
     if half > n - half:  # as many of both; the last odd one is cut off again
         odd = concatenate([odd, sh.slice_in_dim(even, 0, 1, axis)], axis)
     shape = list(util.shape_of(even))
-    pairs = concatenate([sh.reshape(v, (*shape[:axis + 1], 1, *shape[axis + 1:]))
+    pairs = concatenate([sh.reshape(v, inserted(shape, axis + 1, 1))
                          for v in (even, odd)], axis + 1)
     shape[axis] *= 2
     return _as_type(sh.slice_in_dim(sh.reshape(pairs, tuple(shape)), 0, n, axis), dtype)

@@ -61,5 +61,5 @@ class PairTrace(Trace):
             return self.parent.process(prim, primals, params)
         out, tangent = self.rule(prim, primals, tangents, params)
         if prim.multiple_results:
-            return [self.wrap(o, t) for o, t in zip(out, tangent)]
+            return list(map(self.wrap, out, tangent))
         return self.wrap(out, tangent)

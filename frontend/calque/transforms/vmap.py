@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.lists import inserted
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.source import here
@@ -181,9 +183,9 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
         def run(*values: Any) -> list[Any]:
             outs, axes = vmap_flat(lambda *xs: replay(p, *xs), size, values, in_axes, name)
             mask.extend(d is not None or f for d, f in zip(axes, forced))
-            return [to_front(o, d, size) if m else o for o, d, m in zip(outs, axes, mask)]
+            return all_to_front(outs, axes, size, mask)
 
-        avals = [a if d is None else a.of_shape(a.shape[:d] + (size,) + a.shape[d:])
+        avals = [a if d is None else a.of_shape(inserted(a.shape, d, size))
                  for a, d in zip(p.in_avals, in_axes)]
         if vma:
             avals = [a if d is None else a.marked(a.sharding, a.vma | vma)
@@ -210,7 +212,7 @@ def move_axis(x: Any, source: int, target: int) -> Any:
 def broadcast_axis(x: Any, size: int, axis: int) -> Any:
     """x repeated along a new axis."""
     a = aval_of(x)
-    shape = a.shape[:axis] + (size,) + a.shape[axis:]
+    shape = inserted(a.shape, axis, size)
     dims = tuple(i for i in range(len(shape)) if i != axis)
     return registry["broadcast_in_dim"].bind(
         x, shape=shape, broadcast_dimensions=dims, sharding=None)
@@ -221,5 +223,21 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
     return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
 
 
-__all__ = ["BatchTrace", "BatchTracer", "batch_program", "broadcast_axis", "move_axis",
-           "to_front", "vmap_flat"]
+def all_to_front(xs: Sequence[Any], axes: Sequence[int | None], size: int,
+                 mask: Iterable[bool] = repeat(True)) -> list[Any]:
+    """Those of the mask by to_front, the others as they are."""
+    return [to_front(x, d, size) if m else x for x, d, m in zip(xs, axes, mask)]
+
+
+def mapped_to_front(xs: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+    """Those that are mapped with the batch axis first, the others as they are."""
+    return [x if d is None else move_axis(x, d, 0) for x, d in zip(xs, axes)]
+
+
+def front_axes(mask: Sequence[bool]) -> list[int | None]:
+    """The axes of what is mapped along its first axis where the mask says so."""
+    return [0 if m else None for m in mask]
+
+
+__all__ = ["BatchTrace", "BatchTracer", "all_to_front", "batch_program", "broadcast_axis",
+           "front_axes", "mapped_to_front", "move_axis", "to_front", "vmap_flat"]

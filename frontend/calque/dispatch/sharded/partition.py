@@ -20,6 +20,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.evaluate import each, literal_value
+from calque.core.lists import replaced
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
@@ -31,6 +32,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.messages import inner_of, sends
 from calque.primitives import messages, two_level
+from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
 from calque.primitives.local_forms import LocalForm, form_of
 from calque.primitives.while_loop import while_loop
@@ -211,12 +213,8 @@ class _Partitioner:
 
     def _exchanged(self, x: Any, source: int, target: int, far: tuple[Between, ...]) -> Any:
         """A split goes from one dimension to another: each gets its part of all others'."""
-        count = far[0].size
-        shape = aval_of(x).shape
-        x = two_level.parted(x, target, (count, shape[target] // count))
-        x = messages.exchanged(move_axis(x, target, 0), far)
-        x = move_axis(x, 0, source)
-        return two_level.merged(x, source)
+        x = move_axis(sh.split_axis(x, target, far[0].size), target, 0)
+        return sh.merge_axes(move_axis(messages.exchanged(x, far), 0, source), source)
 
     def _log(self, x: Any, names: Sequence[Any], why: Equation | None) -> None:
         if "compile" not in os.environ.get("CALQUE_LOG", ""):
@@ -291,11 +289,8 @@ class _Partitioner:
         hint = self.hint(v) or ()
         for d, (have, want) in enumerate(zip(axes, hint)):
             if want == (*have, name):
-                count = self.grid.count(name)
-                size = aval_of(x).shape[d] // count
-                x = move_axis(two_level.parted(x, d, (count, size)), d, 0)
-                return Value(messages.scattered(x, self.far([name])), (
-                    *axes[:d], want, *axes[d + 1:]))
+                x = move_axis(sh.split_axis(x, d, self.grid.count(name)), d, 0)
+                return Value(messages.scattered(x, self.far([name])), replaced(axes, d, want))
         return None
 
     def _chosen(self, e: Equation, values: list[Value], form: LocalForm

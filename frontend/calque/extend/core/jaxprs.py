@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.evaluate import eval_jaxpr
+from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive
 from calque.core.program import Equation, Program, Var
 from calque.core.source import UNKNOWN, here
@@ -300,7 +301,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
         raise ValueError(explain(
             f"mapped_aval: axis {axis} of {aval.short()} has not {size} elements.",
             fix="pass the axis along which the batch lies."))
-    return aval.of_shape(tuple(n for i, n in enumerate(aval.shape) if i != axis % aval.ndim))
+    return aval.of_shape(without(aval.shape, [axis % aval.ndim]))
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray,
@@ -327,4 +328,4 @@ def unmapped_aval(size: int, axis: int | None, aval: ShapedArray,
     if axis is None:
         return aval
     at = axis % (aval.ndim + 1)
-    return aval.of_shape((*aval.shape[:at], size, *aval.shape[at:]))
+    return aval.of_shape(inserted(aval.shape, at, size))

@@ -1,0 +1,36 @@
+"""Words about shapes and lists of values: all but some, those that are marked, one put in.
+
+Imports nothing of ours.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def flagged(values: Iterable[T], flags: Iterable[Any]) -> list[T]:
+    """The values whose flag is set."""
+    return list(compress(values, flags))
+
+
+def without(values: Iterable[T], places: Collection[int]) -> tuple[T, ...]:
+    """The values at all other places."""
+    return tuple(v for i, v in enumerate(values) if i not in places)
+
+
+def inserted(values: Sequence[T], place: int, *new: T) -> tuple[T, ...]:
+    """The values with new ones in front of the one at a place."""
+    return *values[:place], *new, *values[place:]
+
+
+def replaced(values: Sequence[T], place: int, *new: T) -> tuple[T, ...]:
+    """The values with the one at a place replaced by new ones."""
+    return *values[:place], *new, *values[place + 1:]
+
+
+def types_of(values: Iterable[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    """The shape and dtype of each value."""
+    return [(v.shape, v.dtype) for v in values]
