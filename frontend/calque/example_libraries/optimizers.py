@@ -6,7 +6,7 @@ Start reading at `optimizer`, then `sgd`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import calque.numpy as jnp
@@ -58,6 +58,13 @@ tree_util.register_pytree_node(
     lambda data, xs: OptimizerState(xs[0], *data))
 
 
+def _packed(subtrees: Iterable[Any], structure: Any) -> OptimizerState:
+    """A state for each array, as leaves and structures."""
+    pairs = [tree_util.tree_flatten(s) for s in subtrees]
+    return OptimizerState(tuple(tuple(p) for p, _ in pairs), structure,
+                          tuple(s for _, s in pairs))
+
+
 def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     """Makes an optimizer of trees from one of arrays.
 
@@ -86,9 +93,7 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
 
         def init(tree: Any) -> OptimizerState:
             leaves, structure = tree_util.tree_flatten(tree)
-            pairs = [tree_util.tree_flatten(one_init(x)) for x in leaves]
-            return OptimizerState(tuple(tuple(p) for p, _ in pairs), structure,
-                                  tuple(s for _, s in pairs))
+            return _packed(map(one_init, leaves), structure)
 
         def update(step: Any, grads: Any, state: OptimizerState) -> OptimizerState:
             packed, structure, subtrees = state
@@ -294,6 +299,19 @@ def _documented(formula: str, arguments: str, example: str, source: str) -> Call
     return finish
 
 
+def _with_slots(count: int, update: Callable[..., Any]) -> Any:
+    """(init, update, params) of a state of the array and so many arrays of zeros like it."""
+    def init(x: Any) -> Any:
+        return x, *[jnp.zeros_like(x) for _ in range(count)]
+
+    return init, update, lambda state: state[0]
+
+
+def _inverse_root(squares: Any) -> Any:
+    """1 / sqrt(squares), 0 where they are."""
+    return jnp.where(squares > 0, 1 / jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0.0)
+
+
 _SIZE = "step_size: a number or a schedule."
 
 
@@ -317,7 +335,7 @@ def momentum(step_size: Any, mass: float) -> Any:
         v = mass * v + g
         return x - size(i) * v, v
 
-    return lambda x: (x, jnp.zeros_like(x)), update, lambda state: state[0]
+    return _with_slots(1, update)
 
 
 @_documented("Nesterov's momentum: v = mass v + g; x - step_size (mass v + g).",
@@ -332,7 +350,7 @@ def nesterov(step_size: Any, mass: float) -> Any:
         v = mass * v + g
         return x - size(i) * (mass * v + g), v
 
-    return lambda x: (x, jnp.zeros_like(x)), update, lambda state: state[0]
+    return _with_slots(1, update)
 
 
 @_documented("Adagrad with momentum: squares of gradients are added up.",
@@ -342,17 +360,13 @@ def nesterov(step_size: Any, mass: float) -> Any:
 def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
     size = make_schedule(step_size)
 
-    def init(x: Any) -> Any:
-        return x, jnp.zeros_like(x), jnp.zeros_like(x)
-
     def update(i: Any, g: Any, state: Any) -> Any:
         x, squares, m = state
         squares = squares + jnp.square(g)
-        scale = jnp.where(squares > 0, 1 / jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0.0)
-        m = (1 - momentum) * (g * scale) + momentum * m
+        m = (1 - momentum) * (g * _inverse_root(squares)) + momentum * m
         return x - size(i) * m, squares, m
 
-    return init, update, lambda state: state[0]
+    return _with_slots(2, update)
 
 
 @_documented("RMSProp: steps divided by the root of a running mean of squares.",
@@ -367,7 +381,7 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
         mean = mean * gamma + jnp.square(g) * (1 - gamma)
         return x - size(i) * g / jnp.sqrt(mean + eps), mean
 
-    return lambda x: (x, jnp.zeros_like(x)), update, lambda state: state[0]
+    return _with_slots(1, update)
 
 
 @_documented("RMSProp with momentum.",
@@ -379,16 +393,13 @@ def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8,
                      momentum: float = 0.9) -> Any:
     size = make_schedule(step_size)
 
-    def init(x: Any) -> Any:
-        return x, jnp.zeros_like(x), jnp.zeros_like(x)
-
     def update(i: Any, g: Any, state: Any) -> Any:
         x, mean, m = state
         mean = mean * gamma + jnp.square(g) * (1 - gamma)
         m = momentum * m + size(i) * g / jnp.sqrt(mean + eps)
         return x - m, mean, m
 
-    return init, update, lambda state: state[0]
+    return _with_slots(2, update)
 
 
 @_documented("Adam: running means of gradients and squares, freed of their start.",
@@ -398,9 +409,6 @@ def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8,
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     size = make_schedule(step_size)
 
-    def init(x: Any) -> Any:
-        return x, jnp.zeros_like(x), jnp.zeros_like(x)
-
     def update(i: Any, g: Any, state: Any) -> Any:
         x, m, v = state
         m = (1 - b1) * g + b1 * m
@@ -409,7 +417,7 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
         spread = v / (1 - jnp.asarray(b2, m.dtype) ** (i + 1))
         return x - size(i) * mean / (jnp.sqrt(spread) + eps), m, v
 
-    return init, update, lambda state: state[0]
+    return _with_slots(2, update)
 
 
 @_documented("Adamax: Adam with the largest gradient in place of the mean square.",
@@ -419,16 +427,13 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     size = make_schedule(step_size)
 
-    def init(x: Any) -> Any:
-        return x, jnp.zeros_like(x), jnp.zeros_like(x)
-
     def update(i: Any, g: Any, state: Any) -> Any:
         x, m, u = state
         m = (1 - b1) * g + b1 * m
         u = jnp.maximum(b2 * u, jnp.abs(g))
         return x - size(i) / (1 - b1 ** (i + 1)) * m / (u + eps), m, u
 
-    return init, update, lambda state: state[0]
+    return _with_slots(2, update)
 
 
 @_documented("SM3: Adagrad in the memory of one vector for each axis.",
@@ -450,8 +455,7 @@ def sm3(step_size: Any, momentum: float = 0.9) -> Any:
                   for k, v in enumerate(vectors)]
         squares = functools.reduce(jnp.minimum, spread) if spread else jnp.zeros_like(g)
         squares = squares + jnp.square(g)
-        scale = jnp.where(squares > 0, 1 / jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0.0)
-        m = (1 - momentum) * (g * scale) + momentum * m
+        m = (1 - momentum) * (g * _inverse_root(squares)) + momentum * m
         vectors = [squares.max([d for d in range(rank) if d != k]) for k in range(rank)]
         return x - size(i) * m, m, vectors
 
@@ -568,9 +572,7 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
         if not isinstance(p, JoinPoint):
             raise TypeError(explain(f"pack_optimizer_state: a leaf is {type(p).__name__}, not a "
                                     "JoinPoint.", fix="pass what unpack_optimizer_state gave."))
-    pairs = [tree_util.tree_flatten(p.subtree) for p in points]
-    return OptimizerState(tuple(tuple(v) for v, _ in pairs), structure,
-                          tuple(s for _, s in pairs))
+    return _packed([p.subtree for p in points], structure)
 
 
 __all__ = [

@@ -6,6 +6,7 @@ Start reading at `Dense`, then `serial`.
 """
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -168,11 +169,15 @@ def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,
         "fun: function of an array.\n      **fun_kwargs: passed on to it.",
         "calque.numpy.sin")
 def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
+    return _without_parameters(lambda shape: shape, lambda x: fun(x, **fun_kwargs))
+
+
+def _without_parameters(shape_of: Callable[[Any], Any], fun: Callable[[Any], Any]) -> Layer:
     def init(rng: Any, input_shape: Any) -> Any:
-        return input_shape, ()
+        return shape_of(input_shape), ()
 
     def apply(params: Any, inputs: Any, **_: Any) -> Any:
-        return fun(inputs, **fun_kwargs)
+        return fun(inputs)
 
     return init, apply
 
@@ -202,13 +207,12 @@ def _pooling(fun: Any, start: Any, window: Any, strides: Any, padding: Any, spec
 
     dims, steps = whole(window), whole(strides)
 
-    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+    def shape(input_shape: Sequence[int]) -> tuple[int, ...]:
         pads = lax.padtype_to_pads(input_shape, dims, steps, padding)
-        shape = tuple((n + a + b - d) // s + 1
-                      for n, (a, b), d, s in zip(input_shape, pads, dims, steps))
-        return shape, ()
+        return tuple((n + a + b - d) // s + 1
+                     for n, (a, b), d, s in zip(input_shape, pads, dims, steps))
 
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+    def pool(inputs: Any) -> Any:
         out = lax.reduce_window(inputs, start, fun, dims, steps, padding)
         if not mean:
             return out
@@ -217,7 +221,7 @@ def _pooling(fun: Any, start: Any, window: Any, strides: Any, padding: Any, spec
         one = jnp.ones([1 if c in "NC" else n for c, n in zip(spec, inputs.shape)], inputs.dtype)
         return out / lax.reduce_window(one, 0.0, lax.add, dims, steps, padding)
 
-    return init, apply
+    return _without_parameters(shape, pool)
 
 
 _POOL = ("window_shape: sizes of the window.\n      strides: between windows.\n"
@@ -243,58 +247,25 @@ def AvgPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # n
 
 
 # ---- shapes
-def _flatten() -> Layer:
-    def init(rng: Any, input_shape: Sequence[int]) -> Any:
-        return (input_shape[0], math.prod(input_shape[1:])), ()
-
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
-        return jnp.reshape(inputs, (inputs.shape[0], -1))
-
-    return init, apply
-
-
-def _identity() -> Layer:
-    return (lambda rng, input_shape: (input_shape, ())), (lambda params, inputs, **_: inputs)
-
-
-def _fan_in_sum() -> Layer:
-    def init(rng: Any, input_shape: Any) -> Any:
-        return input_shape[0], ()
-
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
-        total = inputs[0]
-        for x in inputs[1:]:
-            total = operator.add(total, x)
-        return total
-
-    return init, apply
-
-
-Flatten, Identity, FanInSum = _flatten(), _identity(), _fan_in_sum()
+Flatten = _without_parameters(lambda shape: (shape[0], math.prod(shape[1:])),
+                              lambda x: jnp.reshape(x, (x.shape[0], -1)))
+Identity = _without_parameters(lambda shape: shape, lambda x: x)
+FanInSum = _without_parameters(lambda shapes: shapes[0],
+                               lambda xs: functools.reduce(operator.add, xs))
 
 
 @_layer("The same inputs several times, for parallel layers.", "num: how often.", "2")
 def FanOut(num: int) -> Layer:  # noqa: N802
-    def init(rng: Any, input_shape: Any) -> Any:
-        return [input_shape] * num, ()
-
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
-        return [inputs] * num
-
-    return init, apply
+    return _without_parameters(lambda shape: [shape] * num, lambda x: [x] * num)
 
 
 @_layer("Several inputs joined along an axis.", "axis: of the joint.", "", many=True)
 def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
-    def init(rng: Any, input_shape: Any) -> Any:
-        at = axis % len(input_shape[0])
-        size = sum(shape[at] for shape in input_shape)
-        return replaced(input_shape[0], at, size), ()
+    def joined(shapes: Sequence[Any]) -> tuple[int, ...]:
+        at = axis % len(shapes[0])
+        return replaced(shapes[0], at, sum(shape[at] for shape in shapes))
 
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
-        return jnp.concatenate(inputs, axis)
-
-    return init, apply
+    return _without_parameters(joined, lambda xs: jnp.concatenate(xs, axis))
 
 
 @_layer("Inputs set to 0 at random, the others scaled up, while training.",

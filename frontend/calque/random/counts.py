@@ -6,6 +6,7 @@ binomial random variates" (1993), with JAX's splitting of keys.  Start reading a
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,25 +57,37 @@ def _poisson_rejected(key: Any, lam: Any, d: Dtype) -> Any:
     a = -0.059 + 0.02483 * b
     inverse = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2)
-    shape, kind = tuple(lam.shape), np.dtype(lam.dtype)
+
+    def draw(u: Any, v: Any) -> tuple[Any, Any]:
+        us = 0.5 - lax.abs(u)
+        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
+        s = lax.log(v * inverse / (a / (us * us) + b))
+        t = -lam + k * log_lam - lax.lgamma(k + 1)
+        return k, ((us >= 0.07) & (v <= v_r)) | (
+            ~((k < 0) | ((us < 0.013) & (v > us))) & (s <= t))
+
+    return ew.convert(_rejected(key, lam, draw, min(np.iinfo(d).max, 2**31 - 1)), d)
+
+
+def _rejected(key: Any, like: Any, draw: Callable[[Any, Any], tuple[Any, Any]],
+              last: int | None = None) -> Any:
+    """Numbers by transformed rejection: draw(u, v) of uniform ones in [-1/2, 1/2) and [0, 1) gives
+    (numbers, which of them to take), again and again, `last` times at most."""
+    shape, kind = tuple(like.shape), np.dtype(like.dtype)
 
     def body(state: Any) -> Any:
         i, out, accepted, key = state
         key, first, second = subkeys(key, 3)
         u = draw_uniform(first, shape, kind) - 0.5
-        v = draw_uniform(second, shape, kind)
-        us = 0.5 - lax.abs(u)
-        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
-        s = lax.log(v * inverse / (a / (us * us) + b))
-        t = -lam + k * log_lam - lax.lgamma(k + 1)
-        take = ((us >= 0.07) & (v <= v_r)) | (
-            ~((k < 0) | ((us < 0.013) & (v > us))) & (s <= t))
+        k, take = draw(u, draw_uniform(second, shape, kind))
         return i + 1, jnp.where(take, k, out), accepted | take, key
 
-    start = (jnp.zeros((), np.int32), jnp.full_like(lam, -1), jnp.zeros(shape, bool), key)
-    last = min(np.iinfo(d).max, 2**31 - 1)
-    _, out, _, _ = while_loop(lambda s: (~s[2]).any() & (s[0] < last), body, start)
-    return ew.convert(out, d)
+    def missing(state: Any) -> Any:
+        some = (~state[2]).any()
+        return some if last is None else some & (state[0] < last)
+
+    start = (jnp.zeros((), np.int32), jnp.full_like(like, -1), jnp.zeros(shape, bool), key)
+    return while_loop(missing, body, start)[1]
 
 
 def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
@@ -165,14 +178,8 @@ def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
     r = p / (1 - p)
     alpha = (2.83 + 5.1 / b) * deviation
     m = lax.floor((count + 1) * p)
-    shape, kind = tuple(p.shape), np.dtype(p.dtype)
 
-    def body(state: Any) -> Any:
-        i, out, accepted, key = state
-        key, first, second = subkeys(key, 3)
-        u = draw_uniform(first, shape, kind)
-        v = draw_uniform(second, shape, kind)
-        u = u - 0.5
+    def draw(u: Any, v: Any) -> tuple[Any, Any]:
         us = 0.5 - lax.abs(u)
         k = lax.floor((2 * a / us + b) * u + c)
         outside = (k < 0) | (k > count)
@@ -182,12 +189,9 @@ def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
                  + (k + 0.5) * lax.log(r * (count - k + 1) / (k + 1))
                  + _stirling_tail(m) + _stirling_tail(count - m)
                  - _stirling_tail(k) - _stirling_tail(count - k))
-        take = ((us >= 0.07) & (v <= v_r)) | (~outside & (left <= right))
-        return i + 1, jnp.where(take, k, out), accepted | take, key
+        return k, ((us >= 0.07) & (v <= v_r)) | (~outside & (left <= right))
 
-    start = (jnp.zeros((), np.int32), jnp.full_like(p, -1), jnp.zeros(shape, bool), key)
-    _, out, _, _ = while_loop(lambda s: (~s[2]).any(), body, start)
-    return out
+    return _rejected(key, p, draw)
 
 
 def _inexact(x: Any) -> Any:
