@@ -34,6 +34,7 @@ PANEL = 800_000  # the same for lu: narrow panels run faster, but each is compil
 HALVED = 512 * 256
 NARROW = 4  # columns of a panel at least, whatever its height
 ZERO = np.int32(0)
+INT = np.dtype("i4")
 
 
 @functools.cache
@@ -76,23 +77,64 @@ def scan_of(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
                         unroll=0 if real or length > 8 else 1)
 
 
-def _row(a: Any, i: Any) -> Any:
+def row_of(a: Any, i: Any) -> Any:
     n = aval_of(a).shape[1]
     return sh.reshape(dynamic_slice(a, [i, ZERO], (1, n)), (n,))
 
 
-def _element(v: Any, i: Any) -> Any:
+def column_of(a: Any, j: Any) -> Any:
+    m = aval_of(a).shape[0]
+    return sh.reshape(dynamic_slice(a, [ZERO, j], (m, 1)), (m,))
+
+
+def element_of(v: Any, i: Any) -> Any:
     return sh.reshape(dynamic_slice(v, [i], (1,)), ())
 
 
-def _down(v: Any, shape: tuple[int, ...]) -> Any:
-    """A vector as the column that fills a matrix."""
-    return sh.broadcast_in_dim(v, shape, (0,))
+def down(v: Any, n: int) -> Any:
+    """v[i] at [i, j], for n columns."""
+    (m,) = aval_of(v).shape
+    return sh.broadcast_in_dim(v, (m, n), (0,))
 
 
-def _along(v: Any, shape: tuple[int, ...]) -> Any:
-    """A vector as the row that fills a matrix."""
-    return sh.broadcast_in_dim(v, shape, (1,))
+def along(v: Any, m: int) -> Any:
+    """v[j] at [i, j], for m rows."""
+    (n,) = aval_of(v).shape
+    return sh.broadcast_in_dim(v, (m, n), (1,))
+
+
+def repeat(v: Any, *shape: int) -> Any:
+    """A scalar at all places."""
+    return sh.broadcast_in_dim(v, shape, ())
+
+
+def filled(like: Any, value: complex, *shape: int) -> Any:
+    """One value of like's dtype at all places."""
+    return repeat(ew.const(like, value), *shape)
+
+
+def product(x: Any, y: Any, transposed: bool = False) -> Any:
+    """x y, or x^T y."""
+    return dot_general(x, y, (((0 if transposed else 1,), (0,)), ((), ())))
+
+
+def conj(x: Any) -> Any:
+    return ew.conj(x) if is_complex(x) else x
+
+
+def flip(x: Any) -> Any:
+    return sh.transpose(x, (1, 0))
+
+
+def where(mask: Any, x: Any, y: Any) -> Any:
+    return ew.select_n(mask, y, x)
+
+
+def size_of(x: Any) -> Any:
+    """|re| + |im|, as LAPACK compares pivots."""
+    if not is_complex(x):
+        return ew.abs_(x)
+    return ew.add(ew.abs_(ew.real(x)), ew.abs_(ew.imag(x)))
 
 
 def _part(a: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
@@ -102,31 +144,6 @@ def _part(a: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
 def _joined(top_left: Any, top_right: Any, low_left: Any, low_right: Any) -> Any:
     return sh.concatenate([sh.concatenate([top_left, top_right], 1),
                            sh.concatenate([low_left, low_right], 1)], 0)
-
-
-def _product(x: Any, y: Any, transposed: bool = False) -> Any:
-    """x y, or x^T y."""
-    return dot_general(x, y, (((0 if transposed else 1,), (0,)), ((), ())))
-
-
-def _conj(x: Any) -> Any:
-    return ew.conj(x) if is_complex(x) else x
-
-
-def _flip(x: Any) -> Any:
-    return sh.transpose(x, (1, 0))
-
-
-def _where(mask: Any, x: Any, y: Any) -> Any:
-    return ew.select_n(mask, y, x)
-
-
-def _ge(x: Any, y: Any) -> Any:
-    return ew.ge(x, y)
-
-
-def _filled(like: Any, value: complex, shape: tuple[int, ...]) -> Any:
-    return sh.broadcast_in_dim(ew.const(like, value), shape, ())
 
 
 def _half(n: int) -> int:
@@ -142,13 +159,13 @@ def cholesky(a: Any) -> list[Any]:
     if not n:
         return [a]
     factor = _cholesky(a)
-    i, j = (sh.iota(np.dtype("i4"), shape, k) for k in (0, 1))
+    i, j = (sh.iota(INT, shape, k) for k in (0, 1))
     real = ew.real(factor) if is_complex(a) else factor
     positive = ew.gt(real, ew.const(real, 0))
     off = ew.ne(i, j)
     good = rd.reduce_and_p.bind(ew.or_(positive, off), axes=(0, 1), out_sharding=None)
-    bad = _where(_ge(i, j), _filled(a, np.nan, shape), factor)
-    return [_where(sh.broadcast_in_dim(good, shape, ()), factor, bad)]
+    bad = where(ew.ge(i, j), filled(a, np.nan, *shape), factor)
+    return [where(repeat(good, *shape), factor, bad)]
 
 
 def _cholesky(a: Any) -> Any:
@@ -157,9 +174,9 @@ def _cholesky(a: Any) -> Any:
         return _cholesky_columns(a)
     h = _half(n)
     first = _cholesky(_part(a, (0, h), (0, h)))
-    below = _flip(_solve(_flip(_conj(first)), _flip(_part(a, (h, n), (0, h))), True, False))
-    rest = ew.sub(_part(a, (h, n), (h, n)), _product(below, _flip(_conj(below))))
-    corner = _filled(a, 0, (h, n - h))
+    below = flip(_solve(flip(conj(first)), flip(_part(a, (h, n), (0, h))), True, False))
+    rest = ew.sub(_part(a, (h, n), (h, n)), product(below, flip(conj(below))))
+    corner = filled(a, 0, h, n - h)
     return _joined(first, corner, below, _cholesky(rest))
 
 
@@ -168,19 +185,19 @@ def _cholesky_columns(a: Any) -> Any:
     n = aval_of(a).shape[0]
 
     def step(rest: Any, j: Any) -> list[Any]:
-        i = sh.iota(np.dtype("i4"), (n,))
-        column = _row(rest, j)
-        pivot = _element(column, j)
+        i = sh.iota(INT, (n,))
+        column = row_of(rest, j)
+        pivot = element_of(column, j)
         if is_complex(a):
             pivot = ew.complex_(ew.real(pivot), ew.const(ew.real(pivot), 0))
         root = ew.sqrt(pivot)
-        column = _where(_ge(i, j), ew.div(column, root), _filled(a, 0, (n,)))
-        column = _where(ew.eq(i, j), sh.broadcast_in_dim(root, (n,), ()), column)
-        outer = ew.mul(_down(_conj(column), (n, n)), _along(column, (n, n)))
+        column = where(ew.ge(i, j), ew.div(column, root), filled(a, 0, n))
+        column = where(ew.eq(i, j), repeat(root, n), column)
+        outer = ew.mul(down(conj(column), n), along(column, n))
         return [ew.sub(rest, outer), column]
 
-    _, columns = scan_of(step, [_flip(a)], [sh.iota(np.dtype("i4"), (n,))], n)
-    return _flip(columns)
+    _, columns = scan_of(step, [flip(a)], [sh.iota(INT, (n,))], n)
+    return flip(columns)
 
 
 # ---- triangular_solve
@@ -193,12 +210,12 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
     narrow = dtype.itemsize == 2
     if narrow:
         a, b = (ew.convert(x, np.dtype("f4")) for x in (a, b))
-    a = _conj(a) if conjugate_a else a
+    a = conj(a) if conjugate_a else a
     # rows of `columns` are columns of the matrix that stands left of x (or of x^T)
     flipped = transpose_a == left_side
-    columns = a if flipped else _flip(a)
-    x = _solve(columns, b if left_side else _flip(b), lower != flipped, unit_diagonal)
-    x = x if left_side else _flip(x)
+    columns = a if flipped else flip(a)
+    x = _solve(columns, b if left_side else flip(b), lower != flipped, unit_diagonal)
+    x = x if left_side else flip(x)
     return [ew.convert(x, dtype) if narrow else x]
 
 
@@ -211,11 +228,11 @@ def _solve(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
     corner = _part(columns, (0, h), (0, h)), _part(columns, (h, n), (h, n))
     if lower:
         top = _solve(corner[0], top, lower, unit)
-        low = ew.sub(low, _product(_part(columns, (0, h), (h, n)), top, True))
+        low = ew.sub(low, product(_part(columns, (0, h), (h, n)), top, True))
         low = _solve(corner[1], low, lower, unit)
     else:
         low = _solve(corner[1], low, lower, unit)
-        top = ew.sub(top, _product(_part(columns, (h, n), (0, h)), low, True))
+        top = ew.sub(top, product(_part(columns, (h, n), (0, h)), low, True))
         top = _solve(corner[0], top, lower, unit)
     return sh.concatenate([top, low], 0)
 
@@ -225,12 +242,12 @@ def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
     n, m = aval_of(b).shape
 
     def step(rest: Any, j: Any, column: Any) -> list[Any]:
-        row = _row(rest, j)
+        row = row_of(rest, j)
         if not unit:
-            row = ew.div(row, sh.broadcast_in_dim(_element(column, j), (m,), ()))
-        return [ew.sub(rest, ew.mul(_down(column, (n, m)), _along(row, (n, m)))), row]
+            row = ew.div(row, repeat(element_of(column, j), m))
+        return [ew.sub(rest, ew.mul(down(column, m), along(row, n))), row]
 
-    positions = sh.iota(np.dtype("i4"), (n,))
+    positions = sh.iota(INT, (n,))
     return scan_of(step, [b], [positions, columns], n, reverse=not lower)[1]
 
 
@@ -239,7 +256,7 @@ def lu(a: Any) -> list[Any]:
     """(L below the diagonal and U, rows exchanged at each step, the order of a's rows)."""
     m, n = aval_of(a).shape
     if not min(m, n):
-        return [a, zeros(ShapedArray((0,), np.dtype("i4"))), sh.iota(np.dtype("i4"), (m,))]
+        return [a, zeros(ShapedArray((0,), INT)), sh.iota(INT, (m,))]
     return list(_lu(a))
 
 
@@ -251,14 +268,14 @@ def _lu(a: Any) -> tuple[Any, Any, Any]:
     left, pivots, order = _lu(_part(a, (0, m), (0, h)))
     first, last = sh.slice_(order, (0,), (h,)), sh.slice_(order, (h,), (m,))
     right, corner = _part(a, (0, m), (h, n)), _part(left, (0, h), (0, h))
-    top = _solve(_flip(corner), _taken(right, first), True, True)
+    top = _solve(flip(corner), _taken(right, first), True, True)
     if h == m:
         return sh.concatenate([left, top], 1), pivots, order
     below = _part(left, (h, m), (0, h))
-    rest = ew.sub(_taken(right, last), _product(below, top))
+    rest = ew.sub(_taken(right, last), product(below, top))
     rest, more, second = _lu(rest)
     whole = _joined(corner, top, _taken(below, second), rest)
-    offset = sh.broadcast_in_dim(np.int32(h), aval_of(more).shape, ())
+    offset = repeat(np.int32(h), *aval_of(more).shape)
     tail = _taken(sh.reshape(last, (m - h, 1)), second)
     order = sh.concatenate([first, sh.reshape(tail, (m - h,))], 0)
     return whole, sh.concatenate([pivots, ew.add(more, offset)], 0), order
@@ -275,67 +292,63 @@ def _taken(a: Any, order: Any) -> Any:
 def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
     """Column by column: exchange rows, divide by the pivot, subtract the outer product."""
     m, n = shape = aval_of(a).shape
-    whole = np.dtype("i4")
 
     def step(rest: Any, order: Any, j: Any) -> list[Any]:
-        rows, i, t = sh.iota(whole, (m,)), sh.iota(whole, shape, 0), sh.iota(whole, shape, 1)
-        column = sh.reshape(dynamic_slice(rest, [ZERO, j], (m, 1)), (m,))
+        rows, i, t = sh.iota(INT, (m,)), sh.iota(INT, shape, 0), sh.iota(INT, shape, 1)
+        column = column_of(rest, j)
         p = _pivot(column, rows, j)
-        here, there = _row(rest, j), _row(rest, p)
-        swapped = _where(ew.eq(i, j), _along(there, shape), _where(
-            ew.eq(i, p), _along(here, shape), rest))
-        column = _where(ew.eq(rows, p), sh.broadcast_in_dim(_element(column, j), (m,), ()), column)
-        pivot = _element(there, j)
-        safe = _where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
-        factors = _down(ew.div(column, sh.broadcast_in_dim(safe, (m,), ())), shape)
-        reduced = ew.sub(swapped, ew.mul(factors, _along(there, shape)))
+        here, there = row_of(rest, j), row_of(rest, p)
+        swapped = where(ew.eq(i, j), along(there, m), where(
+            ew.eq(i, p), along(here, m), rest))
+        column = where(ew.eq(rows, p), repeat(element_of(column, j), m), column)
+        pivot = element_of(there, j)
+        safe = where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
+        factors = down(ew.div(column, repeat(safe, m)), n)
+        reduced = ew.sub(swapped, ew.mul(factors, along(there, m)))
         below = ew.gt(i, j)
-        made = _where(ew.and_(below, ew.gt(t, j)), reduced, _where(
+        made = where(ew.and_(below, ew.gt(t, j)), reduced, where(
             ew.and_(below, ew.eq(t, j)), factors, swapped))
         return [made, _exchanged(order, rows, j, p), p]
 
     k = min(m, n)
-    made, order, pivots = scan_of(step, [a, sh.iota(whole, (m,))], [sh.iota(whole, (k,))], k)
+    made, order, pivots = scan_of(step, [a, sh.iota(INT, (m,))], [sh.iota(INT, (k,))], k)
     return made, pivots, order
 
 
 def _pivot(column: Any, rows: Any, j: Any) -> Any:
     """The first row from j on with the largest |re| + |im|, as LAPACK's; NaN only at j itself."""
-    if is_complex(column):
-        size = ew.add(ew.abs_(ew.real(column)), ew.abs_(ew.imag(column)))
-    else:
-        size = ew.abs_(column)
+    size = size_of(column)
     (m,) = aval_of(size).shape
-    none = _filled(size, -1, (m,))
-    lost = _where(ew.eq(rows, j), _filled(size, np.inf, (m,)), none)
-    size = _where(ew.eq(size, size), size, lost)
-    size = _where(_ge(rows, j), size, none)
-    best = sh.broadcast_in_dim(rd.reduce_max_p.bind(size, axes=(0,), out_sharding=None), (m,), ())
-    first = _where(ew.eq(size, best), rows, sh.broadcast_in_dim(np.int32(m - 1), (m,), ()))
+    none = filled(size, -1, m)
+    lost = where(ew.eq(rows, j), filled(size, np.inf, m), none)
+    size = where(ew.eq(size, size), size, lost)
+    size = where(ew.ge(rows, j), size, none)
+    best = repeat(rd.reduce_max_p.bind(size, axes=(0,), out_sharding=None), m)
+    first = where(ew.eq(size, best), rows, repeat(np.int32(m - 1), m))
     return rd.reduce_min_p.bind(first, axes=(0,), out_sharding=None)
 
 
 def _exchanged(order: Any, rows: Any, j: Any, p: Any) -> Any:
     """A vector with the elements at j and p exchanged."""
     (m,) = aval_of(order).shape
-    at_j, at_p = (sh.broadcast_in_dim(_element(order, i), (m,), ()) for i in (j, p))
-    return _where(ew.eq(rows, j), at_p, _where(ew.eq(rows, p), at_j, order))
+    at_j, at_p = (repeat(element_of(order, i), m) for i in (j, p))
+    return where(ew.eq(rows, j), at_p, where(ew.eq(rows, p), at_j, order))
 
 
 # ---- lu_pivots_to_permutation
 def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]:
     """The order of rows after the exchanges of row i with row pivots[i], one after the other."""
-    whole, n = np.dtype("i4"), permutation_size
+    n = permutation_size
     (k,) = aval_of(pivots).shape
-    order = sh.iota(whole, (n,))
+    order = sh.iota(INT, (n,))
     if not n or not k:
         return [order]
 
     def step(order: Any, i: Any, p: Any) -> list[Any]:
-        safe = ew.clamp(ZERO, p, number(n - 1, whole))
-        return [_exchanged(order, sh.iota(whole, (n,)), i, safe)]
+        safe = ew.clamp(ZERO, p, number(n - 1, INT))
+        return [_exchanged(order, sh.iota(INT, (n,)), i, safe)]
 
-    return scan_of(step, [order], [sh.iota(whole, (k,)), pivots], k)
+    return scan_of(step, [order], [sh.iota(INT, (k,)), pivots], k)
 
 
 ALGORITHMS: dict[str, Callable[..., list[Any]]] = {

@@ -13,29 +13,36 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_complex
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
-from calque.primitives.contract import dot_general
-from calque.primitives.elementwise import add, complex_, div, mul, select_n, sub
-from calque.primitives.index import dynamic_slice
+from calque.primitives.elementwise import add, complex_, div, mul, sub
 from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
-from calque.primitives.linalg_programs import ZERO, scan_of
+from calque.primitives.linalg_programs import (
+    INT,
+    along,
+    column_of,
+    conj,
+    down,
+    element_of,
+    filled,
+    flip,
+    product,
+    repeat,
+    scan_of,
+    where,
+)
 from calque.primitives.sort import sort, take_along
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, stage
 
-INT = np.dtype("i4")
 SWEEPS = 40  # of rotations at most; matrices take about log2(n) + 5
 
 
 # ---- small words
-def conj(x: Any) -> Any:
-    return ew.conj(x) if is_complex(x) else x
-
-
 def real_part(x: Any) -> Any:
     return ew.real(x) if is_complex(x) else x
 
@@ -61,28 +68,7 @@ def _times(x: Any, real: Any) -> Any:
 
 def all_of(x: Any, value: float) -> Any:
     """An array like x that holds one value."""
-    return sh.broadcast_in_dim(ew.const(x, value), aval_of(x).shape, ())
-
-
-def where(mask: Any, x: Any, y: Any) -> Any:
-    return select_n(mask, y, x)
-
-
-def down(v: Any, n: int) -> Any:
-    """v[i] at [i, j], for n columns."""
-    (m,) = aval_of(v).shape
-    return sh.broadcast_in_dim(v, (m, n), (0,))
-
-
-def along(v: Any, m: int) -> Any:
-    """v[j] at [i, j], for m rows."""
-    (n,) = aval_of(v).shape
-    return sh.broadcast_in_dim(v, (m, n), (1,))
-
-
-def repeat(v: Any, n: int) -> Any:
-    """A scalar, n times."""
-    return sh.broadcast_in_dim(v, (n,), ())
+    return filled(x, value, *aval_of(x).shape)
 
 
 def _sum(x: Any, axis: int = 0) -> Any:
@@ -101,28 +87,14 @@ def _size2(x: Any) -> Any:
     return mul(x, x)
 
 
-def product(x: Any, y: Any) -> Any:
-    return dot_general(x, y, (((1,), (0,)), ((), ())))
-
-
-def flip(x: Any) -> Any:
-    return sh.transpose(x, (1, 0))
-
-
-def column_of(a: Any, j: Any) -> Any:
-    m = aval_of(a).shape[0]
-    return sh.reshape(dynamic_slice(a, [ZERO, j], (m, 1)), (m,))
-
-
-def element_of(v: Any, j: Any) -> Any:
-    return sh.reshape(dynamic_slice(v, [j], (1,)), ())
+def places(m: int, n: int) -> tuple[Any, Any]:
+    """Of each element its row and its column."""
+    return sh.iota(INT, (m, n), 0), sh.iota(INT, (m, n), 1)
 
 
 def _eye(like: Any, m: int, n: int) -> Any:
-    i, j = (sh.iota(INT, (m, n), axis) for axis in (0, 1))
-    dtype = aval_of(like).dtype
-    one, none = (sh.broadcast_in_dim(ew.const(like, x), (m, n), ()) for x in (1, 0))
-    assert aval_of(one).dtype == dtype
+    i, j = places(m, n)
+    one, none = filled(like, 1, m, n), filled(like, 0, m, n)
     return where(ew.eq(i, j), one, none)
 
 
@@ -145,20 +117,35 @@ def geqrf(a: Any) -> list[Any]:
     if not k:
         return [a, zeros(ShapedArray((0,), aval_of(a).dtype))]
 
-    def step(rest: Any, j: Any) -> list[Any]:
-        i = sh.iota(INT, (m,))
-        column = column_of(rest, j)
-        v, tau, beta = reflection(column, i, j)
-        applied = product(sh.reshape(conj(v), (1, m)), rest)
-        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
-        reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
-        at = repeat(j, m)
-        kept = where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
-        t, here = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
-        made = where(ew.gt(t, here), reduced, where(ew.eq(t, here), down(kept, n), rest))
-        return [made, tau]
+    return scan_of(eliminated, [a], [sh.iota(INT, (k,))], k)
 
-    return scan_of(step, [a], [sh.iota(INT, (k,))], k)
+
+def eliminated(rest: Any, j: Any) -> list[Any]:
+    """[rest with column j brought to R's, its reflection stored below, and applied to the columns
+    behind it; the reflection's factor]."""
+    m, n = aval_of(rest).shape
+    i = sh.iota(INT, (m,))
+    column = column_of(rest, j)
+    v, tau, beta = reflection(column, i, j)
+    reduced = reflected(rest, v, tau, adjoint=True)
+    kept = stored(column, v, beta, i, j)
+    t, here = sh.iota(INT, (m, n), 1), repeat(j, m, n)
+    return [where(ew.gt(t, here), reduced, where(ew.eq(t, here), down(kept, n), rest)), tau]
+
+
+def reflected(x: Any, v: Any, tau: Any, adjoint: bool = False) -> Any:
+    """(I - tau v v^H) x, or with conj(tau)."""
+    m, n = aval_of(x).shape
+    applied = product(sh.reshape(conj(v), (1, m)), x)
+    factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
+    return sub(x, mul(repeat(conj(tau) if adjoint else tau, m, n), factor))
+
+
+def stored(column: Any, v: Any, beta: Any, i: Any, j: Any) -> Any:
+    """A column with beta at j and the reflection v below."""
+    (m,) = aval_of(column).shape
+    at = repeat(j, m)
+    return where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
 
 
 def reflection(column: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
@@ -203,9 +190,7 @@ def householder_product(a: Any, taus: Any) -> list[Any]:
         column, at = column_of(a, j), repeat(j, m)
         v = where(ew.gt(i, at), column, all_of(column, 0))
         v = where(ew.eq(i, at), all_of(v, 1), v)
-        applied = product(sh.reshape(conj(v), (1, m)), q)
-        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
-        return [sub(q, mul(sh.broadcast_in_dim(tau, (m, n), ()), factor))]
+        return [reflected(q, v, tau)]
 
     start = _eye(a, m, n)
     return scan_of(step, [start], [sh.iota(INT, (k,)), taus], k, reverse=True) if k else [start]
@@ -220,11 +205,11 @@ def geqp3(a: Any) -> list[Any]:
         return [a, order, zeros(ShapedArray((0,), aval_of(a).dtype))]
 
     def step(rest: Any, order: Any, j: Any) -> list[Any]:
-        i, t = sh.iota(INT, (m,)), sh.iota(INT, (n,))
-        live = ew.ge(sh.iota(INT, (m, n), 0), sh.broadcast_in_dim(j, (m, n), ()))
+        t = sh.iota(INT, (n,))
+        live = ew.ge(sh.iota(INT, (m, n), 0), repeat(j, m, n))
         left = where(live, rest, all_of(rest, 0))
         scale = _scale_of(left)
-        sizes = _sum(_size2(_over(left, sh.broadcast_in_dim(scale, (m, n), ()))))
+        sizes = _sum(_size2(_over(left, repeat(scale, m, n))))
         open_ = ew.ge(t, repeat(j, n))
         sizes = where(open_, sizes, all_of(sizes, -1))
         best = where(ew.eq(sizes, repeat(_max(sizes), n)), t, all_of(t, n))
@@ -234,16 +219,7 @@ def geqp3(a: Any) -> list[Any]:
         moved = where(ew.eq(t, repeat(j, n)), repeat(p, n), moved)
         rest = take_along(rest, along(moved, m), 1)
         order = take_along(order, moved, 0)
-        column = column_of(rest, j)
-        v, tau, beta = reflection(column, i, j)
-        applied = product(sh.reshape(conj(v), (1, m)), rest)
-        factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
-        reduced = sub(rest, mul(sh.broadcast_in_dim(conj(tau), (m, n), ()), factor))
-        kept = where(ew.gt(i, repeat(j, m)), v,
-                      where(ew.eq(i, repeat(j, m)), repeat(beta, m), column))
-        columns, at = sh.iota(INT, (m, n), 1), sh.broadcast_in_dim(j, (m, n), ())
-        made = where(ew.gt(columns, at), reduced,
-                      where(ew.eq(columns, at), down(kept, n), rest))
+        made, tau = eliminated(rest, j)
         return [made, order, tau]
 
     made, order, taus = scan_of(step, [a, order], [sh.iota(INT, (k,))], k)
@@ -303,7 +279,7 @@ def diagonal(a: Any) -> Any:
 def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
     """step(*state) -> (*state, largest rotation), `rounds` times a sweep, until none is made."""
     count, avals = np.int32(0), [aval_of(s) for s in state]
-    real = np.dtype(f"f{avals[0].dtype.itemsize // (2 if avals[0].dtype.kind == 'c' else 1)}")
+    real = dtypes.real_dtype(avals[0].dtype)
     flag = ShapedArray((), real)
 
     def again(i: Any, left: Any, *_: Any) -> list[Any]:
@@ -326,10 +302,10 @@ def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
                            [count, real.type(1), *state])[2:])
 
 
-def _even(a: Any) -> Any:
-    """A square matrix with a row and a column of zeros more where its size is odd."""
-    n = aval_of(a).shape[0]
-    return sh.pad(a, ew.const(a, 0), [(0, n % 2, 0)] * 2) if n % 2 else a
+def _even(a: Any, columns: bool = True) -> Any:
+    """A matrix with a row (and a column) of zeros more where its rows are odd in number."""
+    odd = aval_of(a).shape[0] % 2
+    return sh.pad(a, ew.const(a, 0), [(0, 1, 0), (0, int(columns), 0)]) if odd else a
 
 
 def _moved_max(s: Any) -> Any:
@@ -340,16 +316,16 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
          subset_by_index: Any = None, algorithm: Any = None) -> list[Any]:
     """(eigenvectors as columns, ascending eigenvalues) of the matrix with a's triangle."""
     n = aval_of(a).shape[0]
-    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if is_complex(a) else 1)}")
+    real = dtypes.real_dtype(aval_of(a).dtype)
     if not n:
         w = zeros(ShapedArray((0,), real))
         return [a, w] if compute_vectors else [w]
-    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    i, j = places(n, n)
     a = a if lower else conj(flip(a))
     full = where(ew.ge(i, j), a, conj(flip(a)))
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     scale = _scale_of(full)
-    work = _even(_over(full, sh.broadcast_in_dim(scale, (n, n), ())))
+    work = _even(_over(full, repeat(scale, n, n)))
     size = aval_of(work).shape[0]
     h, eps = size // 2, float(np.finfo(real).eps)
 
@@ -381,7 +357,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     bad = ew.not_(ew.is_finite(_sum(_sum(ew.abs_(real_part(work))))))
     lost = repeat(ew.const(w, np.nan), n)
     w = where(repeat(bad, n), lost, w)
-    lost = sh.broadcast_in_dim(bad, (n, n), ())
+    lost = repeat(bad, n, n)
     return [where(lost, all_of(vectors, np.nan), vectors), w] if compute_vectors else [w]
 
 
@@ -389,7 +365,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
         algorithm: Any = None) -> list[Any]:
     """(descending singular values, left vectors as columns, right ones as rows)."""
     m, n = aval_of(a).shape
-    real = np.dtype(f"f{aval_of(a).dtype.itemsize // (2 if is_complex(a) else 1)}")
+    real = dtypes.real_dtype(aval_of(a).dtype)
     if not m or not n:
         s = zeros(ShapedArray((0,), real))
         u, v = (m, m if full_matrices else 0), (n if full_matrices else 0, n)
@@ -399,13 +375,14 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
         outs = svd(conj(flip(a)), full_matrices=full_matrices, compute_uv=compute_uv)
         return [outs[0], conj(flip(outs[2])), conj(flip(outs[1]))] if compute_uv else outs
     scale = _scale_of(a)
-    packed, taus = geqrf(_over(a, sh.broadcast_in_dim(scale, (m, n), ())))
-    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    packed, taus = geqrf(_over(a, repeat(scale, m, n)))
+    i, j = places(n, n)
     top = sh.slice_in_dim(packed, 0, n, 0)
     upper = where(ew.le(i, j), top, all_of(top, 0))
     # rows of `work` are conjugated columns of X = R^H (lower triangular), which converge sooner
-    work, vectors = _pad_rows(upper), _pad_square(upper)
+    work = _even(upper, columns=False)
     size = aval_of(work).shape[0]
+    vectors = _eye(upper, size, size)
     h, eps = size // 2, float(np.finfo(real).eps)
 
     def step(work: Any, vectors: Any) -> list[Any]:
@@ -448,21 +425,11 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     return [values, *[where(b, all_of(x, np.nan), x) for x, b in nan]]
 
 
-def _pad_rows(a: Any) -> Any:
-    n = aval_of(a).shape[0]
-    return sh.pad(a, ew.const(a, 0), [(0, n % 2, 0), (0, 0, 0)]) if n % 2 else a
-
-
-def _pad_square(a: Any) -> Any:
-    n = aval_of(a).shape[0] + aval_of(a).shape[0] % 2
-    return _eye(a, n, n)
-
-
 def _joined_square(x: Any, k: int) -> Any:
     """x in the corner of the identity of size k."""
     n = aval_of(x).shape[0]
     padded = sh.pad(x, ew.const(x, 0), [(0, k - n, 0), (0, k - n, 0)])
-    i, j = (sh.iota(INT, (k, k), axis) for axis in (0, 1))
+    i, j = places(k, k)
     beyond = ew.and_(ew.eq(i, j), ew.ge(i, ew.const(i, n)))
     return where(beyond, all_of(padded, 1), padded)
 

@@ -16,23 +16,29 @@ from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives.elementwise import div, mul, sub
 from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
-from calque.primitives.linalg_programs import scan_of
-from calque.primitives.orthogonal_programs import (
+from calque.primitives.linalg_programs import (
     INT,
-    all_of,
     along,
-    as_dtype_of,
     column_of,
     conj,
-    diagonal,
     down,
     element_of,
     flip,
     product,
-    real_part,
-    reflection,
     repeat,
+    scan_of,
+    size_of,
     where,
+)
+from calque.primitives.orthogonal_programs import (
+    all_of,
+    as_dtype_of,
+    diagonal,
+    places,
+    real_part,
+    reflected,
+    reflection,
+    stored,
 )
 
 
@@ -44,14 +50,11 @@ def _reduced(a: Any) -> tuple[Any, Any]:
         i, below = sh.iota(INT, (n,)), ew.add(j, np.int32(1))
         column = column_of(rest, j)
         v, tau, beta = reflection(column, i, below)
-        whole = sh.broadcast_in_dim(tau, (n, n), ())
-        left = along(sh.reshape(product(sh.reshape(conj(v), (1, n)), rest), (n,)), n)
-        made = sub(rest, mul(conj(whole), mul(down(v, n), left)))
+        made = reflected(rest, v, tau, adjoint=True)
         right = down(sh.reshape(product(made, sh.reshape(v, (n, 1))), (n,)), n)
-        made = sub(made, mul(whole, mul(right, along(conj(v), n))))
-        at = repeat(below, n)
-        kept = where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, n), column))
-        t, here = sh.iota(INT, (n, n), 1), sh.broadcast_in_dim(j, (n, n), ())
+        made = sub(made, mul(repeat(tau, n, n), mul(right, along(conj(v), n))))
+        kept = stored(column, v, beta, i, below)
+        t, here = sh.iota(INT, (n, n), 1), repeat(j, n, n)
         earlier = where(ew.eq(t, here), down(kept, n), rest)
         return [where(ew.gt(t, here), made, earlier), tau]
 
@@ -72,7 +75,7 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
     if not lower:  # the same, seen from the other corner
         packed, d, e, taus = tridiagonal(sh.rev(a, (0, 1)), lower=True)
         return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
-    i, j = (sh.iota(INT, (n, n), axis) for axis in (0, 1))
+    i, j = places(n, n)
     full = where(ew.ge(i, j), a, conj(flip(a)))
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     if n < 2:
@@ -99,11 +102,10 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     least = _least(dl, d, du) if perturb_singular else None
 
     def eliminate(p: Any, q: Any, row: Any, low: Any, d1: Any, u1: Any, row1: Any) -> list[Any]:
-        swap = ew.gt(_size(low), _size(p))
+        swap = ew.gt(size_of(low), size_of(p))
         pivot = where(swap, low, p)
         if least is not None:
-            tiny = ew.lt(ew.abs_(real_part(pivot)) if aval_of(pivot).dtype.kind != "c"
-                         else ew.abs_(pivot), least)
+            tiny = ew.lt(ew.abs_(pivot), least)
             pivot = where(tiny, as_dtype_of(pivot, least), pivot)
         safe = where(ew.eq(pivot, ew.const(pivot, 0)), ew.const(pivot, 1), pivot)
         factor = div(where(swap, p, low), safe)
@@ -151,16 +153,9 @@ def cholesky_update(r: Any, w: Any) -> list[Any]:
     return [scan_of(rotate, [w], [sh.iota(INT, (n,)), r], n)[1]]
 
 
-def _size(x: Any) -> Any:
-    """|re| + |im|, as LAPACK compares pivots."""
-    if aval_of(x).dtype.kind != "c":
-        return ew.abs_(x)
-    return ew.add(ew.abs_(ew.real(x)), ew.abs_(ew.imag(x)))
-
-
 def _least(dl: Any, d: Any, du: Any) -> Any:
     """The pivot that stands for a smaller one: eps times the largest entry."""
-    largest = [rd.reduce_max_p.bind(_size(x), axes=(0,), out_sharding=None) for x in (dl, d, du)]
+    largest = [rd.reduce_max_p.bind(size_of(x), axes=(0,), out_sharding=None) for x in (dl, d, du)]
     size = ew.max_(ew.max_(largest[0], largest[1]), largest[2])
     info = np.finfo(aval_of(size).dtype)
     return ew.max_(mul(size, ew.const(size, float(info.eps))),

@@ -152,7 +152,7 @@ def _binomial_counted(key: Any, count: Any, p: Any) -> Any:
 
     def body(state: Any) -> Any:
         i, successes, total, key = state
-        first, key = _swapped(key)
+        first, key = subkeys(key)  # (the first to draw with)
         successes = jnp.where(total <= count, successes + 1, successes)
         u = draw_uniform(first, tuple(p.shape), np.dtype(p.dtype))
         return i + 1, successes, total + lax.ceil(lax.log(u) / log1_p), key
@@ -160,12 +160,6 @@ def _binomial_counted(key: Any, count: Any, p: Any) -> Any:
     start = (jnp.zeros((), np.int32), jnp.zeros_like(p), jnp.zeros_like(p), key)
     _, successes, _, _ = while_loop(lambda s: (s[2] <= count).any(), body, start)
     return successes - 1
-
-
-def _swapped(key: Any) -> tuple[Any, Any]:
-    """(the key to draw with, the one to go on with)."""
-    first, second = subkeys(key)
-    return first, second
 
 
 def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
