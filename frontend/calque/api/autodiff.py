@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
@@ -65,7 +65,7 @@ def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
                      allow_int: bool) -> None:
     """TypeError where an argument cannot be differentiated by; reverse mode takes complex ones."""
     for x in leaves:
-        dtype = aval_of(x).dtype
+        dtype = dtype_of(x)
         if holomorphic:
             if not dtypes.is_complex(dtype):
                 raise TypeError(errors.explain(
@@ -285,7 +285,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
 
 
 def _differentiable(x: Any) -> bool:
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     return not dtypes.is_key(dtype) and dtypes.is_inexact(dtype)
 
 
@@ -363,7 +363,7 @@ def _like_primal(t: Any, primal: ShapedArray) -> Any:
         t = zeros(t.aval)
     if aval_of(t).weak_type == primal.weak_type:
         return t
-    return ew.convert_element_type_p.bind(t, new_dtype=aval_of(t).dtype,
+    return ew.convert_element_type_p.bind(t, new_dtype=dtype_of(t),
                                           weak_type=primal.weak_type, sharding=None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import errors
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, ndim_of
 from calque.core.dims import as_size
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
@@ -201,7 +201,7 @@ def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
                 f"output of {name} depends on a mapped argument.",
                 fix="use an integer in out_axes for outputs that depend on mapped inputs."))
         return out
-    ndim = aval_of(out).ndim + (have is None)
+    ndim = ndim_of(out) + (have is None)
     if not -ndim <= want < ndim:
         raise ValueError(errors.explain(
             f"vmap out_axes: axis {want} is out of bounds for array of dimension {ndim}, an output "

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of
 from calque.core.lists import without
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
 from calque.primitives.checkpoint import bind, name_p
@@ -178,7 +178,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         return tree_util.flatten(fun(*given, **named))[0]
 
     program, consts = closed(stage(flat, [aval_of(x) for x in leaves], name_of(fun)))
-    nonzero = [aval_of(x).tangent().dtype == aval_of(x).dtype for x in [*consts, *leaves]]
+    nonzero = [aval_of(x).tangent().dtype == dtype_of(x) for x in [*consts, *leaves]]
     forward, _, _, sources = linearize_program(program, nonzero)
     made = {v: str(e.primitive) for e in forward.equations for v in e.outputs}
     for out, source in zip(forward.outputs[len(program.outputs):], sources):

@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.api.batching import vmap
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.config import config
 from calque.core.dims import as_size
 from calque.core.program import Program, Var
@@ -359,7 +359,7 @@ def _scan_in_python(f: Any, init: Any, leaves: list[Any], tree: Any, n: int,
     if reverse:
         ys.reverse()
     return carry, tree_util.tree_map(
-        lambda *rows: sh.concatenate([sh.reshape(r, (1, *aval_of(r).shape)) for r in rows], 0),
+        lambda *rows: sh.concatenate([sh.reshape(r, (1, *shape_of(r))) for r in rows], 0),
         *ys)
 
 
@@ -394,11 +394,11 @@ def _map_batched(f: Any, xs: Any, batch_size: int) -> Any:
     parts = []
     if whole:
         rows = [sh.reshape(sh.slice_in_dim(x, 0, whole, 0),
-                           (whole // batch_size, batch_size, *aval_of(x).shape[1:]))
+                           (whole // batch_size, batch_size, *shape_of(x)[1:]))
                 for x in leaves]
         out = scan(lambda _, x: ((), vmap(f)(x)), (), tree.unflatten(rows))[1]
         parts.append(tree_util.tree_map(
-            lambda y: sh.reshape(y, (whole, *aval_of(y).shape[2:])), out))
+            lambda y: sh.reshape(y, (whole, *shape_of(y)[2:])), out))
     if n > whole or not whole:
         rest = [sh.slice_in_dim(x, whole, n, 0) for x in leaves]
         parts.append(vmap(f)(tree.unflatten(rest)))

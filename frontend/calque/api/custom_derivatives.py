@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import flagged
 from calque.core.refs import Ref, bound_to_rules
@@ -554,7 +554,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any
         return found
 
     program = stage(flat, [aval_of(x) for x in leaves], name_of(fun))
-    moved = [isinstance(c, Tracer) and dtypes.is_inexact(aval_of(c).dtype)
+    moved = [isinstance(c, Tracer) and dtypes.is_inexact(dtype_of(c))
              for c in program.consts]
     values = flagged(program.consts, moved)
 

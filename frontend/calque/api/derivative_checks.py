@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.api.autodiff import jvp, vjp
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of
 from calque.core.errors import explain
 from calque.dispatch.array import to_array
 from calque.trees import util as tree_util
@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 
 def _real_size(x: Any) -> int:
     """Bytes of a real number of x's precision."""
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     return int(dtype.itemsize) // (2 if dtypes.is_complex(dtype) else 1)
 
 
@@ -41,12 +41,12 @@ def _precision(tree: Any) -> int:
 
 
 def _inexact(x: Any) -> bool:
-    return bool(dtypes.is_inexact(aval_of(x).dtype))
+    return bool(dtypes.is_inexact(dtype_of(x)))
 
 
 def _wide(x: Any) -> np.ndarray[Any, Any]:
     """A value in float64 or complex128."""
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     return np.asarray(to_array(x)).astype(
         np.complex128 if dtypes.is_complex(dtype) else np.float64)
 
@@ -68,7 +68,7 @@ def _moved(args: Any, direction: Any, step: float) -> Any:
     def one(x: Any, t: Any) -> Any:
         if not _inexact(x):
             return x
-        return to_array(np.asarray(_wide(x) + step * _wide(t)).astype(aval_of(x).dtype))
+        return to_array(np.asarray(_wide(x) + step * _wide(t)).astype(dtype_of(x)))
     return tree_util.tree_map(one, args, direction)
 
 

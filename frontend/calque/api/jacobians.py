@@ -19,7 +19,7 @@ from calque.api.autodiff import (
 )
 from calque.api.batching import vmap
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import Dim, number
 from calque.core.lists import replaced
 from calque.core.zeros import zeros
@@ -56,9 +56,9 @@ def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
 def _split_rows(x: Any, like: Sequence[Any], axis: int, weak: bool) -> list[Any]:
     """Cut an axis into pieces shaped as each of `like`; weak where the other axes' array is."""
     pieces, start = [], 0
-    shape = aval_of(x).shape
-    if aval_of(x).dtype != dtypes.float0:
-        x = ew.convert(x, aval_of(x).dtype, weak)
+    shape = shape_of(x)
+    if dtype_of(x) != dtypes.float0:
+        x = ew.convert(x, dtype_of(x), weak)
     for v in like:
         a = aval_of(v)
         piece = sh.slice_in_dim(x, start, start + a.size, axis)
@@ -124,7 +124,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             if holomorphic:
                 check_real_output("jacfwd", avals, holomorphic)
             return tree_util.tree_map(
-                lambda t, o: t if aval_of(t).dtype != dtypes.float0 else zeros(aval_of(o)),
+                lambda t, o: t if dtype_of(t) != dtypes.float0 else zeros(aval_of(o)),
                 result[1], result[0])
 
         with lazy_eval("jacfwd"):
@@ -132,7 +132,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             columns = vmap(push, in_axes=(0,), out_axes=-1)(tree.unflatten(_unit_columns(leaves)))
             by_output, out_tree = tree_util.flatten(columns)
             jac = out_tree.unflatten([
-                tree.unflatten(_split_rows(c, leaves, aval_of(c).ndim - 1, a.weak_type))
+                tree.unflatten(_split_rows(c, leaves, ndim_of(c) - 1, a.weak_type))
                 for c, a in zip(by_output, avals)])
             if has_aux:
                 return jac, partial(tree.unflatten(leaves))[1]

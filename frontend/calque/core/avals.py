@@ -210,6 +210,19 @@ def aval_of(x: Any) -> ShapedArray:
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
 
 
+def shape_of(x: Any) -> tuple[int, ...]:
+    aval = getattr(x, "aval", None)
+    return np.shape(x) if aval is None else aval.shape
+
+
+def ndim_of(x: Any) -> int:
+    return len(shape_of(x))
+
+
+def dtype_of(x: Any) -> Any:
+    return aval_of(x).dtype
+
+
 def is_complex(x: Any) -> bool:
     """Whether a value's elements are complex numbers."""
     return dtypes.is_complex(aval_of(x).dtype)

@@ -24,7 +24,7 @@ import numpy as np
 
 from calque import distributed
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.sharding import NamedSharding
@@ -216,7 +216,7 @@ def _parts(number: int, x: Any, leaf: _Leaf, first: bool
     """The sizes of a leaf's chunks, and the parts of it that this process writes."""
     sharding = x.sharding if isinstance(x, Array) else None
     if not isinstance(sharding, NamedSharding) or not sharding.spans:
-        value = x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
+        value = x._numpy() if isinstance(x, Array) else np.asarray(x, dtype_of(x))
         shape = leaf.shape if not isinstance(sharding, NamedSharding) else (
             sharding.shard_shape(leaf.shape))
         whole = (slice(None),) * len(leaf.sizes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, is_arraylike
+from calque.core.avals import dtype_of, is_arraylike, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.trace import current as current_trace
@@ -210,7 +210,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
       >>> from calque.experimental import checkify
       >>> checkify.check(jnp.sum(jnp.ones(2)) > 1, "too small")
     """
-    if not is_arraylike(pred) or aval_of(pred).shape or aval_of(pred).dtype != dtypes.bool_:
+    if not is_arraylike(pred) or shape_of(pred) or dtype_of(pred) != dtypes.bool_:
         raise TypeError(explain(f"check of a predicate that is no scalar: {pred}",
                                 fix="reduce it with .all() or .any()."))
     leaves, tree = tree_util.flatten((fmt_args, fmt_kwargs))

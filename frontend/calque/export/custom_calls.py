@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import is_complex, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.export.errors import UnsupportedOperationError
@@ -82,7 +82,7 @@ def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
         return bind(_COMPOSITES[name], *xs)
     if name == "chlo.top_k":
         k = int(op.attributes["composite_attributes"]["k"].value)
-        return list(bind("top_k", *xs, k=k, axis=aval_of(xs[0]).ndim - 1))
+        return list(bind("top_k", *xs, k=k, axis=ndim_of(xs[0]) - 1))
     ours = registry.get(name.removeprefix("calque.")) if name.startswith("calque.") else None
     if ours is not None and ours.program is not None:
         params = json.loads(op.attributes["composite_attributes"]["parameters"])
@@ -143,7 +143,7 @@ def _flag(config: dict[str, Any], name: str) -> str:
 
 def _info(x: Any, core: int = 2) -> Any:
     """LAPACK's 0 for every matrix of a batch."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     return lax.full(shape[:len(shape) - core], 0, INT)
 
 
@@ -151,7 +151,7 @@ def _info(x: Any, core: int = 2) -> Any:
 def _potrf(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
     (x,) = xs
     lower = _flag(config, "uplo") == "L"
-    n = aval_of(x).ndim
+    n = ndim_of(x)
     order = [*range(n - 2), n - 1, n - 2]
 
     def adjoint(a: Any) -> Any:

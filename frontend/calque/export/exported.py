@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.api.custom_derivatives import custom_vjp
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
@@ -475,7 +475,7 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
 
 def _cotangent(ct: Any, a: ShapedArray) -> Any:
     """Of an integer result it is of float0."""
-    return np.zeros(aval_of(ct).shape, dtypes.float0) if a.tangent().dtype == dtypes.float0 else ct
+    return np.zeros(shape_of(ct), dtypes.float0) if a.tangent().dtype == dtypes.float0 else ct
 
 
 def _words(x: Any, a: ShapedArray) -> Any:

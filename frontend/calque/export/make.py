@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.api.autodiff import vjp as vjp_of
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
@@ -123,9 +123,9 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
 def _constant(x: Any) -> Any:
     if isinstance(x, Tracer):
         raise escaped_tracer_error(x, "export")
-    if dtypes.is_key(aval_of(x).dtype):
+    if dtypes.is_key(dtype_of(x)):
         return np.asarray(registry["random_unwrap"].bind(x))
-    return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)
+    return x._numpy() if isinstance(x, Array) else np.asarray(x, dtype_of(x))
 
 
 def _vjp_in_process(e: Exported) -> Exported:

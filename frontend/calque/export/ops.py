@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
@@ -73,7 +73,7 @@ def folded(op: Op, xs: list[Any], f: Callable[..., Any] | None = None) -> Any:
 
 
 def _same_shapes(op: Op, xs: list[Any]) -> None:
-    if len({aval_of(x).shape for x in xs}) > 1 or len({aval_of(x).dtype for x in xs}) > 1:
+    if len({shape_of(x) for x in xs}) > 1 or len({dtype_of(x) for x in xs}) > 1:
         raise damaged(f"{op.name} has operands of different types")
 
 
@@ -86,9 +86,9 @@ def _elementwise(name: str, primitive: str, arity: int) -> None:
         if made is not None:
             return made
         _same_shapes(op, xs)
-        if name in _ON_BOOLEANS and aval_of(xs[0]).dtype == BOOL:
+        if name in _ON_BOOLEANS and dtype_of(xs[0]) == BOOL:
             return bind(_ON_BOOLEANS[name], *xs)
-        if name == "abs" and aval_of(xs[0]).dtype.kind == "u":
+        if name == "abs" and dtype_of(xs[0]).kind == "u":
             return xs[0]
         return bind(primitive, *xs)
 
@@ -137,14 +137,14 @@ def _compare(r: Reader, op: Op, xs: list[Any]) -> Any:
     if made is not None:
         return made
     _same_shapes(op, xs)
-    if case(op, "compare_type") == "TOTALORDER" and aval_of(xs[0]).dtype.kind in "fV":
+    if case(op, "compare_type") == "TOTALORDER" and dtype_of(xs[0]).kind in "fV":
         xs = [_total_order(x) for x in xs]
     return bind(direction.lower(), *xs)
 
 
 def _total_order(x: Any) -> Any:
     """Integers in the order -NaN < -inf < ... < -0 < 0 < ... < NaN."""
-    bits = np.dtype(f"i{aval_of(x).dtype.itemsize}")
+    bits = np.dtype(f"i{dtype_of(x).itemsize}")
     i = bind("bitcast_convert_type", x, new_dtype=bits)
     flipped = bind("xor", i, np.asarray(np.iinfo(bits).max, bits))
     return bind("select_n", bind("lt", i, np.asarray(0, bits)), i, flipped)
@@ -178,7 +178,7 @@ def _convert(r: Reader, op: Op, xs: list[Any]) -> Any:
     (x,), to = xs, op.results[0].dtype
     if known(x) is not None and x.dtype.kind in "biu" and to.kind in "iu" and x.size <= LARGE:
         return x.astype(to)
-    return lax.convert_element_type(used(x), to) if aval_of(x).dtype != to else x
+    return lax.convert_element_type(used(x), to) if dtype_of(x) != to else x
 
 
 @handles("bitcast_convert")
@@ -245,7 +245,7 @@ def spread(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
 @handles("broadcast")
 def _prefix(r: Reader, op: Op, xs: list[Any]) -> Any:
     n = len(ints(op, "broadcast_sizes"))
-    return spread(xs[0], static_shape(op), tuple(range(n, n + aval_of(xs[0]).ndim)))
+    return spread(xs[0], static_shape(op), tuple(range(n, n + ndim_of(xs[0]))))
 
 
 @handles("concatenate")
@@ -297,7 +297,7 @@ def _call(r: Reader, op: Op, xs: list[Any]) -> Any:
 # ---- shapes that are known when the module is called
 @handles("get_dimension_size")
 def _size(r: Reader, op: Op, xs: list[Any]) -> Any:
-    return np.asarray(aval_of(xs[0]).shape[integer(op, "dimension")], np.int32)
+    return np.asarray(shape_of(xs[0])[integer(op, "dimension")], np.int32)
 
 
 def _sizes(op: Op, x: Any) -> tuple[int, ...]:
@@ -358,7 +358,7 @@ def _moving_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
 @handles("set_dimension_size")
 def _set_size(r: Reader, op: Op, xs: list[Any]) -> Any:
     size, axis = known(xs[1]), integer(op, "dimension")
-    if size is None or int(size) != aval_of(xs[0]).shape[axis]:
+    if size is None or int(size) != shape_of(xs[0])[axis]:
         raise UnsupportedOperationError("set_dimension_size: arrays of bounded size are not "
                                         "supported.\n  Fix: export with other shapes.")
     return xs[0]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.export import regions
 from calque.export.errors import UnsupportedOperationError
@@ -81,7 +81,7 @@ def _reduce(r: Reader, op: Op, xs: list[Any]) -> Any:
     which = regions.arg_of(body) if n == 2 and len(axes) == 1 else ""
     if which and _is_positions(r, op, axes[0]) and not np.any(known(starts[1])):
         x = used(operands[0])
-        if aval_of(x).shape[axes[0]]:
+        if shape_of(x)[axes[0]]:
             at = bind(which, x, axes=axes, index_dtype=op.results[1].dtype)
             return [bind(f"reduce_{which[3:]}", x, axes=axes, out_sharding=None), at]
     combine = r.function(body)
@@ -98,14 +98,14 @@ def _is_positions(r: Reader, op: Op, axis: int) -> bool:
 
 
 def _folded(x: Any, start: Any, axes: tuple[int, ...], fold: str) -> Any:
-    x, dtype = used(x), aval_of(x).dtype
+    x, dtype = used(x), dtype_of(x)
     if dtype == BOOL:
         fold = {"add": "or", "maximum": "or", "multiply": "and", "minimum": "and"}.get(fold, fold)
     made = bind(f"reduce_{_REDUCE[fold]}", x, axes=tuple(sorted(axes)), out_sharding=None) \
         if axes else x
     if _is_identity(fold, start):
         return made
-    shape = aval_of(made).shape
+    shape = shape_of(made)
     return bind(_FOLDS[fold], made, lax.broadcast_in_dim(used(start), shape, ()))
 
 
@@ -127,7 +127,7 @@ def windows(r: Reader, body: Block, xs: list[Any], window: dict[str, Any]) -> An
     plain = set(window["window_strides"]) | set(window["base_dilation"]) | set(
         window["window_dilation"]) <= {1}
     if fold in _CUMULATIVE and plain and _is_identity(fold, xs[1]) and (
-            aval_of(xs[0]).dtype != BOOL):
+            dtype_of(xs[0]) != BOOL):
         made = _cumulative(xs[0], fold, window["window_dimensions"], window["padding"])
         if made is not None:
             return made
@@ -160,7 +160,7 @@ def _picked_windows(body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
 
 
 def _cumulative(x: Any, fold: str, sizes: tuple[int, ...], padding: Any) -> Any:
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axes = [i for i, n in enumerate(sizes) if n != 1]
     if len(axes) != 1 or any(padding[i] != (0, 0) for i in range(len(shape)) if i != axes[0]):
         return None
@@ -196,7 +196,7 @@ def _dynamic_update(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 def _vectors_last(indices: Any, axis: int) -> Any:
     """Index vectors along the last axis; indices without such an axis get one."""
-    shape = aval_of(indices).shape
+    shape = shape_of(indices)
     if axis == len(shape):
         return lax.reshape(used(indices), (*shape, 1))
     if axis == len(shape) - 1:
@@ -244,7 +244,7 @@ def _scatter(r: Reader, op: Op, xs: list[Any]) -> Any:
         ints(op, "scatter_indices_batching_dims") if "scatter_indices_batching_dims" in has
         else ())
     name = _SCATTER[fold]
-    if aval_of(x).dtype == BOOL:
+    if dtype_of(x) == BOOL:
         name = {"scatter-add": "scatter-max", "scatter-mul": "scatter-min"}.get(name, name)
     return bind(name, x, _vectors_last(indices, integer(op, "index_vector_dim")), updates,
                 dimension_numbers=numbers, mode=GatherScatterMode.FILL_OR_DROP,
@@ -266,7 +266,7 @@ def _dot(r: Reader, op: Op, xs: list[Any]) -> Any:
     numbers = ((ints(op, "lhs_contracting_dimensions"), ints(op, "rhs_contracting_dimensions")),
                (ints(op, "lhs_batching_dimensions"), ints(op, "rhs_batching_dimensions")))
     dtype = op.results[0].dtype
-    same = aval_of(xs[0]).dtype == aval_of(xs[1]).dtype == dtype
+    same = dtype_of(xs[0]) == dtype_of(xs[1]) == dtype
     return bind("dot_general", *xs, dimension_numbers=numbers, precision=_precision(op),
                 preferred_element_type=None if same else dtype, out_sharding=None)
 
@@ -286,7 +286,7 @@ def _convolution(r: Reader, op: Op, xs: list[Any]) -> Any:
                                     ("kernel", "output_feature", "input_feature"),
                                     ("output", "batch", "feature"))))
     dtype = op.results[0].dtype
-    same = aval_of(x).dtype == aval_of(y).dtype == dtype
+    same = dtype_of(x) == dtype_of(y) == dtype
     return bind("conv_general_dilated", x, y, window_strides=ints(op, "window_strides"),
                 padding=pairs(op, "padding"), lhs_dilation=ints(op, "lhs_dilation"),
                 rhs_dilation=ints(op, "rhs_dilation"), dimension_numbers=numbers,
@@ -355,7 +355,7 @@ def _derived(key: regions.Key, x: Any) -> Any:
     """An operand whose ascending order is the key's."""
     if key.part:
         x = bind({"re": "real", "im": "imag"}[key.part], x)
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if dtype.kind in "fV" and (key.total and not key.plain or key.descending):
         x = _total_order(x)
     if not key.descending:
@@ -371,7 +371,7 @@ def _cholesky(r: Reader, op: Op, xs: list[Any]) -> Any:
         return bind("cholesky", x)
     from calque.lax.linalg import cholesky
     adjoint = lax.conj(x) if is_complex(x) else used(x)
-    order = list(range(aval_of(x).ndim))
+    order = list(range(ndim_of(x)))
     order[-2:] = order[:-3:-1]
     made = cholesky(lax.transpose(adjoint, order), symmetrize_input=False)
     made = lax.transpose(made, order)
@@ -422,7 +422,7 @@ def _while(r: Reader, op: Op, xs: list[Any]) -> Any:
 @handles("map")
 def _map(r: Reader, op: Op, xs: list[Any]) -> Any:
     f = r.function(op.regions[0])
-    shape = aval_of(xs[0]).shape
+    shape = shape_of(xs[0])
     import calque
     flat = calque.vmap(lambda *v: f(*v)[0])(*[lax.reshape(used(x), (-1,)) for x in xs])
     return lax.reshape(flat, shape)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import creation, join, shapes, util
 from calque.primitives import elementwise as ew
@@ -42,21 +43,21 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return creation.array([]), lambda flat: tree.unflatten([])
     with util.lazy_eval("ravel_pytree"):
         arrays = [util.array(creation.asarray(x)) for x in leaves]
-        sizes = [util.shape_of(x) for x in arrays]
-        kinds = [util.dtype_of(x) for x in arrays]
+        sizes = [shape_of(x) for x in arrays]
+        kinds = [dtype_of(x) for x in arrays]
         dtype, _ = util.joined(arrays)
         flat = join.concatenate([shapes.ravel(ew.convert(x, dtype)) for x in arrays])
     ends = list(itertools.accumulate(math.prod(s) for s in sizes))
 
     def unravel(flat: Any) -> Any:
-        (flat,) = util.check_arrays("unravel", flat)
-        if util.dtype_of(flat) != dtype:
+        flat = util.one_array("unravel", flat)
+        if dtype_of(flat) != dtype:
             raise TypeError(explain(
-                f"unravel function given array of dtype {util.dtype_of(flat).name}, but expected "
+                f"unravel function given array of dtype {dtype_of(flat).name}, but expected "
                 f"dtype {dtype.name}", fix=f"convert it with astype('{dtype.name}')."))
-        if util.shape_of(flat) != (ends[-1],):
+        if shape_of(flat) != (ends[-1],):
             raise ValueError(explain(
-                f"unravel function given array of shape {util.shape_of(flat)}, but expected shape "
+                f"unravel function given array of shape {shape_of(flat)}, but expected shape "
                 f"{(ends[-1],)}", fix="pass a vector as ravel_pytree makes it."))
         with util.lazy_eval("unravel"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the imaginary part of a real leaf is dropped

@@ -17,7 +17,7 @@ import numpy as np
 
 import calque.numpy as jnp
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.lax import Precision
 
@@ -85,7 +85,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> tuple[int, ...]:
     wanted = tuple(operator.index(n) for n in shape)
-    given = aval_of(image).shape
+    given = shape_of(image)
     if len(wanted) != len(given):
         raise ValueError(explain(f"{name}: shape {wanted} for an image of shape {given}.",
                                  fix="give a size for each axis, batch and channels too."))
@@ -144,10 +144,10 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
             f"{translation.shape} for {len(dims)} spatial_dims.",
             fix="give one number for each axis in spatial_dims."))
     still = [d for d in range(rank) if d not in {d % rank for d in dims}]
-    if any(wanted[d] != aval_of(image).shape[d] for d in still):
+    if any(wanted[d] != shape_of(image)[d] for d in still):
         raise ValueError(explain(
             f"scale_and_translate: shape {wanted} differs from the image's "
-            f"{aval_of(image).shape} in an axis that is not in spatial_dims {tuple(dims)}.",
+            f"{shape_of(image)} in an axis that is not in spatial_dims {tuple(dims)}.",
             fix="name the axis in spatial_dims."))
     kind = _kind(scale, translation)  # not the image's, as in JAX
     return _resampled(image, wanted, [d % rank for d in dims], list(scale.astype(kind)),
@@ -182,7 +182,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     """
     wanted = _checked_shape("resize", image, shape)
     chosen = _method(method)
-    given = aval_of(image).shape
+    given = shape_of(image)
     dims = [d for d in range(len(given)) if given[d] != wanted[d]]
     if chosen is ResizeMethod.NEAREST:
         out = jnp.asarray(image)
@@ -201,7 +201,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
 
 def _kind(*arrays: Any) -> np.dtype[Any]:
     """The dtype of weights: of half precision they would move pixels."""
-    wide = any(aval_of(x).dtype in (np.float64, np.complex128) for x in arrays)
+    wide = any(dtype_of(x) in (np.float64, np.complex128) for x in arrays)
     return np.dtype(np.float64 if wide else np.float32)
 
 

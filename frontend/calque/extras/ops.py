@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.make import full
@@ -44,17 +45,17 @@ _DOC = """{sentence} of the rows of data with the same segment id.
 
 def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: Any, data: Any,
               ids: Any, num_segments: Any, bucket_size: Any, mode: Any) -> Any:
-    (data,) = util.check_arrays(name, data)
+    data = util.one_array(name, data)
     data = util.array(data)
     (ids,) = util.check_arrays(name, ids if hasattr(ids, "shape") else creation.asarray(ids))
-    if not dtypes.is_integer(util.dtype_of(ids)):
+    if not dtypes.is_integer(dtype_of(ids)):
         raise TypeError(explain(f"{name}: segment_ids must be integers, got dtype "
-                                f"{util.dtype_of(ids).name}.", fix="use astype(int)."))
-    lead = util.shape_of(ids)
-    if util.shape_of(data)[:len(lead)] != lead:
+                                f"{dtype_of(ids).name}.", fix="use astype(int)."))
+    lead = shape_of(ids)
+    if shape_of(data)[:len(lead)] != lead:
         raise ValueError(explain(
             f"{name}: Incompatible shapes for broadcasting: segment_ids have shape {lead}, data "
-            f"has shape {util.shape_of(data)}.", fix="give one id for every row of data."))
+            f"has shape {shape_of(data)}.", fix="give one id for every row of data."))
     if num_segments is None:
         known = util.needed(name, ids, "the number of segments depends on the ids.",
                                "pass num_segments.")
@@ -62,8 +63,8 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
     count = num_segments.__index__()
     if count < 0:
         raise ValueError(explain(f"num_segments must be non-negative. Got {count}."))
-    dtype = util.dtype_of(data)
-    rows = util.shape_of(data)[len(lead):]
+    dtype = dtype_of(data)
+    rows = shape_of(data)[len(lead):]
     with util.lazy_eval(name):
         ids = util.array(ids)
         if mode is None:  # no counting from the end
@@ -132,7 +133,7 @@ _INDEX_DOC = """x with y {verb} at an index (today: x.at[idx].{method}(y)).
 def _index_function(name: str, verb: str, method: str, result: str) -> Any:
     def f(x: Any, idx: Any, y: Any, indices_are_sorted: bool = False,
           unique_indices: bool = False) -> Any:
-        (x,) = util.check_arrays(name, x)
+        x = util.one_array(name, x)
         return getattr(util.array(x).at[idx], method)(y)
 
     f.__name__ = f.__qualname__ = name

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.errors import explain
 from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
@@ -418,7 +418,7 @@ class View:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes."""
-        return aval_of(self._part()).shape
+        return shape_of(self._part())
 
     @property
     def dtype(self) -> Any:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.primitive import Primitive
 from calque.interpreters.tables import Table
 from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, named, to_front
@@ -56,7 +56,7 @@ def _listed(found: Any) -> Any:
 
 
 def _sized(args: Sequence[Any], dims: Sequence[Any]) -> int:
-    return next(aval_of(x).shape[d] for x, d in zip(args, dims) if d is not None)
+    return next(shape_of(x)[d] for x, d in zip(args, dims) if d is not None)
 
 
 primitive_batchers = Table(

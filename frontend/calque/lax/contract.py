@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, ndim_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import resharded
@@ -173,7 +173,7 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
                          precision, preferred_element_type)
     x, y = as_operand("dot_general", lhs), as_operand("dot_general", rhs, 1)
     (xc, yc), (xb, yb) = dimension_numbers
-    ranks = aval_of(x).ndim, aval_of(y).ndim
+    ranks = ndim_of(x), ndim_of(y)
     dims = ((_axes(xc, ranks[0]), _axes(yc, ranks[1])), (_axes(xb, ranks[0]), _axes(yb, ranks[1])))
     preferred = None if preferred_element_type is None else dtypes.canonical(
         preferred_element_type)

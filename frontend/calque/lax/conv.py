@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -455,7 +455,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Any, padding:
     """
     x = as_operand("conv_general_dilated_local", lhs)
     y = as_operand("conv_general_dilated_local", rhs, 1)
-    dn = conv_dimension_numbers(aval_of(x).shape, aval_of(y).shape, dimension_numbers)
+    dn = conv_dimension_numbers(shape_of(x), shape_of(y), dimension_numbers)
     with lazy_eval("conv_general_dilated_local"):
         # patches in lhs' layout, so that their positions are lhs' spatial axes
         layout = ConvDimensionNumbers(dn.lhs_spec, dn.rhs_spec, dn.lhs_spec)

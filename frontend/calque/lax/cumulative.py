@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.dispatch.eager import lazy_eval
@@ -99,8 +99,8 @@ def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
         raise TypeError(explain(
             f"rev dimensions must have every element be nonnegative, got ({axis},).",
             fix="associative_scan(reverse=True) takes the axis counted from the first."))
-    axis = canonical_axis(axis, aval_of(xs[0]).ndim)
-    shapes = [aval_of(x).shape for x in xs]
+    axis = canonical_axis(axis, ndim_of(xs[0]))
+    shapes = [shape_of(x) for x in xs]
     if any(len(s) <= axis or s[axis] != shapes[0][axis] for s in shapes):
         raise ValueError(explain(
             "Array inputs to associative_scan must have the same first dimension. "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.dispatch.eager import lazy_eval
@@ -38,7 +38,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
     values = [as_operand("concatenate", x, i) for i, x in enumerate(operands)]
     if not values:
         raise ValueError(explain("concatenate requires a non-empty sequences of arrays"))
-    if len(values) == 1 and aval_of(values[0]).ndim:
+    if len(values) == 1 and ndim_of(values[0]):
         return unchanged(values[0])
     return sh.concatenate_p.bind(*values, dimension=operator.index(dimension))
 
@@ -68,7 +68,7 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
     starts = tuple(as_size("slice", s) for s in start_indices)
     limits = tuple(as_size("slice", s) for s in limit_indices)
     steps = None if strides is None else tuple(as_size("slice", s) for s in strides)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     if len(limits) == len(shape) and any(e > n for e, n in zip(limits, shape)):
         raise TypeError(explain(
             "slice limit_indices must be less than or equal to operand shape, got limit_indices "
@@ -102,7 +102,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
       Array([1, 2, 3], dtype=int32)
     """
     x = as_operand("slice_in_dim", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axis = canonical_axis(axis, len(shape))
     n = shape[axis]
     start = 0 if start_index is None else as_size("slice_in_dim", start_index)
@@ -136,7 +136,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
       Array([4], dtype=int32)
     """
     x = as_operand("index_in_dim", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axis = canonical_axis(axis, len(shape))
     i = as_size("index_in_dim", index)
     if not -shape[axis] <= i < shape[axis]:
@@ -169,7 +169,7 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> list[Any]:
       [Array([0], dtype=int32), Array([1, 2], dtype=int32)]
     """
     x = as_operand("split", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axis = canonical_axis(axis, len(shape))
     parts = as_sizes("split", sizes)
     if sum(parts) != shape[axis] or any(p < 0 for p in parts):
@@ -268,7 +268,7 @@ def tile(operand: Any, reps: Any) -> Any:
       Array([1, 2, 1, 2], dtype=int32)
     """
     x = as_operand("tile", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     counts = as_sizes("tile", reps)
     if len(counts) != len(shape):
         raise ValueError(explain(f"tile requires one count per axis, got {counts} for {shape}."))
@@ -305,11 +305,11 @@ def stack(operands: Any, axis: int = 0) -> Any:
     values = [as_operand("stack", x, i) for i, x in enumerate(operands)]
     if not values:
         raise IndexError(explain("stack: list index out of range: there are no operands."))
-    shapes = [aval_of(x).shape for x in values]
+    shapes = [shape_of(x) for x in values]
     if len(set(shapes)) > 1:
         raise ValueError(explain("All input arrays must have the same shape. Got "
                                  f"{', '.join(map(str, shapes))}."))
-    kinds = [aval_of(x).dtype.name for x in values]
+    kinds = [dtype_of(x).name for x in values]
     if len(set(kinds)) > 1:
         raise TypeError(explain("lax.stack requires arguments to have the same dtypes, got "
                                 f"{', '.join(kinds)}.", fix="cast them with .astype(...)."))
@@ -340,7 +340,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
       (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
     """
     x = as_operand("unstack", x)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     at = canonical_axis(axis, len(shape))
     with lazy_eval("unstack"):
         return tuple(index_in_dim(x, i, at, keepdims=False) for i in range(shape[at]))
@@ -368,7 +368,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
              [1, 2]], dtype=int32)
     """
     x, like = as_operand("broadcast_like", arr), as_operand("broadcast_like", like_arr, 1)
-    own, shape = aval_of(x).shape, aval_of(like).shape
+    own, shape = shape_of(x), shape_of(like)
     first = len(shape) - len(own)
     if first < 0 or any(n not in (1, m) for n, m in zip(own, shape[first:])):
         raise ValueError(explain(

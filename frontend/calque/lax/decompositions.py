@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
@@ -135,16 +135,16 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     a, taus, c = (as_operand("ormqr", x, i) for i, x in enumerate((a, taus, c)))
     for i, x in enumerate((a, taus, c)):
         la.check_rank("ormqr", i, aval_of(x), 1 if i == 1 else 2)
-    m, side = aval_of(a).shape[-2], aval_of(c).shape[-2 if left else -1]
+    m, side = shape_of(a)[-2], shape_of(c)[-2 if left else -1]
     if m != side:
         raise ValueError(explain(
             f"ormqr with left={bool(left)} expects c to have the same number of "
             f"{'rows' if left else 'columns'} as the Householder matrix a. Got a shape "
-            f"{aval_of(a).shape} and c shape {aval_of(c).shape}.",
+            f"{shape_of(a)} and c shape {shape_of(c)}.",
             fix="pass left=False to multiply from the right."))
     with lazy_eval("ormqr"):
-        k = aval_of(taus).shape[-1]
-        whole = la.padded(la.cut(a, m, min_dim(min_dim(k, m), aval_of(a).shape[-1])), m, m)
+        k = shape_of(taus)[-1]
+        whole = la.padded(la.cut(a, m, min_dim(min_dim(k, m), shape_of(a)[-1])), m, m)
         q = og.householder_product_p.bind(whole, taus)
         q = la.conj(la.flip(q)) if transpose else q
         return la.product(q, c) if left else la.product(c, q)
@@ -179,7 +179,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True,
       Array([1., 3.], dtype=float32)
     """
     x = _hermitian("eigh", x, symmetrize_input)
-    _whole("eigh", subset_by_index, aval_of(x).shape[-1])
+    _whole("eigh", subset_by_index, shape_of(x)[-1])
     with lazy_eval("eigh"):
         v, w = og.eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=bool(lower),
                               sort_eigenvalues=bool(sort_eigenvalues), compute_vectors=True,
@@ -206,7 +206,7 @@ def symmetrized(x: Any) -> Any:
 def _hermitian(name: str, x: Any, symmetrize: bool) -> Any:
     """x as an operand; square where it is added to its transpose."""
     x = as_operand(name, x)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     if len(shape) < 2:
         raise TypeError(explain(
             f"eigh: transpose permutation isn't a permutation of operand dimensions: x needs two "
@@ -342,7 +342,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
         if full_matrices and compute_uv:
             raise ValueError(explain("full_matrices and subset_by_index cannot both be set",
                                      fix="pass full_matrices=False."))
-        _whole("svd", subset_by_index, min_dim(*aval_of(x).shape[-2:]))
+        _whole("svd", subset_by_index, min_dim(*shape_of(x)[-2:]))
     outs = og.svd_p.bind(x, full_matrices=bool(full_matrices), compute_uv=bool(compute_uv),
                          subset_by_index=subset_by_index, algorithm=algorithm)
     if not compute_uv:
@@ -463,11 +463,11 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
     for i, x in enumerate((a, c)):
         la.check_rank("symmetric_product", i, aval_of(x))
         _check_real("symmetric_product", i, x)
-    n = aval_of(a).shape[-2]
-    if aval_of(c).shape != (*aval_of(a).shape[:-2], n, n):
+    n = shape_of(a)[-2]
+    if shape_of(c) != (*shape_of(a)[:-2], n, n):
         raise ValueError(explain(
             "symmetric_update expects c_matrix of shape (..., n, n) for a_matrix of shape "
-            f"(..., n, k). Got shapes {aval_of(a).shape} and {aval_of(c).shape}."))
+            f"(..., n, k). Got shapes {shape_of(a)} and {shape_of(c)}."))
     with lazy_eval("symmetric_product"):
         out = la.product(a, la.flip(a))
         out = ew.add(ew.mul(ew.const(out, alpha), out), ew.mul(ew.const(c, beta), c))
@@ -497,11 +497,11 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     r, w = as_operand("cholesky_update", r_matrix), as_operand("cholesky_update", w_vector, 1)
     for i, x in enumerate((r, w)):
         _check_real("cholesky_update", i, x)
-    n = aval_of(w).shape[-1] if aval_of(w).ndim else -1
-    if aval_of(w).ndim != 1 or aval_of(r).shape != (n, n):
+    n = shape_of(w)[-1] if ndim_of(w) else -1
+    if ndim_of(w) != 1 or shape_of(r) != (n, n):
         raise ValueError(explain(
             "Rank-1 update to Cholesky decomposition takes a square matrix and a vector of the "
-            f"same size as input. Got shapes {aval_of(r).shape} and {aval_of(w).shape} instead"))
+            f"same size as input. Got shapes {shape_of(r)} and {shape_of(w)} instead"))
     return td.cholesky_update_p.bind(r, w)
 
 
@@ -509,7 +509,7 @@ def _check_real(name: str, position: int, x: Any) -> None:
     la.check_float(name, position, aval_of(x), half=True)
     if is_complex(x):
         raise TypeError(explain(
-            f"{name} does not accept dtype {aval_of(x).dtype.name} at position {position}. "
+            f"{name} does not accept dtype {dtype_of(x).name} at position {position}. "
             f"Accepted dtypes at position {position} are subtypes of floating.",
             fix="use real matrices."))
 
@@ -541,9 +541,9 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
     """
     x = as_operand("qdwh", x)
     la.check_rank("qdwh", 0, aval_of(x))
-    if aval_of(x).shape[-2] < aval_of(x).shape[-1]:
+    if shape_of(x)[-2] < shape_of(x)[-1]:
         raise ValueError(explain(
-            f"The input matrix of shape M x N must have M >= N, got shape {aval_of(x).shape}.",
+            f"The input matrix of shape M x N must have M >= N, got shape {shape_of(x)}.",
             fix="decompose the conjugate transpose."))
     if dynamic_shape is not None:
         raise NotImplementedError(explain("qdwh: dynamic_shape is not supported.",
@@ -553,5 +553,5 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
                                  algorithm=None)
         v = la.conj(la.flip(vh))
         h = la.product(og.scaled_columns(v, s), vh)
-        done = ew.is_finite(reduce_sum(s, tuple(range(aval_of(s).ndim))))
+        done = ew.is_finite(reduce_sum(s, tuple(range(ndim_of(s)))))
         return la.product(u, vh), h, sh.reshape(sh.iota(la.INT, (1,)), ()), done

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -108,24 +108,24 @@ def _checked(lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray,
 
 def _mask(sizes: Any, shape: tuple[int, ...], axis: int, outer: tuple[int, ...]) -> Any:
     """(*shape, groups): whether an element's index along axis lies in a group."""
-    count, rank = aval_of(sizes).shape[-1], len(shape)
+    count, rank = shape_of(sizes)[-1], len(shape)
     full = (*shape, count)
-    lead = outer if aval_of(sizes).ndim > 1 else ()
+    lead = outer if ndim_of(sizes) > 1 else ()
     axes = (*lead, rank)
     order = [int(i) for i in np.argsort(axes)]
     ends = cumsum_p.bind(sizes, axis=len(lead), reverse=False)
     starts = ew.sub(ends, sizes)
     starts, ends = (sh.broadcast_in_dim(sh.transpose(v, order), full, sorted(axes))
                     for v in (starts, ends))
-    at = sh.iota(aval_of(sizes).dtype, full, axis)
+    at = sh.iota(dtype_of(sizes), full, axis)
     return ew.and_(ew.le(starts, at), ew.lt(at, ends))
 
 
 def _by_group(x: Any, mask: Any) -> Any:
     """x with an axis of groups behind, 0 where the mask is."""
-    shape = aval_of(mask).shape
+    shape = shape_of(mask)
     wide = sh.broadcast_in_dim(x, shape, tuple(range(len(shape) - 1)))
-    zero = sh.broadcast_in_dim(np.zeros((), aval_of(x).dtype), shape, ())
+    zero = sh.broadcast_in_dim(np.zeros((), dtype_of(x)), shape, ())
     return ew.select_n(mask, zero, wide)
 
 
@@ -178,20 +178,20 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any,
     numbers = ragged_dot_dimension_numbers
     with lazy_eval(name):
         mode, axis, outer = _checked(aval_of(x), aval_of(y), aval_of(sizes), numbers)
-        if aval_of(x).dtype != aval_of(y).dtype:
+        if dtype_of(x) != dtype_of(y):
             kind = dtypes.promote([dtypes.dtype_and_weak(v) for v in (x, y)])[0]
             x, y = ew.convert(x, kind), ew.convert(y, kind)
         (lc, rc), (lb, rb) = numbers.dot_dimension_numbers
-        rank, other = aval_of(x).ndim, aval_of(y).ndim
+        rank, other = ndim_of(x), ndim_of(y)
         dims: Any = ((lc, rc), (lb, rb))
         if mode == "noncontracting":
-            x = _by_group(x, _mask(sizes, aval_of(x).shape, axis, outer))
+            x = _by_group(x, _mask(sizes, shape_of(x), axis, outer))
             dims = (((*lc, rank), (*rc, numbers.rhs_group_dimensions[0])), (lb, rb))
         elif mode == "contracting":
             pairs = {**dict(zip(lc, rc)), **dict(zip(lb, rb))}
             mirrored = tuple(pairs[a] for a in outer)
-            y = _by_group(y, _mask(sizes, aval_of(y).shape, pairs[axis], mirrored))
-            x = _by_group(x, _mask(sizes, aval_of(x).shape, axis, outer))
+            y = _by_group(y, _mask(sizes, shape_of(y), pairs[axis], mirrored))
+            x = _by_group(x, _mask(sizes, shape_of(x), axis, outer))
             dims = ((lc, rc), ((rank, *lb), (other, *rb)))
         return dot_general(x, y, dims, precision, preferred_element_type)
 
@@ -257,7 +257,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
              [8., 8.]], dtype=float32)
     """
     x, y = unchanged(as_operand("scaled_dot", lhs)), unchanged(as_operand("scaled_dot", rhs, 1))
-    rank = aval_of(x).ndim
+    rank = ndim_of(x)
     if dimension_numbers is None:
         if rank not in (2, 3):
             raise _fail(f"scaled_dot: dimension_numbers must be given for rank {rank}.")
@@ -278,7 +278,7 @@ def _scaled(x: Any, scale: Any, contracted: Sequence[int]) -> Any:
     if scale is None:
         return x
     factor = ew.convert(unchanged(as_operand("scaled_dot", scale)), np.dtype("f4"))
-    shape, own = aval_of(x).shape, aval_of(factor).shape
+    shape, own = shape_of(x), shape_of(factor)
     fits = len(own) == len(shape) and all(
         (s and n % s == 0) if i in contracted else n == s
         for i, (n, s) in enumerate(zip(shape, own)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.dispatch.eager import lazy_eval
@@ -38,7 +38,7 @@ def _unary(name: str, prim: Primitive, sentence: str, accepts: str, example: str
 
 def spread_ones(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Axes of size 1 repeated, so that both operands have one shape (rank 0 stays)."""
-    a, b = aval_of(x).shape, aval_of(y).shape
+    a, b = shape_of(x), shape_of(y)
     if a == b or not a or not b:
         return x, y
     if len(a) != len(b):
@@ -51,7 +51,7 @@ def spread_ones(name: str, x: Any, y: Any) -> tuple[Any, Any]:
             fix="reshape one of them so that every axis agrees or has size 1."))
     shape = tuple(n if m == 1 else m for m, n in zip(a, b))
     axes = tuple(range(len(shape)))
-    return tuple(v if aval_of(v).shape == shape else sh.broadcast_in_dim(v, shape, axes)
+    return tuple(v if shape_of(v) == shape else sh.broadcast_in_dim(v, shape, axes)
                  for v in (x, y))
 
 
@@ -62,14 +62,14 @@ def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: st
 
     def call(x: Any, y: Any) -> Any:
         x, y = as_operand(name, x), as_operand(name, y, 1)
-        if ordered and dtypes.is_complex(aval_of(x).dtype):
+        if ordered and dtypes.is_complex(dtype_of(x)):
             raise TypeError(explain(
-                f"{name} does not accept dtype {aval_of(x).dtype} at position 0: complex numbers "
+                f"{name} does not accept dtype {dtype_of(x)} at position 0: complex numbers "
                 "have no order.", fix="compare their absolute values."))
-        a, b = aval_of(x).shape, aval_of(y).shape
+        a, b = shape_of(x), shape_of(y)
         if a == b or not a or not b:
             return prim.bind(x, y)
-        if aval_of(x).dtype != aval_of(y).dtype:
+        if dtype_of(x) != dtype_of(y):
             prim.rule("abstract")(aval_of(x), aval_of(y))  # raises
         with lazy_eval(name):
             return prim.bind(*spread_ones(name, x, y))
@@ -383,7 +383,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
       Array(1, dtype=int32)
     """
     x, dtype = as_operand("convert_element_type", operand), dtypes.canonical(new_dtype)
-    own = aval_of(x).dtype
+    own = dtype_of(x)
     if dtypes.is_key(own) != dtypes.is_key(dtype):
         raise ValueError(explain(
             f"Cannot convert_element_type from {own.name} to {dtype.name}",
@@ -417,13 +417,13 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
       Array(1065353216, dtype=int32)
     """
     x = as_operand("bitcast_convert_type", operand)
-    for kind in (aval_of(x).dtype, new_dtype):
+    for kind in (dtype_of(x), new_dtype):
         if dtypes.is_key(kind):
             raise ValueError(explain(
                 f"bitcast_convert_type: unexpected input: dtype={kind}.",
                 fix="use random.key_data and random.wrap_key_data."))
     dtype = dtypes.canonical(new_dtype)
-    if aval_of(x).dtype == dtype:
+    if dtype_of(x) == dtype:
         return convert(x, dtype, aval_of(x).weak_type)
     return ew.bitcast_convert_type(x, new_dtype=dtype)
 
@@ -451,17 +451,17 @@ def select_n(which: Any, *cases: Any) -> Any:
     """
     values = [as_operand("select_n", c, i + 1) for i, c in enumerate(cases)]
     which = as_operand("select_n", which)
-    shapes = [aval_of(v).shape for v in values]
+    shapes = [shape_of(v) for v in values]
     if any(s != shapes[0] for s in shapes):
         raise TypeError(explain(
             f"select cases must have the same shapes, got [{', '.join(map(str, shapes))}].",
             fix="broadcast them, or use jnp.where."))
-    kinds = [aval_of(v).dtype.name for v in values]
+    kinds = [dtype_of(v).name for v in values]
     if any(k != kinds[0] for k in kinds):
         raise TypeError(explain(
             f"select cases must have the same dtypes, got [{', '.join(kinds)}].",
             fix="cast them, or use jnp.where."))
-    kind = aval_of(which).dtype
+    kind = dtype_of(which)
     if kind != dtypes.bool_ and not dtypes.is_integer(kind):
         raise TypeError(explain(
             f"select `which` must be boolean or integer type, got {kind.name}.",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size
@@ -32,7 +32,7 @@ def as_fft_type(kind: Any) -> FftType:
 
 def as_input(x: Any, kind: FftType) -> Any:
     """x in the dtype that the transform takes: float for RFFT, else complex."""
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if kind is FftType.RFFT:
         if dtype.kind == "c":
             raise ValueError(explain("only real valued inputs supported for rfft",

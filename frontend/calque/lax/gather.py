@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
@@ -41,9 +41,9 @@ def python_fill(fill_value: Any, dtype: Any) -> Any:
     if fill_value is None:
         return ga.default_fill(dtype)
     x = as_operand("gather", fill_value)
-    if aval_of(x).shape:
+    if shape_of(x):
         raise ValueError(
-            explain(f"gather: fill_value must be a scalar, got shape {aval_of(x).shape}.")
+            explain(f"gather: fill_value must be a scalar, got shape {shape_of(x)}.")
         )
     value = np.asarray(x)[()]
     if dtypes.is_key(dtype):
@@ -97,7 +97,7 @@ def gather(
     """
     x, indices = as_operand("gather", operand), as_operand("gather", start_indices, 1)
     parsed = parse_mode("gather", mode, GatherScatterMode.PROMISE_IN_BOUNDS)
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     fill = python_fill(fill_value, dtype) if parsed is GatherScatterMode.FILL_OR_DROP else None
     numbers = GatherDimensionNumbers(*[tuple(int(i) for i in dims) for dims in dimension_numbers])
     return ga.gather(
@@ -114,7 +114,7 @@ def gather(
 
 def _modulo(index: Any, size: int) -> Any:
     """index mod size, at least 0."""
-    kind = aval_of(index).dtype
+    kind = dtype_of(index)
     rest = ew.rem(index, kind.type(max(1, min(size, np.iinfo(kind).max))))
     return rest if kind.kind == "u" else wrap_negative(rest, size)
 
@@ -142,15 +142,15 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
              [0, 1]], dtype=int32)
     """
     x = as_operand("index_take", src)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     with lazy_eval("index_take"):
         columns = []
         for i, axis in zip(idxs, axes, strict=True):
             index = _modulo(as_operand("index_take", i, 1), shape[axis])
             columns.append(
-                sh.broadcast_in_dim(index, (*aval_of(index).shape, 1), range(aval_of(index).ndim))
+                sh.broadcast_in_dim(index, (*shape_of(index), 1), range(ndim_of(index)))
             )
-        kind = dtypes.promote([(aval_of(c).dtype, False) for c in columns])[0]
+        kind = dtypes.promote([(dtype_of(c), False) for c in columns])[0]
         columns = [ew.convert(c, kind) for c in columns]
         vectors = columns[0] if len(columns) == 1 else sh.concatenate(columns, 1)
         taken = tuple(sorted(int(a) for a in axes))

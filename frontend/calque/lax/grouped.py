@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.trace import axis_env
@@ -59,14 +59,14 @@ def gathered(x: Any, names: Names) -> Any:
     """What all positions have, along a new leading axis; the last name moves fastest."""
     for name in reversed(names):
         x = co.all_gather_p.bind(x, axes=(name,), dimension=0, size=co.size_of(name), tiled=False)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     count = len(names)
     return sh.reshape(x, (int(np.prod(shape[:count])), *shape[count:]))
 
 
 def pick(x: Any, index: Any, axis: int = 0) -> Any:
     """x at a traced position of an axis, without it."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     starts = [index if i == axis else np.int32(0) for i in range(len(shape))]
     sizes = tuple(1 if i == axis else d for i, d in enumerate(shape))
     part = ix.dynamic_slice(x, starts, sizes)
@@ -75,9 +75,9 @@ def pick(x: Any, index: Any, axis: int = 0) -> Any:
 
 def rows(x: Any, at: Any) -> Any:
     """Rows of x at traced positions."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     numbers = GatherDimensionNumbers(tuple(range(1, len(shape))), (0,), (0,))
-    return gather(x, sh.reshape(at, (*aval_of(at).shape, 1)), numbers, (1, *shape[1:]),
+    return gather(x, sh.reshape(at, (*shape_of(at), 1)), numbers, (1, *shape[1:]),
                   mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -94,13 +94,13 @@ def _table(groups: Groups, size: int) -> tuple[Any, Any]:
 def members(x: Any, names: Names, groups: Groups, fill: Any = None) -> Any:
     """What the members of a position's group have, along a new leading axis."""
     every = gathered(x, names)
-    table, _ = _table(groups, aval_of(every).shape[0])
+    table, _ = _table(groups, shape_of(every)[0])
     mine = pick(table, position(names))
-    found = rows(every, ew.max_(mine, ew.match_shape(np.int32(0), aval_of(mine).shape)))
+    found = rows(every, ew.max_(mine, ew.match_shape(np.int32(0), shape_of(mine))))
     if (table < 0).any():
-        shape = aval_of(found).shape
+        shape = shape_of(found)
         there = sh.broadcast_in_dim(ew.ge(mine, ew.match_shape(
-            np.int32(0), aval_of(mine).shape)), shape, (0,))
+            np.int32(0), shape_of(mine))), shape, (0,))
         found = ew.select_n(there, ew.match_shape(ew.const(found, fill), shape), found)
     return found
 
@@ -112,7 +112,7 @@ def place(names: Names, groups: Groups) -> Any:
 
 def reduced(kind: str, x: Any, names: Names, groups: Groups) -> Any:
     """psum, pmax or pmin within groups."""
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if kind == "psum":
         return rd.reduce_sum(members(x, names, groups, 0), (0,))
     low = kind == "pmax"
@@ -163,7 +163,7 @@ def permuted(x: Any, names: Names, perm: Sequence[tuple[int, int]], size: int) -
     got = pick(gathered(x, names), ew.max_(mine, np.int32(0)))
     if (sources >= 0).all():
         return got
-    shape = aval_of(got).shape
+    shape = shape_of(got)
     there = ew.match_shape(ew.ge(mine, np.int32(0)), shape)
     return ew.select_n(there, co.zeros_of(got, shape), got)
 
@@ -172,7 +172,7 @@ def permuted(x: Any, names: Names, perm: Sequence[tuple[int, int]], size: int) -
 def exchanged_over(x: Any, names: Names, split: int, concat: int, tiled: bool) -> Any:
     """all_to_all over several axes: of the split dimension each takes its digit."""
     sizes = [co.size_of(n) for n in names]
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     total = int(np.prod(sizes))
     rest = (shape[split] // total,) if tiled else ()
     x = sh.reshape(x, (*shape[:split], *sizes, *rest, *shape[split + 1:]))
@@ -180,10 +180,10 @@ def exchanged_over(x: Any, names: Names, split: int, concat: int, tiled: bool) -
         x = co.all_to_all_p.bind(x, axes=(name,), split_axis=split + k, concat_axis=split + k,
                                  size=size, tiled=False)
     # the digits are now those of the senders: they go where the parts are joined
-    count, ndim = len(names), aval_of(x).ndim
+    count, ndim = len(names), ndim_of(x)
     order = [i for i in range(ndim) if not split <= i < split + count]
     x = sh.transpose(x, [*range(split, split + count), *order])
-    x = sh.reshape(x, (total, *[aval_of(x).shape[count + i] for i in range(ndim - count)]))
+    x = sh.reshape(x, (total, *[shape_of(x)[count + i] for i in range(ndim - count)]))
     return joined(x, concat, tiled)
 
 
@@ -193,7 +193,7 @@ def ragged(sent: Any, out: Any, starts: Any, sizes: Any, targets: Any, names: Na
     every = gathered(sent, names)
     me = position(names)
     runs = [pick(gathered(v, names), me, 1) for v in (starts, sizes, targets)]
-    shape, length = aval_of(out).shape, aval_of(sent).shape[0]
+    shape, length = shape_of(out), shape_of(sent)[0]
     line, zero = sh.iota(np.dtype("int32"), (shape[0],)), ew.match_shape(np.int32(0), (shape[0],))
     for sender in range(size):
         start, count, target = (ew.match_shape(ew.convert(

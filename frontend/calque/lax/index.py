@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
@@ -48,7 +48,7 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
 
 def wrap_negative(index: Any, size: int) -> Any:
     """A traced index, counted from the end where it is negative."""
-    dtype = aval_of(index).dtype
+    dtype = dtype_of(index)
     zero, shift = dtype.type(0), number(min_dim(size, int(np.iinfo(dtype).max)), dtype)
     return ew.select_n(ew.lt(index, zero), index, ew.add(index, shift))
 
@@ -63,14 +63,14 @@ def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> l
         raise ValueError(explain(
             f"{name}: start_indices must have one entry per axis of the operand, got "
             f"{len(indices)} for shape {shape}.", fix="pass 0 for the axes that are kept whole."))
-    kinds = {aval_of(as_operand(name, i)).dtype for i in indices}
+    kinds = {dtype_of(as_operand(name, i)) for i in indices}
     if len(kinds) > 1 and all(map(dtypes.is_integer, kinds)):
         raise TypeError(explain(
             f"index arguments to {name} must be integers of the same type, got "
-            + ", ".join(aval_of(as_operand(name, i)).dtype.name for i in indices),
+            + ", ".join(dtype_of(as_operand(name, i)).name for i in indices),
             fix="convert them to one integer type."))
     flags = [negative] * len(shape) if isinstance(negative, bool) else list(negative)
-    traced = {aval_of(i).dtype for i in indices if hasattr(i, "aval")}
+    traced = {dtype_of(i) for i in indices if hasattr(i, "aval")}
     starts = [_start(name, i, n, f) for i, n, f in zip(indices, shape, flags)]
     if len(traced) == 1:  # one index dtype for all, as the primitives print
         kind = traced.pop()
@@ -81,7 +81,7 @@ def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> l
 
 def _along(name: str, index: Any, axis: int, rank: int) -> list[Any]:
     """Starts that are 0 but on one axis, all of the index's dtype."""
-    zero = aval_of(as_operand(name, index)).dtype.type(0)
+    zero = dtype_of(as_operand(name, index)).type(0)
     return [index if i == axis else zero for i in range(rank)]
 
 
@@ -110,7 +110,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
     x = as_operand("dynamic_slice", operand)
     sizes = as_sizes("dynamic_slice", slice_sizes)
     with lazy_eval("dynamic_slice"):
-        starts = _starts("dynamic_slice", start_indices, aval_of(x).shape, allow_negative_indices)
+        starts = _starts("dynamic_slice", start_indices, shape_of(x), allow_negative_indices)
         return ix.dynamic_slice(x, starts, sizes) if sizes else x
 
 
@@ -138,7 +138,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
       Array([3, 4], dtype=int32)
     """
     x = as_operand("dynamic_slice_in_dim", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axis = canonical_axis(axis, len(shape))
     starts = _along("dynamic_slice_in_dim", start_index, axis, len(shape))
     sizes = [int(slice_size) if i == axis else n for i, n in enumerate(shape)]
@@ -233,7 +233,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
       Array([0, 7, 8, 0], dtype=int32)
     """
     x = as_operand("dynamic_update_slice_in_dim", operand)
-    ndim = aval_of(x).ndim
+    ndim = ndim_of(x)
     axis = canonical_axis(axis, ndim)
     starts = _along("dynamic_update_slice_in_dim", start_index, axis, ndim)
     return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
@@ -265,9 +265,9 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     check_fits(index)
     x = as_operand("dynamic_update_index_in_dim", operand)
     new = as_operand("dynamic_update_index_in_dim", update, 1)
-    axis = canonical_axis(axis, aval_of(x).ndim)
+    axis = canonical_axis(axis, ndim_of(x))
     with lazy_eval("dynamic_update_index_in_dim"):
-        if aval_of(new).ndim != aval_of(x).ndim:
+        if ndim_of(new) != ndim_of(x):
             new = expand_dims(new, (axis,))
         return dynamic_update_slice_in_dim(x, new, index, axis,
                                            allow_negative_indices=allow_negative_indices)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import ndim_of, shape_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.lists import inserted
@@ -64,7 +64,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
              [1., 2.]], dtype=float32)
     """
     x = as_operand("cholesky", x)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     if len(shape) < 2:
         raise TypeError(explain(
             f"cholesky: transpose permutation isn't a permutation of operand dimensions: x needs "
@@ -113,8 +113,8 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
     """
     a, b = as_operand("triangular_solve", a), as_operand("triangular_solve", b, 1)
     with lazy_eval("triangular_solve"):
-        shape = aval_of(b).shape
-        vector = len(shape) == aval_of(a).ndim - 1
+        shape = shape_of(b)
+        vector = len(shape) == ndim_of(a) - 1
         if vector:
             axis = len(shape) if left_side else len(shape) - 1
             b = sh.reshape(b, inserted(shape, axis, 1))

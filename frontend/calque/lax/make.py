@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.eager import lazy_eval
@@ -55,7 +55,7 @@ def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = F
     """A scalar as an array of a shape; NumPy and Python scalars are converted on the host."""
     if not hasattr(value, "aval"):
         value = host_scalar(value, dtype, weak)
-    elif aval_of(value).dtype != dtype or aval_of(value).weak_type != weak:
+    elif dtype_of(value) != dtype or aval_of(value).weak_type != weak:
         with lazy_eval("full"):
             return sh.broadcast_in_dim(convert(value, dtype, weak), sizes, ())
     if not sizes and hasattr(value, "aval"):
@@ -115,10 +115,10 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
     if dtype is not None:
         found, weak = dtypes.canonical(dtype), False
     value = as_operand("full_like", fill_value, 1)
-    if aval_of(value).shape:
+    if shape_of(value):
         raise TypeError(explain(
             f"full must be called with scalar fill_value, got fill_value.shape "
-            f"{aval_of(value).shape}.", fix="use jnp.full_like, which broadcasts."))
+            f"{shape_of(value)}.", fix="use jnp.full_like, which broadcasts."))
     return varying_as(x, made_on("full_like", sharding, None,
                                  lambda: spread_scalar(value, sizes, found, weak), sizes))
 

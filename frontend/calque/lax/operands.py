@@ -59,10 +59,6 @@ def aval(x: Any) -> ShapedArray:
     return aval_of(x)
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
-    return aval_of(x).shape
-
-
 def canonical_axis(axis: Any, ndim: int) -> int:
     """A Python axis counted from the front, or NumPy's error."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import checked_axes
 from calque.lax import grouped
@@ -75,7 +75,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
                 and (groups is None or len({*map(len, groups)}) == 1)):
             return leaf * (size if groups is None else len(groups[0]))
         value = as_operand("psum", leaf)
-        if aval_of(value).dtype == np.dtype(bool):
+        if dtype_of(value) == np.dtype(bool):
             value = ew.convert(value, np.dtype("i4"))
         return co.psum(value, names) if groups is None else grouped.reduced(
             "psum", value, names, groups)
@@ -322,7 +322,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     groups = _groups("all_gather", axis_index_groups, names, size)
 
     def one(v: Any) -> Any:
-        rank = aval_of(v).ndim + (not tiled)
+        rank = ndim_of(v) + (not tiled)
         if not -rank <= axis < rank:
             raise ValueError(explain(f"all_gather: axis {axis} is out of bounds for {rank} axes."))
         if groups is not None:
@@ -364,7 +364,7 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
     def one(v: Any) -> Any:
         parts = size if groups is None else len(groups[0])
         _check_split("psum_scatter", v, scatter_dimension, parts, tiled)
-        at = scatter_dimension % aval_of(v).ndim
+        at = scatter_dimension % ndim_of(v)
         if groups is not None:
             return grouped.scattered(v, names, groups, at, bool(tiled))
         for k, name in enumerate(names):
@@ -378,7 +378,7 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
 
 
 def _check_split(what: str, v: Any, axis: int, size: int, tiled: bool) -> None:
-    shape = aval_of(v).shape
+    shape = shape_of(v)
     if not -len(shape) <= axis < len(shape):
         raise ValueError(explain(f"{what}: axis {axis} is out of bounds for shape {shape}."))
     if (shape[axis] % size if tiled else shape[axis] != size):
@@ -419,7 +419,7 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
     def one(v: Any) -> Any:
         parts = size if groups is None else len(groups[0])
         _check_split("all_to_all", v, split_axis, parts, tiled)
-        rank = aval_of(v).ndim
+        rank = ndim_of(v)
         if groups is not None:
             return grouped.exchanged(v, names, groups, split_axis % rank, concat_axis % rank,
                                      bool(tiled))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.dispatch.sharded.placing import resharded
@@ -82,9 +82,9 @@ reduce_xor = _reduction("reduce_xor", rd.reduce_xor_p, "Bitwise (logical) exclus
 
 def _arg(name: str, prim: Primitive, operand: Any, axis: Any, index_dtype: Any) -> Any:
     x = as_operand(name, operand)
-    axis, ndim = int(axis.__index__()), aval_of(x).ndim
+    axis, ndim = int(axis.__index__()), ndim_of(x)
     if not 0 <= axis < ndim:
-        raise ValueError(explain(f"Invalid axis {axis} for operand shape {aval_of(x).shape}",
+        raise ValueError(explain(f"Invalid axis {axis} for operand shape {shape_of(x)}",
                                  fix=f"{name} takes axes from 0 to {ndim - 1}."))
     return prim.bind(x, axes=(axis,), index_dtype=dtypes.canonical(index_dtype))
 

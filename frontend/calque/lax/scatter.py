@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.loops import while_loop
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
@@ -222,7 +222,7 @@ def scatter_apply(
     x = as_operand("scatter_apply", operand)
     if isinstance(x, Tracer):
         (x,) = without_derivative(x, _no_jvp)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     ones = np.ones(as_sizes("scatter_apply", update_shape), np.int32)
     with lazy_eval("scatter_apply"):
         blank = sh.broadcast_in_dim(np.int32(0), shape, ())

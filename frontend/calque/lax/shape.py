@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, is_arraylike
+from calque.core.avals import aval_of, dtype_of, is_arraylike, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array, to_array
@@ -91,7 +91,7 @@ def transpose(operand: Any, permutation: Any) -> Any:
     """
     x = as_operand("transpose", operand)
     order = tuple(operator.index(d) for d in permutation)
-    if order == tuple(range(aval_of(x).ndim)):
+    if order == tuple(range(ndim_of(x))):
         return unchanged(x)
     return sh.transpose_p.bind(x, permutation=order)
 
@@ -120,8 +120,8 @@ def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
     """
     x = as_operand("broadcast", operand)
     new = as_sizes("broadcast", sizes)
-    n = aval_of(x).ndim
-    return broadcast_in_dim(x, (*new, *aval_of(x).shape), range(len(new), len(new) + n),
+    n = ndim_of(x)
+    return broadcast_in_dim(x, (*new, *shape_of(x)), range(len(new), len(new) + n),
                             out_sharding=out_sharding)
 
 
@@ -153,11 +153,11 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
     x = as_operand("broadcast_in_dim", operand)
     sizes = as_sizes("broadcast_in_dim", shape)
     dims = tuple(operator.index(d) for d in broadcast_dimensions)
-    if sizes == aval_of(x).shape and dims == tuple(range(len(sizes))):
+    if sizes == shape_of(x) and dims == tuple(range(len(sizes))):
         return unchanged(x)
     order = sorted(range(len(dims)), key=dims.__getitem__)
     if order == list(range(len(dims))) or len(set(dims)) != len(dims) or (
-            len(dims) != aval_of(x).ndim):
+            len(dims) != ndim_of(x)):
         return sh.broadcast_in_dim_p.bind(x, shape=sizes, broadcast_dimensions=dims, sharding=None)
     with lazy_eval("broadcast_in_dim"):
         return sh.broadcast_in_dim(sh.transpose(x, order), sizes, sorted(dims))
@@ -183,7 +183,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
       (1, 3)
     """
     x = as_operand("broadcast_to_rank", x)
-    n = aval_of(x).ndim
+    n = ndim_of(x)
     if n > rank:
         raise ValueError(explain(f"broadcast_to_rank: array of rank {n} exceeds rank {rank}."))
     return expand_dims(x, range(rank - n))
@@ -210,7 +210,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
     """
     x = as_operand("expand_dims", array)
     given = [operator.index(d) for d in dimensions]
-    rank = aval_of(x).ndim + len(given)
+    rank = ndim_of(x) + len(given)
     axes = {canonical_axis(d, rank) for d in given}
     if len(axes) != len(given):
         raise ValueError(explain(f"repeated axis in lax.expand_dims: {tuple(given)}"))
@@ -218,7 +218,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
         return unchanged(x)
     kept = [i for i in range(rank) if i not in axes]
     shape = [1] * rank
-    for i, n in zip(kept, aval_of(x).shape):
+    for i, n in zip(kept, shape_of(x)):
         shape[i] = n
     return sh.broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=tuple(kept),
                                       sharding=None)
@@ -272,7 +272,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
       (2, 12)
     """
     x = as_operand("collapse", operand)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     lo, hi, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if hi < lo:
         raise ValueError(explain(
@@ -304,7 +304,7 @@ def stop_gradient(x: Any) -> Any:
         if not is_arraylike(leaf):
             raise TypeError(explain(
                 f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type"))
-        dtype = aval_of(leaf).dtype
+        dtype = dtype_of(leaf)
         if dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
             return leaf
         return ew.stop_gradient(leaf)

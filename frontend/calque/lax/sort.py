@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, ndim_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
@@ -54,12 +54,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
         if not 1 <= num_keys <= len(xs):
             raise ValueError(explain(
                 f"num_keys={num_keys} must be between 1 and len(operand)={len(xs)}"))
-        axis = canonical_axis(dimension, aval_of(xs[0]).ndim)
+        axis = canonical_axis(dimension, ndim_of(xs[0]))
         return tuple(so.sort(xs, axis, num_keys=int(num_keys), is_stable=bool(is_stable)))
     if num_keys != 1:
         raise ValueError(explain(f"num_keys={num_keys} must equal 1 for a single operand."))
     x = _array("sort", operand)
-    axis = canonical_axis(dimension, aval_of(x).ndim)
+    axis = canonical_axis(dimension, ndim_of(x))
     return so.sort([x], axis, is_stable=bool(is_stable))[0]
 
 
@@ -114,7 +114,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     x = as_operand("top_k", operand)
     if k < 0:
         raise ValueError(explain(f"k argument to top_k must be nonnegative, got {k}"))
-    return so.top_k(x, operator.index(k), canonical_axis(axis, aval_of(x).ndim))
+    return so.top_k(x, operator.index(k), canonical_axis(axis, ndim_of(x)))
 
 
 def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> list[Any]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.elementwise import _binary, _f, _unary, spread_ones
@@ -62,7 +62,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
       Array(0.75, dtype=float32, weak_type=True)
     """
     values = [as_operand("betainc", v, i) for i, v in enumerate((a, b, x))]
-    shapes = {aval_of(v).shape for v in values} - {()}
+    shapes = {shape_of(v) for v in values} - {()}
     if len(shapes) <= 1:
         return sp.regularized_incomplete_beta_p.bind(*values)
     if len({len(s) for s in shapes}) > 1:

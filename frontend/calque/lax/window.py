@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.lists import types_of
@@ -75,7 +75,7 @@ class _Function:
     def __call__(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         """On arrays of one shape, element by element."""
         values, p = [*a, *b], self.program
-        shape = aval_of(values[0]).shape
+        shape = shape_of(values[0])
         if 0 in shape:
             return list(a)
         if all(e.primitive.name in _PLAIN for e in p.equations):
@@ -103,16 +103,16 @@ def _operands(name: str, operands: Any, init_values: Any) -> tuple[list[Any], li
     if not leaves:
         raise ValueError(explain(f"{name} must have at least one operand."))
     xs = [as_operand(name, x, i) for i, x in enumerate(leaves)]
-    if any(aval_of(x).shape != aval_of(xs[0]).shape for x in xs):
+    if any(shape_of(x) != shape_of(xs[0]) for x in xs):
         raise ValueError(explain(
             f"{name} operands must have the same shapes, got "
-            f"{', '.join(str(aval_of(x).shape) for x in xs)}."))
+            f"{', '.join(str(shape_of(x)) for x in xs)}."))
     return xs, [_scalar(name, i) for i in inits], tree
 
 
 def _scalar(name: str, init: Any) -> Any:
     init = as_operand(name, init)
-    shape = aval_of(init).shape
+    shape = shape_of(init)
     if shape and name == "reduce":
         raise ValueError(explain(f"reduce found non-scalar initial value: [{shape}]",
                                  fix="pass a scalar."))
@@ -125,7 +125,7 @@ def _scalar(name: str, init: Any) -> Any:
 def _check_inits(name: str, xs: Sequence[Any], inits: Sequence[Any]) -> None:
     """An initial value that changes something has the operand's dtype: no cast is the right one."""
     for x, init in zip(xs, inits):
-        want, have = aval_of(x).dtype, aval_of(init).dtype
+        want, have = dtype_of(x), dtype_of(init)
         if want != have:
             raise TypeError(explain(
                 f"{name}: operands and initial values must have the same dtypes, got "
@@ -138,7 +138,7 @@ def _is_identity(name: str, init: Any) -> bool:
     identity of max or min for operands of every dtype."""
     if isinstance(init, Tracer):
         return False
-    dtype = aval_of(init).dtype
+    dtype = dtype_of(init)
     v = np.asarray(init).astype(dtype)
     if name in ("add", "xor", "or"):
         return not bool(v) if name != "add" or v.dtype.kind == "c" else bool(v == 0)
@@ -162,7 +162,7 @@ def _edge(dtype: Any, largest: bool) -> Any:
 def _monoid(f: _Function, x: Any, init: Any, name: str) -> str:
     """The name of a monoid that x's dtype has, or ''."""
     found = f.monoid()
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if found in ("max", "min") and dtype.kind == "c":
         return ""
     return found if found != "mul" or dtype != dtypes.bool_ else ""
@@ -205,7 +205,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
         raise ValueError(explain(
             f"reduction axes {axes} contains out-of-bounds indices for {a.short()}.",
             fix=f"use axes from 0 to {a.ndim - 1}."))
-    avals = [ShapedArray((), aval_of(x).dtype) for x in xs]
+    avals = [ShapedArray((), dtype_of(x)) for x in xs]
     with lazy_eval("reduce"):
         f = _Function("reduce", computation, tree, avals)
         name = _monoid(f, xs[0], inits[0], "reduce") if len(xs) == 1 else ""
@@ -215,7 +215,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
             _check_inits("reduce", xs, inits)
             outs = wi.general_reduce(xs, inits, f, axes)
         weak = [aval_of(x).weak_type and aval_of(i).weak_type for x, i in zip(xs, inits)]
-        return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype, w))
+        return tree.unflatten([unchanged(ew.convert(o, dtype_of(o), w))
                                for o, w in zip(outs, weak)])
 
 
@@ -229,7 +229,7 @@ def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any
     out = prim.bind(x, axes=axes, **params)
     if _is_identity(name, init):
         return out
-    return registry[name].bind(ew.match_shape(init, aval_of(out).shape), out)
+    return registry[name].bind(ew.match_shape(init, shape_of(out)), out)
 
 
 # ---- windows
@@ -332,15 +332,15 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
       Array([3, 5, 7], dtype=int32)
     """
     xs, inits, tree = _operands("reduce_window", operand, init_value)
-    shape = aval_of(xs[0]).shape
+    shape = shape_of(xs[0])
     w = window_of("reduce_window", shape, window_dimensions, window_strides, padding,
                   base_dilation, window_dilation)
     w.check("reduce_window", shape)
-    avals = [ShapedArray((), aval_of(x).dtype) for x in xs]
+    avals = [ShapedArray((), dtype_of(x)) for x in xs]
     with lazy_eval("reduce_window"):
         f = _Function("reduce_window", computation, tree, avals)
         name = _monoid(f, xs[0], inits[0], "reduce_window") if len(xs) == 1 else ""
-        dtype = aval_of(xs[0]).dtype
+        dtype = dtype_of(xs[0])
         if name in ("or", "and") and dtype == dtypes.bool_:
             name = "max" if name == "or" else "min"
         if name in _WINDOWED and _is_identity(name, inits[0]) and (
@@ -349,7 +349,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
         else:
             _check_inits("reduce_window", xs, inits)
             outs = wi.general_window(xs, inits, f, w)
-        return tree.unflatten([unchanged(ew.convert(o, aval_of(o).dtype)) for o in outs])
+        return tree.unflatten([unchanged(ew.convert(o, dtype_of(o))) for o in outs])
 
 
 def reduce_window_shape_tuple(operand_shape: Any, window_dimensions: Any, window_strides: Any,

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.make import full_like
 from calque.lax.operands import canonical_axis
@@ -83,7 +84,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
            "Array([0.3132617, 0.6931472, 2.126928 ], dtype=float32)")
 @util.planned
 def softplus(x: Any) -> Any:
-    (x,) = util.check_arrays("softplus", x)
+    x = util.one_array("softplus", x)
     return special.logaddexp(x, 0)
 
 
@@ -104,7 +105,7 @@ def soft_sign(x: Any) -> Any:
 
 @described("1 / (1 + e**-x).", "Array([0.26894143, 0.5       , 0.880797  ], dtype=float32)")
 def sigmoid(x: Any) -> Any:
-    (x,) = util.check_arrays("sigmoid", x)
+    x = util.one_array("sigmoid", x)
     return ew.logistic(x)
 
 
@@ -227,9 +228,9 @@ def identity(x: Any) -> Any:
 def gelu(x: Any, approximate: bool = True) -> Any:
     x = _float("gelu", x)
     if not approximate:
-        root = util.dtype_of(x).type(math.sqrt(0.5))
+        root = dtype_of(x).type(math.sqrt(0.5))
         return 0.5 * x * ew.erfc(-x * root)
-    root = util.dtype_of(x).type(math.sqrt(2 / math.pi))
+    root = dtype_of(x).type(math.sqrt(2 / math.pi))
     return x * (0.5 * (1.0 + ew.tanh(root * (x + 0.044715 * ew.integer_pow(x, 3)))))
 
 
@@ -241,8 +242,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 @util.planned
 def glu(x: Any, axis: int = -1) -> Any:
     x = _array("glu", x)
-    axis = canonical_axis(axis, util.ndim_of(x))
-    size = util.shape_of(x)[axis]
+    axis = canonical_axis(axis, ndim_of(x))
+    size = shape_of(x)[axis]
     if size % 2:
         raise ValueError(explain(
             f"axis size must be divisible by 2: glu got size {size} along axis {axis}.",

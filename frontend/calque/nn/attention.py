@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.make import broadcasted_iota
 from calque.nn.normalize import logsumexp, softmax
@@ -64,7 +65,7 @@ def dot_product_attention(
     with util.lazy_eval("dot_product_attention"):
         query, key, value = (util.array(v) for v in util.check_arrays(
             "dot_product_attention", query, key, value))
-        shape = util.shape_of(query)
+        shape = shape_of(query)
         if len(shape) == 3:
             query, key, value = (_batched(v) for v in (query, key, value))
             bias, mask = (None if v is None else _raised(v) for v in (bias, mask))
@@ -78,14 +79,14 @@ def dot_product_attention(
 
 
 def _batched(x: Any) -> Any:
-    return sh.reshape(x, (1, *util.shape_of(x)))
+    return sh.reshape(x, (1, *shape_of(x)))
 
 
 def _raised(x: Any) -> Any:
     """A mask or bias of the unbatched form, with its batch axis."""
-    (x,) = util.check_arrays("dot_product_attention", x)
+    x = util.one_array("dot_product_attention", x)
     x = util.array(x)
-    return _batched(x) if util.ndim_of(x) == 3 else x
+    return _batched(x) if ndim_of(x) == 3 else x
 
 
 def _window(size: Any) -> tuple[int, int] | None:
@@ -98,7 +99,7 @@ def _window(size: Any) -> tuple[int, int] | None:
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
-    q, k, v = (util.shape_of(x) for x in (query, key, value))
+    q, k, v = (shape_of(x) for x in (query, key, value))
     if len(q) != 4 or len(k) != 4:
         raise ValueError(explain(
             f"dot_product_attention: query and key must have 3 or 4 axes, got shapes {q} and {k}."))
@@ -111,19 +112,19 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
         raise ValueError(explain("The number of query heads must be a multiple of key/value heads, "
                                  f"but got {q[2]} vs {k[2]}"))
     for name, x in (("key", key), ("value", value)):
-        if util.dtype_of(x) != util.dtype_of(query):
-            raise ValueError(explain(f"{name} dtype should be {util.dtype_of(query).name}, but got "
-                                     f"{util.dtype_of(x).name}"))
-    if mask is not None and util.dtype_of(mask) != dtypes.bool_:
+        if dtype_of(x) != dtype_of(query):
+            raise ValueError(explain(f"{name} dtype should be {dtype_of(query).name}, but got "
+                                     f"{dtype_of(x).name}"))
+    if mask is not None and dtype_of(mask) != dtypes.bool_:
         raise ValueError(explain(
-            f"mask dtype should be bool, but got {util.dtype_of(mask).name}"))
+            f"mask dtype should be bool, but got {dtype_of(mask).name}"))
 
 
 def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, is_causal: bool,
             query_lengths: Any, key_lengths: Any, window: Any) -> tuple[Any, Any]:
-    batch, targets, heads, size = util.shape_of(query)
-    _, sources, groups, _ = util.shape_of(key)
-    dtype = util.dtype_of(query)
+    batch, targets, heads, size = shape_of(query)
+    _, sources, groups, _ = shape_of(key)
+    dtype = dtype_of(query)
     working = dtype if dtype.itemsize > 4 else np.dtype("float32")
     shared = heads // groups
     query = sh.reshape(query, (batch, targets, groups, shared, size))
@@ -153,10 +154,10 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
 
 def _by_group(x: Any, full: tuple[int, ...]) -> Any:
     """A mask or bias over (B, N, T, S) as one over (B, K, N / K, T, S)."""
-    (x,) = util.check_arrays("dot_product_attention", x)
+    x = util.one_array("dot_product_attention", x)
     batch, groups, shared, targets, sources = full
     heads = groups * shared
-    own = util.shape_of(x)
+    own = shape_of(x)
     own = (1,) * (4 - len(own)) + own
     if len(own) != 4 or any(n not in (1, m) for n, m in zip(
             own, (batch, heads, targets, sources))):
@@ -171,12 +172,12 @@ def _by_group(x: Any, full: tuple[int, ...]) -> Any:
 
 def _below(shape: tuple[int, int], lengths: Any) -> Any:
     """Positions before the lengths, (B, n)."""
-    (lengths,) = util.check_arrays("dot_product_attention", lengths)
+    lengths = util.one_array("dot_product_attention", lengths)
     lengths = ew.convert(util.array(lengths), np.dtype("int32"))
-    if util.shape_of(lengths) not in ((), (1,), (shape[0],)):
+    if shape_of(lengths) not in ((), (1,), (shape[0],)):
         raise ValueError(explain(
             f"dot_product_attention: sequence lengths must have shape ({shape[0]},), got "
-            f"{util.shape_of(lengths)}."))
+            f"{shape_of(lengths)}."))
     ends = sh.broadcast_in_dim(util.spread(lengths, (shape[0],)), shape, (0,))
     return ew.lt(broadcasted_iota(np.dtype("int32"), shape, 1), ends)
 

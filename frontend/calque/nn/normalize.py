@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import inserted
@@ -37,7 +38,7 @@ def _largest(x: Any, axis: Any, where: Any) -> Any:
 
 # ---- logsumexp
 def _finite(x: Any) -> Any:
-    return choose_where(ew.is_finite(x), x, util.dtype_of(x).type(0))
+    return choose_where(ew.is_finite(x), x, dtype_of(x).type(0))
 
 
 def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> Any:
@@ -49,8 +50,8 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
         x, b = (util.array(v) for v in util.promote_inexact(name, a, b))
         x, b = util.broadcast_all(name, x, b)
         x = choose_where(b != 0, x, -np.inf)
-    x = ew.convert(x, util.dtype_of(x))  # no weak type
-    axes = util.axis_tuple(axis, util.ndim_of(x))
+    x = ew.convert(x, dtype_of(x))  # no weak type
+    axes = util.axis_tuple(axis, ndim_of(x))
     real = ew.real(x) if util.is_complex(x) else x
     largest = _finite(_largest(real, axes, where))
     terms = ew.exp(x - largest)
@@ -106,15 +107,15 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
            + "      keepdims: keep the reduced axes with size 1.\n", returns=" without the axes")
 @util.planned
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
-    (x,) = util.check_arrays("logmeanexp", x)
+    x = util.one_array("logmeanexp", x)
     total = logsumexp(x, axis, None, keepdims, False, where)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     if where is None:
-        count = util.dtype_of(total).type(np.prod([shape[i] for i in axes], dtype=float))
+        count = dtype_of(total).type(np.prod([shape[i] for i in axes], dtype=float))
         return total - ew.log(count)
     mask = util.spread(rd.where_mask("logmeanexp", where), shape)
-    count = rd.sum(mask, axes, util.dtype_of(total), None, keepdims)
+    count = rd.sum(mask, axes, dtype_of(total), None, keepdims)
     return total - ew.log(count)
 
 
@@ -148,8 +149,8 @@ def _softmax_function(axis: Any, where: Any) -> Any:
 
 
 def _inexact(name: str, x: Any) -> Any:
-    (x,) = util.check_arrays(name, x)
-    if util.dtype_of(x) == dtypes.bool_:
+    x = util.one_array(name, x)
+    if dtype_of(x) == dtypes.bool_:
         raise TypeError(explain(
             f"sub does not accept dtype bool: {name} of a bool array.",
             fix="convert it with x.astype(float)."))
@@ -163,7 +164,7 @@ def _inexact(name: str, x: Any) -> Any:
 @util.planned
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("softmax", x)
-    axis = util.axis_tuple(axis, util.ndim_of(x))
+    axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("softmax", where)
     if getattr(config, "jax_softmax_custom_jvp", True) and where is None:
@@ -177,7 +178,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 @util.planned
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("log_softmax", x)
-    axis = util.axis_tuple(axis, util.ndim_of(x))
+    axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("log_softmax", where)
     shifted, _ = _shifted("log_softmax", x, axis, where)
@@ -213,12 +214,12 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
         else:  # rounding may leave a small negative number
             squares = rd.mean(ew.square(x), axis, None, None, True, where=where)
             variance = squares - _squared(mean)
-            variance = ew.max_(util.dtype_of(variance).type(0), variance)
+            variance = ew.max_(dtype_of(variance).type(0), variance)
     return (x - mean) * ew.rsqrt(util.array(variance + epsilon))
 
 
 def _squared(x: Any) -> Any:
-    (x,) = util.check_arrays("standardize", x)
+    x = util.one_array("standardize", x)
     return ew.square(util.array(x))
 
 
@@ -260,11 +261,11 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     kind = dtypes.default_dtype(float) if dtype is None else util.user_dtype("one_hot", dtype)
     with util.lazy_eval("one_hot"):
         x = util.array(asarray(x))
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         axis = canonical_axis(axis, len(shape) + 1)
         full = inserted(shape, axis, size)
         others = tuple(i for i in range(len(full)) if i != axis)
-        where = util.dtype_of(x)
+        where = dtype_of(x)
         if where == dtypes.bool_:
             raise TypeError(explain(
                 "iota does not accept dtype bool: one_hot of a bool array.",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.lists import inserted, without
@@ -183,7 +183,7 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
                         f"index is out of bounds for axis {len(runs)} with size 0"))
                 axes.append(len(runs))
                 arrays.append(_counted(column, shape[len(runs)], wrap))
-                shapes.append(aval_of(column).shape)
+                shapes.append(shape_of(column))
                 runs.append(ix.Run(0, shape[len(runs)]))
             order.append("array")
     masked = any(getattr(e, "dtype", None) == dtypes.bool_ and e.ndim for e in entries)
@@ -240,7 +240,7 @@ def _counted(column: Any, size: int, wrap: bool) -> Any:
             return column.astype(np.int32)
         return np.clip(column, -1 if column.dtype.kind == "i" else 0, size).astype(np.int32)
     column = ix.widened(column)
-    return wrap_negative(column, size) if wrap and aval_of(column).dtype.kind != "u" else column
+    return wrap_negative(column, size) if wrap and dtype_of(column).kind != "u" else column
 
 
 def vectors(fancy: Fancy) -> Any:
@@ -249,11 +249,11 @@ def vectors(fancy: Fancy) -> Any:
     if fancy.on_host:
         columns = [np.broadcast_to(a, batch) for a in fancy.arrays]
         return np.stack(columns, -1) if columns else np.zeros((*batch, 0), np.int32)
-    kind = dtypes.promote([(aval_of(a).dtype, False) for a in fancy.arrays])[0]
+    kind = dtypes.promote([(dtype_of(a), False) for a in fancy.arrays])[0]
     made = []
     for a in fancy.arrays:
-        a = ew.convert(a, kind) if aval_of(a).dtype != kind else a
-        rank = aval_of(a).ndim
+        a = ew.convert(a, kind) if dtype_of(a) != kind else a
+        rank = ndim_of(a)
         dims = tuple(range(len(batch) - rank, len(batch)))
         made.append(sh.broadcast_in_dim(a, (*batch, 1), dims))
     return made[0] if len(made) == 1 else sh.concatenate(made, len(batch))
@@ -262,7 +262,7 @@ def vectors(fancy: Fancy) -> Any:
 # ---- reading
 def take(x: Any, index: Any) -> Any:
     """x[index], whatever the index."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     return ix.read(x, ix.parse(index, shape)) if ix.is_basic(index) else read(x, plan(index, shape))
 
 
@@ -330,7 +330,7 @@ def whole_mask(x: Any, index: Any) -> Any:
     if isinstance(index, tuple) or not hasattr(index, "dtype") or index.dtype != dtypes.bool_:
         return None
     mask = as_index(index)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     if not mask.ndim or mask.shape != shape[:mask.ndim]:
         return None
     return sh.broadcast_in_dim(mask, shape, range(mask.ndim))
@@ -340,14 +340,14 @@ def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
            are_sorted: bool = False, unique: bool = False) -> Any:
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
     parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
-    if 0 in fancy.shape or 0 in aval_of(x).shape:
+    if 0 in fancy.shape or 0 in shape_of(x):
         return ix.unchanged(x)
     if len(fancy.kept) < len(fancy.shape):
         values = sh.reshape(values, fancy.plain)
     part = ix.read(x, fancy.base)
     made = sc.scatter(p, part, vectors(fancy), values, _scatter_numbers(fancy), mode=parsed,
                       indices_are_sorted=are_sorted, unique_indices=unique)
-    whole = fancy.base.window == aval_of(x).shape and not fancy.base.reversed
+    whole = fancy.base.window == shape_of(x) and not fancy.base.reversed
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 
@@ -357,13 +357,13 @@ def _scatter_numbers(fancy: Fancy) -> ga.ScatterDimensionNumbers:
 
 def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
     """x with func applied to the elements of a Fancy, once for each time they are named."""
-    if 0 in fancy.shape or 0 in aval_of(x).shape:
+    if 0 in fancy.shape or 0 in shape_of(x):
         return ix.unchanged(x)
     part = ix.read(x, fancy.base)
     made = scatter_apply(part, vectors(fancy), func, _scatter_numbers(fancy),
                          update_shape=fancy.plain, indices_are_sorted=are_sorted,
                          unique_indices=unique, mode=mode)
-    whole = fancy.base.window == aval_of(x).shape and not fancy.base.reversed
+    whole = fancy.base.window == shape_of(x) and not fancy.base.reversed
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.api.batching import vmap
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import creation, ranges, util
@@ -39,7 +40,7 @@ def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[tuple[int, ...]
     loops: list[tuple[int, ...]] = []
     sizes: dict[str, int] = {}
     for x, names in zip(args, core):
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         if len(shape) < len(names):
             raise ValueError(explain(
                 f"input with shape {shape} does not have enough dimensions for all core dimensions "
@@ -78,10 +79,10 @@ def _checked(f: Callable[..., Any], sizes: dict[str, int], core: Core | None,
                                     f"{len(outs)} {where}"))
         known = dict(sizes)
         for x, names in zip(outs, core):
-            if util.ndim_of(x) != len(names):
-                raise ValueError(explain(f"output shape {util.shape_of(x)} does not match core "
+            if ndim_of(x) != len(names):
+                raise ValueError(explain(f"output shape {shape_of(x)} does not match core "
                                          f"dimensions {names} {where}"))
-            _note(known, util.shape_of(x), names, where)
+            _note(known, shape_of(x), names, where)
         return out
 
     return g
@@ -144,7 +145,7 @@ def _over(f: Callable[..., Any], values: list[Any], core: Core, loop: tuple[int,
     """f mapped over every axis of the loop; axes of size 1 are not mapped for their owner."""
     axes: list[list[int | None]] = []
     for i, (x, names) in enumerate(zip(values, core)):
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         own = shape[:len(shape) - len(names)]
         lead = len(loop) - len(own)
         ones = tuple(k for k, n in enumerate(own) if n == 1 and loop[lead + k] != 1)
@@ -181,8 +182,8 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
       >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
       Array([4, 6], dtype=int32)
     """
-    (arr,) = util.check_arrays("apply_along_axis", arr)
-    rank = util.ndim_of(arr)
+    arr = util.one_array("apply_along_axis", arr)
+    rank = ndim_of(arr)
     axis = canonical_axis(axis, rank)
 
     def f(x: Any) -> Any:
@@ -216,14 +217,14 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
       >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3)), [0, 1])
       Array([[6.]], dtype=float32)
     """
-    (a,) = util.check_arrays("apply_over_axes", a)
+    a = util.one_array("apply_over_axes", a)
     a = util.array(a)
-    rank = util.ndim_of(a)
+    rank = ndim_of(a)
     for axis in ([axes] if hasattr(axes, "__index__") else axes):
         made = func(a, axis)
-        if util.ndim_of(made) == rank - 1:
+        if ndim_of(made) == rank - 1:
             made = expand_dims(made, axis)
-        if util.ndim_of(made) != rank:
+        if ndim_of(made) != rank:
             raise ValueError(explain("function is not returning an array of the correct shape",
                                      fix="it should keep the number of axes, or drop this one."))
         a = made

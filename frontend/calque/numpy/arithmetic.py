@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
@@ -30,23 +31,23 @@ def constant(x: Any, value: Any) -> Any:
 
 def as_truth(x: Any, dtype: Any = None) -> Any:
     """x as bool: whether it differs from 0 (a number as one of dtype)."""
-    if util.dtype_of(x) == dtypes.bool_:
+    if dtype_of(x) == dtypes.bool_:
         return x
     if not hasattr(x, "aval") and not np.ndim(x):  # (1e-300 is 0 in float32)
         with np.errstate(over="ignore"):
-            own = np.asarray(x, util.dtype_of(x))
+            own = np.asarray(x, dtype_of(x))
             return np.bool_(own.astype(dtype or own.dtype) != 0)
     return ew.ne(x, constant(x, 0))
 
 
 def full_constant(x: Any, value: Any) -> Any:
     """A scalar of x's dtype spread over x's shape, as select_n wants its cases."""
-    return ew.match_shape(ew.const(x, value), util.shape_of(x))
+    return ew.match_shape(ew.const(x, value), shape_of(x))
 
 
 def choose(mask: Any, yes: Any, no: Any) -> Any:
     """yes where mask, else no; scalars are spread."""
-    shape = util.common_shape("where", [util.shape_of(v) for v in (mask, yes, no)])
+    shape = util.common_shape("where", [shape_of(v) for v in (mask, yes, no)])
     return ew.select_n(util.spread(mask, shape), util.spread(no, shape), util.spread(yes, shape))
 
 
@@ -55,7 +56,7 @@ def pair(name: str, x: Any, y: Any, kind: str = "same") -> tuple[Any, Any]:
     promote = {"same": util.promote, "numeric": util.promote_numeric,
                "inexact": util.promote_inexact}[kind]
     x, y = promote(name, x, y)
-    shape = util.common_shape(name, [util.shape_of(x), util.shape_of(y)])
+    shape = util.common_shape(name, [shape_of(x), shape_of(y)])
     return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
@@ -113,7 +114,7 @@ def _exponent(y: Any) -> Any:
 def _power(name: str, x: Any, y: Any) -> Any:
     x, y = util.check_arrays(name, x, y)
     dtype, weak = util.numeric(*util.joined((x, y)))
-    weak = weak and dtypes.bool_ not in (util.dtype_of(x), util.dtype_of(y))
+    weak = weak and dtypes.bool_ not in (dtype_of(x), dtype_of(y))
     if isinstance(y, int) and not isinstance(y, bool):
         if util.is_cast_free(x, dtype, weak):
             return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
@@ -122,7 +123,7 @@ def _power(name: str, x: Any, y: Any) -> Any:
     if dtypes.is_integer(dtype):
         return _integer_power(name, util.cast(x, dtype, weak), util.cast(y, dtype, weak))
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
-        shape = util.common_shape(name, [util.shape_of(x), util.shape_of(y)])
+        shape = util.common_shape(name, [shape_of(x), shape_of(y)])
         with util.lazy_eval(name):
             return ew.pow_(util.spread_nonscalar(util.cast(x, dtype, weak), shape),
                            util.spread_nonscalar(y, shape))
@@ -163,7 +164,7 @@ def reciprocal(x: Any, /) -> Any:
 @util.planned
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     x, y = pair("floor_divide", x1, x2, "numeric")
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         raise TypeError(explain("floor_divide does not support complex-valued inputs",
                                 fix="divide, and take the floor of the parts."))
@@ -225,13 +226,13 @@ def mod(x1: Any, x2: Any, /) -> Any:
 
 def _remainder(name: str, x1: Any, x2: Any) -> Any:
     x, y = pair(name, x1, x2, "numeric")
-    if dtypes.is_float(util.dtype_of(x)):
+    if dtypes.is_float(dtype_of(x)):
         return _float_remainder(x, y)
     zero = constant(x, 0)
-    if dtypes.is_integer(util.dtype_of(x)):
+    if dtypes.is_integer(dtype_of(x)):
         y = choose(ew.eq(y, zero), constant(x, 1), y)
     rest = ew.rem(x, y)
-    if util.dtype_of(x).kind == "u":
+    if dtype_of(x).kind == "u":
         return rest
     apart = ew.ne(ew.lt(rest, zero), ew.lt(y, zero))
     return choose(ew.and_(apart, ew.ne(rest, zero)), ew.add(rest, y), rest)
@@ -242,7 +243,7 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
 @util.planned
 def fmod(x1: Any, x2: Any, /) -> Any:
     x, y = pair("fmod", x1, x2)
-    if dtypes.is_integer(util.dtype_of(x)):
+    if dtypes.is_integer(dtype_of(x)):
         y = choose(ew.eq(y, constant(x, 0)), constant(x, 1), y)
     return ew.rem(x, y)
 
@@ -255,7 +256,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     x, y = pair("divmod", x1, x2, "numeric")
     if util.is_complex(x):
         raise TypeError(explain("divmod does not support complex-valued inputs"))
-    if dtypes.is_integer(util.dtype_of(x)):
+    if dtypes.is_integer(dtype_of(x)):
         return floor_divide(x, y), _remainder("divmod", x, y)
     return _float_divmod(x, y)
 
@@ -285,7 +286,7 @@ def abs(x: Any, /) -> Any:
 
 def _absolute(name: str, x: Any) -> Any:
     x = util.one_array(name, x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     return util.array(x) if dtype == dtypes.bool_ or dtype.kind == "u" else ew.abs_(x)
 
 
@@ -323,7 +324,7 @@ def fmin(x1: Any, x2: Any) -> Any:
 # ---- rounding
 def _whole(name: str, x: Any, prim: Any) -> Any:
     x = util.one_array(name, x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype == dtypes.bool_ or dtypes.is_integer(dtype):
         return util.array(x)
     return prim.bind(x)
@@ -346,7 +347,7 @@ def ceil(x: Any, /) -> Any:
 @util.planned
 def trunc(x: Any) -> Any:
     x = util.one_array("trunc", x)
-    if not dtypes.is_inexact(util.dtype_of(x)):
+    if not dtypes.is_inexact(dtype_of(x)):
         return util.array(x)
     return choose(ew.lt(x, constant(x, 0)), ew.ceil(x), ew.floor(x))
 
@@ -362,7 +363,7 @@ def _nearest(x: Any) -> Any:
 @util.planned
 def rint(x: Any, /) -> Any:
     x = util.one_array("rint", x)
-    if not dtypes.is_inexact(util.dtype_of(x)):
+    if not dtypes.is_inexact(dtype_of(x)):
         return util.cast(x, dtypes.default_dtype(float))
     return _nearest(x)
 
@@ -422,7 +423,7 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
     except AttributeError:
         raise TypeError(explain(f"{name}: decimals must be an integer, got {decimals!r}.")
                         ) from None
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtypes.is_integer(dtype):
         if places < 0:
             raise NotImplementedError(explain(
@@ -553,7 +554,7 @@ def imag(x: Any, /) -> Any:
     x = util.one_array("imag", x)
     if util.is_complex(x):
         return ew.imag(x)
-    return sh.broadcast_in_dim(constant(x, 0), util.shape_of(x), ())
+    return sh.broadcast_in_dim(constant(x, 0), shape_of(x), ())
 
 
 @named("Complex conjugate; real arrays unchanged.", ["x"], _SHAPE, "jnp.conj(1 + 2j)",
@@ -571,7 +572,7 @@ conjugate = conj
 @util.planned
 def angle(z: Any, deg: bool = False) -> Any:
     z = util.one_array("angle", z)
-    dtype, weak, scalar = util.dtype_of(z), util.weak_of(z), not util.shape_of(z)
+    dtype, weak, scalar = dtype_of(z), util.weak_of(z), not shape_of(z)
     if dtype.kind == "c":
         z = util.cast(util.array(z), dtype, weak)
         re, im = ew.real(z), ew.imag(z)

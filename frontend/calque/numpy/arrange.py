@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
@@ -40,8 +41,8 @@ def flip(m: Any, axis: Any = None) -> Any:
       >>> jnp.flip(jnp.arange(3))
       Array([2, 1, 0], dtype=int32)
     """
-    (x,) = util.check_arrays("flip", m)
-    axes = util.axis_tuple(axis, util.ndim_of(x))
+    x = util.one_array("flip", m)
+    axes = util.axis_tuple(axis, ndim_of(x))
     return sh.rev(x, axes) if axes else util.array(x)
 
 
@@ -80,12 +81,12 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
       Array([[2, 4],
              [1, 3]], dtype=int32)
     """
-    (x,) = util.check_arrays("rot90", m)
-    rank = util.ndim_of(x)
+    x = util.one_array("rot90", m)
+    rank = ndim_of(x)
     if rank < 2:
         raise ValueError(explain(
             "rot90 requires its first argument to have ndim at least two, but got first argument "
-            f"of shape {util.shape_of(x)}, which has ndim {rank}"))
+            f"of shape {shape_of(x)}, which has ndim {rank}"))
     first, second = (canonical_axis(a, rank) for a in axes)
     if first == second:
         raise ValueError(explain("Axes must be different"))
@@ -120,12 +121,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
       >>> jnp.roll(jnp.arange(3), 1)
       Array([2, 0, 1], dtype=int32)
     """
-    (x,) = util.check_arrays("roll", a)
+    x = util.one_array("roll", a)
     if axis is None:
         with util.lazy_eval("roll"):
             line = roll(ravel(x), shift, 0)
-            return reshape(line, util.shape_of(x))
-    own = util.shape_of(x)
+            return reshape(line, shape_of(x))
+    own = shape_of(x)
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     if hasattr(shift, "aval") and shift.concrete() is None:
         return _roll_traced(x, shift, [canonical_axis(i, len(own)) for i in axes])
@@ -148,13 +149,13 @@ def _static(shift: Any) -> Any:
 
 def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
     """Each axis twice, from a position that is computed."""
-    own = util.shape_of(x)
-    if util.ndim_of(shift) > 1:
+    own = shape_of(x)
+    if ndim_of(shift) > 1:
         raise ValueError(explain(
             "'shift' and 'axis' arguments to roll must be scalars or 1D arrays"))
     with util.lazy_eval("roll"):
         shifts = ew.convert(ravel(shift), np.dtype("int32"))
-        count = util.shape_of(shifts)[0]
+        count = shape_of(shifts)[0]
         (count,) = np.broadcast_shapes((count,), (len(axes),))  # (ValueError where they differ)
         shifts, axes = util.spread(shifts, (count,)), axes * (count // len(axes) or 1)
         for k, i in enumerate(axes):
@@ -170,8 +171,8 @@ def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
 
 # ---- triangles and diagonals
 def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
-    (x,) = util.check_arrays(name, m)
-    own = util.shape_of(x)
+    x = util.one_array(name, m)
+    own = shape_of(x)
     if len(own) < 2:
         raise ValueError(explain(f"Argument to jax.numpy.{name} must be at least 2D"))
     with util.lazy_eval(name):
@@ -179,7 +180,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
         k = operator.index(k)
         mask = below(own[-2], own[-1], k if lower else k - 1)
         mask = util.spread(mask, own)
-        zero = constant(x, 0) if util.dtype_of(x) != np.bool_ else np.False_
+        zero = constant(x, 0) if dtype_of(x) != np.bool_ else np.False_
         return choose(mask, x, zero) if lower else choose(mask, zero, x)
 
 
@@ -251,8 +252,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
       >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
       Array([1, 4], dtype=int32)
     """
-    (x,) = util.check_arrays("diagonal", a)
-    rank = util.ndim_of(x)
+    x = util.one_array("diagonal", a)
+    rank = ndim_of(x)
     if rank < 2:
         raise ValueError(explain("diagonal requires an array of at least two dimensions."))
     rows, columns = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
@@ -264,7 +265,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 def _diagonal(x: Any, k: int) -> Any:
     """The diagonal of the last two axes: every (n + 1)-th element of the flattened matrix."""
-    *lead, m, n = util.shape_of(x)
+    *lead, m, n = shape_of(x)
     first = k if k >= 0 else -k * n
     count = max(0, min(m, n - k) if k >= 0 else min(m + k, n))
     x = reshape(x, (*lead, m * n))
@@ -293,18 +294,18 @@ def diag(v: Any, k: int = 0) -> Any:
       Array([[1, 0],
              [0, 2]], dtype=int32)
     """
-    (x,) = util.check_arrays("diag", v)
-    rank = util.ndim_of(x)
+    x = util.one_array("diag", v)
+    rank = ndim_of(x)
     if rank == 2:
         return diagonal(x, k)
     if rank != 1:
         raise ValueError(explain("diag input must be 1d or 2d"))
     with util.lazy_eval("diag"):
-        (n,), k = util.shape_of(x), operator.index(k)
+        (n,), k = shape_of(x), operator.index(k)
         size = n + abs(k)
         full = sh.broadcast_in_dim(x, (n, n), (0,))
         row, column = (sh.iota(np.dtype("int32"), (n, n), i) for i in (0, 1))
-        zero = constant(x, 0) if util.dtype_of(x) != np.bool_ else np.False_
+        zero = constant(x, 0) if dtype_of(x) != np.bool_ else np.False_
         made = choose(ew.eq(row, column), full, zero)
         above, left = max(-k, 0), max(k, 0)
         return made if size == n else sh.pad(made, zero, ((above, size - n - above, 0),
@@ -330,9 +331,9 @@ def diagflat(v: Any, k: int = 0) -> Any:
       >>> jnp.diagflat(jnp.ones((2, 2))).shape
       (4, 4)
     """
-    (x,) = util.check_arrays("diagflat", v)
+    x = util.one_array("diagflat", v)
     with util.lazy_eval("diagflat"):
-        return diag(util.cast(ravel(x), util.dtype_of(x)), k)
+        return diag(util.cast(ravel(x), dtype_of(x)), k)
 
 
 @util.planned
@@ -360,7 +361,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
       Array(5, dtype=int32)
     """
     util.refuse_out("trace", out)
-    (x,) = util.check_arrays("trace", a)
+    x = util.one_array("trace", a)
     with util.lazy_eval("trace"):
         return total(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
 

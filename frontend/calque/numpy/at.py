@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.dispatch.eager import lazy_eval
@@ -109,7 +109,7 @@ class Ref:
             return resharded(".get", out_sharding, self.get, indices_are_sorted=indices_are_sorted,
                              unique_indices=unique_indices, mode=mode, fill_value=fill_value,
                              wrap_negative_indices=wrap_negative_indices)
-        mode, shape = _mode(mode), aval_of(self.array).shape
+        mode, shape = _mode(mode), shape_of(self.array)
         if not wrap_negative_indices or not is_basic(self.index):
             fancy = advanced.plan(self.index, shape, wrap_negative_indices)
             return advanced.read(self.array, fancy, mode, fill_value, indices_are_sorted,
@@ -122,7 +122,7 @@ class Ref:
             inside = inside_of(plan)
             if inside is None:
                 return found
-            dtype = aval_of(found).dtype
+            dtype = dtype_of(found)
             value = default_fill(dtype) if fill_value is None else fill_value
             value = util.cast(util.one_array("get", value), dtype)
             if isinstance(inside, bool):
@@ -250,7 +250,7 @@ class Ref:
           >>> jnp.ones(3).at[1:].apply(jnp.negative)
           Array([ 1., -1., -1.], dtype=float32)
         """
-        mode, shape = _mode(mode), aval_of(self.array).shape
+        mode, shape = _mode(mode), shape_of(self.array)
         with lazy_eval("apply"):
             if not wrap_negative_indices or not is_basic(self.index):
                 fancy = advanced.plan(self.index, shape, wrap_negative_indices)
@@ -271,14 +271,14 @@ class Ref:
                              p, rest)
         mode, x = _mode(options.get("mode")), self.array
         values, wide = _values(values), joined_dtype(x, values)
-        if join is not None and wide != aval_of(x).dtype:  # what is joined is wide, the result not
+        if join is not None and wide != dtype_of(x):  # what is joined is wide, the result not
             warn_of_cast(values, aval_of(x))
             with lazy_eval(name):
                 out = Ref(util.cast(x, wide), self.index)._update(name, values, join, p, options)
                 return narrow(out, aval_of(x))
         wrap = options.get("wrap_negative_indices", True)
         if wrap and is_basic(self.index):
-            plan = parse(self.index, aval_of(x).shape)
+            plan = parse(self.index, shape_of(x))
             with lazy_eval(name):
                 return write(x, plan, values, join, mode)
         with lazy_eval(name):
@@ -286,8 +286,8 @@ class Ref:
             if mask is not None:  # one program whatever the number of elements
                 value = cast_update(values, aval_of(x))
                 made = value if join is None else join(x, value)
-                return ar.choose(mask, util.cast(made, aval_of(x).dtype, aval_of(x).weak_type), x)
-        fancy = advanced.plan(self.index, aval_of(x).shape, wrap)
+                return ar.choose(mask, util.cast(made, dtype_of(x), aval_of(x).weak_type), x)
+        fancy = advanced.plan(self.index, shape_of(x), wrap)
         if 0 in fancy.shape:
             return util.array(x)
         with lazy_eval(name):
@@ -313,8 +313,8 @@ def _mode(mode: Any) -> Any:
 
 def _ones(x: Any) -> Any:
     """Ones like x, of its dtype: so that what divides an integer is one (as in JAX)."""
-    dtype = aval_of(x).dtype
-    made = sh.broadcast_in_dim(dtype.type(1), aval_of(x).shape, ())
+    dtype = dtype_of(x)
+    made = sh.broadcast_in_dim(dtype.type(1), shape_of(x), ())
     return util.cast(made, dtype, aval_of(x).weak_type)
 
 

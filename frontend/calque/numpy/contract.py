@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
@@ -76,14 +77,14 @@ def _chosen(name: str, a: Any, b: Any, preferred: Any) -> Any:
     """The product of a vector of bools and one of floats: the sum of what is chosen, so that
     False chooses nothing of inf or NaN either (as XLA has it, for two vectors)."""
     a, b = util.check_arrays(name, a, b)
-    if util.dtype_of(a) != dtypes.bool_:
+    if dtype_of(a) != dtypes.bool_:
         a, b = b, a
-    shape = util.shape_of(a)
-    if (util.dtype_of(a) != dtypes.bool_ or not dtypes.is_inexact(util.dtype_of(b))
-            or preferred is not None or len(shape) != 1 or shape != util.shape_of(b)):
+    shape = shape_of(a)
+    if (dtype_of(a) != dtypes.bool_ or not dtypes.is_inexact(dtype_of(b))
+            or preferred is not None or len(shape) != 1 or shape != shape_of(b)):
         return None
     b = util.array(b)
-    return reductions.sum(choose(a, b, np.zeros((), util.dtype_of(b))[()]))
+    return reductions.sum(choose(a, b, np.zeros((), dtype_of(b))[()]))
 
 
 @_doc("Product of arrays: inner product of vectors, matrix product, or the sum over the last axis "
@@ -100,7 +101,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         if chosen is not None:
             return chosen
         x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
-        m, n = util.ndim_of(x), util.ndim_of(y)
+        m, n = ndim_of(x), ndim_of(y)
         if not m or not n:
             made = ew.mul(x, y) if dtype != dtypes.bool_ else ew.and_(x, y)
             return util.cast(made, dtype, weak)
@@ -120,7 +121,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
                          preferred_element_type=preferred_element_type)
     a, b = util.check_arrays("matmul", a, b)
     for i, v in enumerate((a, b)):
-        if not util.shape_of(v):
+        if not shape_of(v):
             raise ValueError(explain(
                 f"matmul input operand {i} must have ndim at least 1, but it has ndim 0",
                 fix="use jnp.multiply for scalars."))
@@ -134,7 +135,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
 
 def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     """Axes that only one operand has (or has with size > 1) are its free axes, not a batch."""
-    xs, ys = util.shape_of(x), util.shape_of(y)
+    xs, ys = shape_of(x), shape_of(y)
     x_core, y_core = min(len(xs), 2), min(len(ys), 2)
     lead_x, lead_y = xs[:len(xs) - x_core], ys[:len(ys) - y_core]
     rank = max(len(lead_x), len(lead_y))
@@ -147,7 +148,7 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     x, batch_x = _drop_ones(x, lead_x, lead, rank)
     y, batch_y = _drop_ones(y, lead_y, lead, rank)
     shared = [i for i in range(rank) if i in batch_x and i in batch_y]
-    xr, yr = util.ndim_of(x), util.ndim_of(y)
+    xr, yr = ndim_of(x), ndim_of(y)
     contract = ((xr - 1,), (yr - 1 if y_core == 1 else yr - 2,))
     batch = (tuple(batch_x.index(i) for i in shared), tuple(batch_y.index(i) for i in shared))
     out = _general(x, y, contract, batch, precision, dtype, weak)
@@ -160,7 +161,7 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     want = [*present, *rows, *columns]
     out = sh.transpose(out, [have.index(i) for i in want])
     if len(present) < rank:  # both had size 1 there
-        full = (*lead, *util.shape_of(out)[len(present):])
+        full = (*lead, *shape_of(out)[len(present):])
         out = sh.reshape(out, full)
     return out
 
@@ -181,7 +182,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     a, b = util.check_arrays("vdot", a, b)
     with util.lazy_eval("vdot"):
         x, y, dtype, weak = _operands("vdot", a, b, preferred_element_type)
-        x, y = (sh.reshape(util.array(v), (math.prod(util.shape_of(v)),)) for v in (x, y))
+        x, y = (sh.reshape(util.array(v), (math.prod(shape_of(v)),)) for v in (x, y))
         return _general(conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
 
 
@@ -190,11 +191,11 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 @util.planned
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     a, b = util.check_arrays("inner", a, b)
-    if not util.shape_of(a) or not util.shape_of(b):
+    if not shape_of(a) or not shape_of(b):
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
     with util.lazy_eval("inner"):
         x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
-        axes = (util.ndim_of(x) - 1,), (util.ndim_of(y) - 1,)
+        axes = (ndim_of(x) - 1,), (ndim_of(y) - 1,)
         return _general(x, y, axes, ((), ()), precision, dtype, weak)
 
 
@@ -223,9 +224,9 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     a, b = util.check_arrays("outer", a, b)
     with util.lazy_eval("outer"):
         x, y = (util.array(v) for v in util.promote("outer", a, b))
-        m, n = (math.prod(util.shape_of(v)) for v in (x, y))
+        m, n = (math.prod(shape_of(v)) for v in (x, y))
         x, y = sh.reshape(x, (m,)), sh.reshape(y, (n,))
-        prim = ew.and_p if util.dtype_of(x) == dtypes.bool_ else ew.mul_p
+        prim = ew.and_p if dtype_of(x) == dtypes.bool_ else ew.mul_p
         return prim.bind(sh.broadcast_in_dim(x, (m, n), (0,)),
                          sh.broadcast_in_dim(y, (m, n), (1,)))
 
@@ -240,7 +241,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
         return resharded("dot_general", out_sharding, tensordot, a, b, axes, precision=precision,
                          preferred_element_type=preferred_element_type)
     a, b = util.check_arrays("tensordot", a, b)
-    m, n = util.ndim_of(a), util.ndim_of(b)
+    m, n = ndim_of(a), ndim_of(b)
     left, right = _pairs(axes, m, n)
     with util.lazy_eval("tensordot"):
         x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
@@ -277,7 +278,7 @@ def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: Any = None) -> Any:
     x1, x2 = util.check_arrays("vecdot", x1, x2)
-    shapes = util.shape_of(x1), util.shape_of(x2)
+    shapes = shape_of(x1), shape_of(x2)
     if not shapes[0] or not shapes[1]:
         raise ValueError(explain(
             f"vector arguments must be at least 1D; got shapes {shapes[0]} and {shapes[1]}"))
@@ -288,21 +289,21 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
     with util.lazy_eval("vecdot"):
         x, y, dtype, weak = _operands("vecdot", x1, x2, preferred_element_type)
         x, y = _last(conj(x), places[0]), _last(util.array(y), places[1])
-        row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))
-        column = sh.reshape(y, (*util.shape_of(y), 1))
+        row = sh.reshape(x, (*shape_of(x)[:-1], 1, shape_of(x)[-1]))
+        column = sh.reshape(y, (*shape_of(y), 1))
         out = _matmul(row, column, precision, dtype, weak)
-        return sh.reshape(out, util.shape_of(out)[:-2])
+        return sh.reshape(out, shape_of(out)[:-2])
 
 
 def _last(x: Any, axis: int) -> Any:
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     return sh.transpose(x, [*[i for i in range(rank) if i != axis], axis])
 
 
 def _core(name: str, x: Any, rank: int, what: str) -> None:
-    if util.ndim_of(x) < rank:
+    if ndim_of(x) < rank:
         raise ValueError(explain(
-            f"{name}: input with shape {util.shape_of(x)} does not have enough dimensions for all "
+            f"{name}: input with shape {shape_of(x)} does not have enough dimensions for all "
             f"core dimensions {what}"))
 
 
@@ -328,13 +329,13 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     x1, x2 = util.check_arrays("matvec", x1, x2)
     _core("matvec", x1, 2, "('n', 'm')")
     _core("matvec", x2, 1, "('m',)")
-    if util.shape_of(x1)[-1] != util.shape_of(x2)[-1]:
+    if shape_of(x1)[-1] != shape_of(x2)[-1]:
         raise ValueError(explain(
-            f"matvec: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
+            f"matvec: sizes differ: {shape_of(x1)} and {shape_of(x2)}"))
     with util.lazy_eval("matvec"):
         x, y, dtype, weak = _operands("matvec", x1, x2, None)
-        out = _matmul(x, sh.reshape(util.array(y), (*util.shape_of(y), 1)), None, dtype, weak)
-        return sh.reshape(out, util.shape_of(out)[:-1])
+        out = _matmul(x, sh.reshape(util.array(y), (*shape_of(y), 1)), None, dtype, weak)
+        return sh.reshape(out, shape_of(out)[:-1])
 
 
 @util.planned
@@ -359,15 +360,15 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     x1, x2 = util.check_arrays("vecmat", x1, x2)
     _core("vecmat", x1, 1, "('n',)")
     _core("vecmat", x2, 2, "('n', 'm')")
-    if util.shape_of(x1)[-1] != util.shape_of(x2)[-2]:
+    if shape_of(x1)[-1] != shape_of(x2)[-2]:
         raise ValueError(explain(
-            f"vecmat: sizes differ: {util.shape_of(x1)} and {util.shape_of(x2)}"))
+            f"vecmat: sizes differ: {shape_of(x1)} and {shape_of(x2)}"))
     with util.lazy_eval("vecmat"):
         x, y, dtype, weak = _operands("vecmat", x1, x2, None)
         x = conj(x)
-        row = sh.reshape(x, (*util.shape_of(x)[:-1], 1, util.shape_of(x)[-1]))
+        row = sh.reshape(x, (*shape_of(x)[:-1], 1, shape_of(x)[-1]))
         out = _matmul(row, y, None, dtype, weak)
-        own = util.shape_of(out)
+        own = shape_of(out)
         return sh.reshape(out, (*own[:-2], own[-1]))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import made_on
 from calque.numpy import util
@@ -35,9 +35,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
       >>> jnp.astype(jnp.array([1.5]), "int32")
       Array([1], dtype=int32)
     """
-    (x,) = util.check_arrays("astype", x)
+    x = util.one_array("astype", x)
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("astype", dtype)
-    own = util.dtype_of(x)
+    own = dtype_of(x)
     if own.kind == "c" and not (dtypes.is_key(wanted) or wanted.kind == "c"):
         util.warn("Casting from complex to real dtypes will soon raise a ValueError. Please "
                   "first use jnp.real or jnp.imag to take the real/imaginary component of "
@@ -54,7 +54,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
                 return ew.ne(x, ew.const(x, 0))
             return util.array(util.cast(x, wanted))
 
-    return made_on("astype", device, None, make, util.shape_of(x))
+    return made_on("astype", device, None, make, shape_of(x))
 
 
 def view(self: Any, dtype: Any = None, type: None = None) -> Any:
@@ -85,14 +85,14 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
 
 
 def _viewed(x: Any, wanted: Any) -> Any:
-    own = aval_of(x).dtype
+    own = dtype_of(x)
     if own == wanted:
         return util.cast(x, wanted)
     old, new = own.itemsize, wanted.itemsize
-    if old != new and not aval_of(x).shape:
+    if old != new and not shape_of(x):
         raise ValueError(explain("view() of a 0d array is only supported if the itemsize is "
                                  "unchanged.", fix="add an axis with x[None]."))
-    if new > old and aval_of(x).shape[-1] * old % new:
+    if new > old and shape_of(x)[-1] * old % new:
         raise ValueError(explain(
             "When changing to a larger dtype, its size must be a divisor of the total size in "
             "bytes of the last axis of the array."))
@@ -101,27 +101,27 @@ def _viewed(x: Any, wanted: Any) -> Any:
     if wanted == dtypes.bool_:
         return ew.ne(_viewed(x, np.dtype("uint8")), np.uint8(0))
     if own.kind == "c":
-        parts = [sh.reshape(p, (*aval_of(x).shape, 1))
+        parts = [sh.reshape(p, (*shape_of(x), 1))
                  for p in (ew.real(x), ew.imag(x))]
-        flat = sh.concatenate(parts, aval_of(x).ndim)
-        shape_ = aval_of(x).shape
+        flat = sh.concatenate(parts, ndim_of(x))
+        shape_ = shape_of(x)
         return _viewed(sh.reshape(flat, (*shape_[:-1], 2 * shape_[-1])), wanted)
     if wanted.kind == "c":
         flat = _viewed(x, dtypes.real_dtype(wanted))
-        n = aval_of(flat).shape[-1]
-        pairs = sh.reshape(flat, (*aval_of(flat).shape[:-1], n // 2, 2))
-        axis = aval_of(pairs).ndim - 1
+        n = shape_of(flat)[-1]
+        pairs = sh.reshape(flat, (*shape_of(flat)[:-1], n // 2, 2))
+        axis = ndim_of(pairs) - 1
         return ew.complex_(*[sh.squeeze(sh.slice_in_dim(pairs, i, i + 1, axis), (axis,))
                              for i in (0, 1)])
     if new > old:
-        own_shape = aval_of(x).shape
+        own_shape = shape_of(x)
         ratio = new // old
         x = sh.reshape(x, (*own_shape[:-1], own_shape[-1] // ratio, ratio))
         return ew.bitcast_convert_type(x, new_dtype=wanted)
     out = ew.bitcast_convert_type(util.cast(x, own), new_dtype=wanted)
     if new == old:
         return out
-    size = aval_of(out).shape
+    size = shape_of(out)
     return sh.reshape(out, (*size[:-2], size[-2] * size[-1]))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.conv import conv_general_dilated
 from calque.numpy import util
@@ -15,13 +16,13 @@ from calque.primitives import shape as sh
 
 def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any) -> Any:
     values = util.check_arrays(name, a, v)
-    if any(util.ndim_of(x) != 1 for x in values):
+    if any(ndim_of(x) != 1 for x in values):
         raise ValueError(explain(f"{name}() only support 1-dimensional inputs.",
                                  fix="flatten them, or use scipy.signal.convolve."))
-    if 0 in (*util.shape_of(values[0]), *util.shape_of(values[1])):
+    if 0 in (*shape_of(values[0]), *shape_of(values[1])):
         raise ValueError(explain(
-            f"{name}: inputs cannot be empty, got shapes {util.shape_of(values[0])} and "
-            f"{util.shape_of(values[1])}."))
+            f"{name}: inputs cannot be empty, got shapes {shape_of(values[0])} and "
+            f"{shape_of(values[1])}."))
     with util.lazy_eval(name):
         if preferred is None:
             x, y = util.promote_inexact(name, *values)
@@ -30,7 +31,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
         x, y = util.array(x), util.array(y)
         if util.is_complex(y) and name == "correlate":
             y = ew.conj(y)
-        n, k = util.shape_of(x)[0], util.shape_of(y)[0]
+        n, k = shape_of(x)[0], shape_of(y)[0]
         flipped = n < k
         if flipped:
             x, y, n, k = y, x, k, n
@@ -49,7 +50,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
         out = conv_general_dilated(
             sh.reshape(x, (1, 1, n)), sh.reshape(y, (1, 1, k)), (1,), [padding],
             precision=precision, preferred_element_type=preferred)
-        out = sh.reshape(out, (util.shape_of(out)[2],))
+        out = sh.reshape(out, (shape_of(out)[2],))
         if flipped and name == "correlate":
             out = sh.rev(out, (0,))
         return out

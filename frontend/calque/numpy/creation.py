@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array, from_numpy, from_scalar
@@ -115,7 +115,7 @@ def copy(a: Any, order: str | None = None) -> Any:
       >>> jnp.copy(jnp.ones(2))
       Array([1., 1.], dtype=float32)
     """
-    (x,) = util.check_arrays("copy", a)
+    x = util.one_array("copy", a)
     return array(x, copy=True, order=order)
 
 
@@ -246,7 +246,7 @@ def _stacked(x: Any, dtype: Any) -> Any:
         return from_numpy(np.zeros((0,), dtype))
     raised = []
     for p in parts:
-        shape = util.shape_of(p)
+        shape = shape_of(p)
         raised.append(sh.broadcast_in_dim(p, (1, *shape), tuple(range(1, len(shape) + 1))))
     return raised[0] if len(raised) == 1 else sh.concatenate(raised, 0)
 
@@ -361,7 +361,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
       >>> jnp.full(2, 7.0)
       Array([7., 7.], dtype=float32, weak_type=True)
     """
-    (value,) = util.check_arrays("full", fill_value)
+    value = util.one_array("full", fill_value)
     sizes = as_sizes("full", shape)
     _check_sizes("full", sizes)
     return _full(value, sizes, "full", dtype, None, device, out_sharding)
@@ -375,7 +375,7 @@ def _full(value: Any, sizes: tuple[int, ...], name: str, dtype: Any, default: An
         found, weak = util.user_dtype(name, dtype), False
 
     def make() -> Any:
-        if util.shape_of(value) == ():
+        if shape_of(value) == ():
             return spread_scalar(value, sizes, found, weak)
         from calque.numpy.shapes import broadcast_to
         with lazy_eval(name):
@@ -387,14 +387,14 @@ def _full(value: Any, sizes: tuple[int, ...], name: str, dtype: Any, default: An
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
           sharding: Any = None) -> Any:
     if not hasattr(a, "shape") or not hasattr(a, "dtype"):
-        (a,) = util.check_arrays(name, a)
-    sizes = util.shape_of(a) if shape is None else as_sizes(name, shape)
+        a = util.one_array(name, a)
+    sizes = shape_of(a) if shape is None else as_sizes(name, shape)
     if shape is None and not hasattr(a, "aval"):
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
     (value,) = util.check_arrays(name, value, start=1)
     keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
-    if dtypes.is_key(keys) and util.dtype_of(value) == keys:
+    if dtypes.is_key(keys) and dtype_of(value) == keys:
         from calque.numpy.shapes import broadcast_to
         return made_on(name, device, sharding, lambda: broadcast_to(value, sizes), sizes)
     if dtypes.is_key(keys):  # all words

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.lax.operands import canonical_axis
@@ -45,8 +46,8 @@ def _axis(axis: Any, ndim: int) -> int:
 def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any,
              skip_nan: bool = False) -> Any:
     util.refuse_out(name, out)
-    (x,) = util.check_arrays(name, a)
-    own = util.dtype_of(x)
+    x = util.one_array(name, a)
+    own = dtype_of(x)
     if dtype is not None:
         result = util.user_dtype(name, dtype)
     else:
@@ -59,9 +60,9 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
             x = choose(ew.ne(x, x), own.type(empty), x)
         x = util.array(x)
         if axis is None:
-            x = sh.reshape(x, (int(np.prod(util.shape_of(x))),)) if util.ndim_of(x) != 1 else x
+            x = sh.reshape(x, (int(np.prod(shape_of(x))),)) if ndim_of(x) != 1 else x
             axis = 0
-        axis = _axis(axis, util.ndim_of(x))
+        axis = _axis(axis, ndim_of(x))
         if result == dtypes.bool_:
             x = ew.convert(ew.convert(x, dtypes.bool_), working)
         y = prim.bind(ew.convert(x, working), axis=axis, reverse=False)
@@ -104,8 +105,8 @@ for _f, _what, _given, _result in (
 # ---- the array API's forms
 def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtype: Any,
                   include_initial: bool) -> Any:
-    (x,) = util.check_arrays(name, x)
-    shape = util.shape_of(x)
+    x = util.one_array(name, x)
+    shape = shape_of(x)
     if not shape:
         raise ValueError(explain(
             f"The input must be non-scalar to take a cumulative {what}, however a scalar value or "
@@ -118,7 +119,7 @@ def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtyp
                 fix="pass axis=."))
         axis = 0
     axis = _axis(axis, len(shape))
-    own = util.dtype_of(x)
+    own = dtype_of(x)
     if dtype is None and prim is cu.cumsum_p and own.kind in "iu":
         wide = dtypes.default_dtype(int)
         if own.itemsize < wide.itemsize:
@@ -126,7 +127,7 @@ def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtyp
     with util.lazy_eval(name):
         y = _running(name, prim, x, axis, dtype, None)
         if include_initial:
-            start = util.dtype_of(y).type(0 if prim is cu.cumsum_p else 1)
+            start = dtype_of(y).type(0 if prim is cu.cumsum_p else 1)
             config = [(1 if i == axis else 0, 0, 0) for i in range(len(shape))]
             y = sh.pad(y, start, config)
         return y
@@ -208,21 +209,21 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     util.check_arrays("ediff1d", *given)
     with util.lazy_eval("ediff1d"):
         x = _flat(util.one_array("ediff1d", ary))
-        n = util.shape_of(x)[0]
+        n = shape_of(x)[0]
         parts = [ew.sub(sh.slice_in_dim(x, min(1, n), n, 0),
                         sh.slice_in_dim(x, 0, max(0, n - 1), 0))]
         if to_begin is not None:
             parts.insert(0, _flat(ew.convert(util.array(util.one_array("ediff1d", to_begin)),
-                                             util.dtype_of(x))))
+                                             dtype_of(x))))
         if to_end is not None:
             parts.append(_flat(ew.convert(util.array(util.one_array("ediff1d", to_end)),
-                                          util.dtype_of(x))))
+                                          dtype_of(x))))
         return sh.concatenate(parts, 0) if len(parts) > 1 else parts[0]
 
 
 def _flat(x: Any) -> Any:
     x = util.array(x)
-    return sh.reshape(x, (int(np.prod(util.shape_of(x))),))
+    return sh.reshape(x, (int(np.prod(shape_of(x))),))
 
 
 @util.planned
@@ -256,7 +257,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) ->
     with util.lazy_eval("gradient"):
         x, *spacing = util.promote_inexact("gradient", f, *varargs)
         x = util.array(x)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         if axis is None:
             axes = tuple(range(len(shape)))
         else:
@@ -277,16 +278,16 @@ def _steps(spacing: Sequence[Any], axes: Sequence[int], shape: Sequence[int],
     """One spacing for each axis: a scalar, or the coordinates."""
     if not spacing:
         return [None] * len(axes)
-    if len(spacing) == 1 and not util.shape_of(spacing[0]):
+    if len(spacing) == 1 and not shape_of(spacing[0]):
         return [spacing[0]] * len(axes)
     if len(spacing) != len(axes):
         raise TypeError(explain(
             f"Invalid number of spacing arguments {len(spacing)} for axis={axis}",
             fix="pass none, one number, or one for each axis."))
     for h, i in zip(spacing, axes):
-        if util.ndim_of(h) > 1:
+        if ndim_of(h) > 1:
             raise ValueError(explain("Spacing arrays must be 1D arrays or scalars."))
-        if util.shape_of(h) and util.shape_of(h)[0] != shape[i]:
+        if shape_of(h) and shape_of(h)[0] != shape[i]:
             raise ValueError(explain(
                 "Spacing arrays must have the same length as the dimension along which the "
                 "gradient is calculated.", where=f"axis {i} has {shape[i]} elements."))
@@ -294,23 +295,23 @@ def _steps(spacing: Sequence[Any], axes: Sequence[int], shape: Sequence[int],
 
 
 def _slope(x: Any, axis: int, h: Any) -> Any:
-    n, shape = util.shape_of(x)[axis], util.shape_of(x)
+    n, shape = shape_of(x)[axis], shape_of(x)
 
     def cut(start: int, stop: int) -> Any:
         return sh.slice_in_dim(x, start, stop, axis)
 
     def coordinates(v: Any) -> Any:
         wide = [1] * len(shape)
-        wide[axis] = util.shape_of(v)[0]
+        wide[axis] = shape_of(v)[0]
         return sh.reshape(v, wide)
 
     first, last = ew.sub(cut(1, 2), cut(0, 1)), ew.sub(cut(n - 1, n), cut(n - 2, n - 1))
     parts = [first, last]
-    if h is not None and util.shape_of(h):
+    if h is not None and shape_of(h):
         gaps = ew.sub(sh.slice_in_dim(h, 1, n, 0), sh.slice_in_dim(h, 0, n - 1, 0))
 
         def over(v: Any, gap: Any) -> Any:
-            return ew.div(v, util.spread(coordinates(gap), util.shape_of(v)))
+            return ew.div(v, util.spread(coordinates(gap), shape_of(v)))
 
         parts = [over(first, sh.slice_in_dim(gaps, 0, 1, 0)),
                  over(last, sh.slice_in_dim(gaps, n - 2, n - 1, 0))]
@@ -320,7 +321,7 @@ def _slope(x: Any, axis: int, h: Any) -> Any:
             a = ew.div(ew.neg(right), ew.mul(left, both))
             b = ew.div(ew.sub(right, left), ew.mul(left, right))
             c = ew.div(left, ew.mul(right, both))
-            terms = [ew.mul(util.spread(coordinates(k), util.shape_of(v)), v) for k, v in
+            terms = [ew.mul(util.spread(coordinates(k), shape_of(v)), v) for k, v in
                      ((a, cut(0, n - 2)), (b, cut(1, n - 1)), (c, cut(2, n)))]
             parts.insert(1, ew.add(ew.add(terms[0], terms[1]), terms[2]))
         return sh.concatenate(parts, axis)
@@ -359,26 +360,26 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
             values = (*util.promote_inexact("trapezoid", values[0]), values[1])
         y, step = util.promote_inexact("trapezoid", *values)
         y = util.array(y)
-        axis = canonical_axis(axis, util.ndim_of(y))
-        rank, n = util.ndim_of(y), util.shape_of(y)[axis]
+        axis = canonical_axis(axis, ndim_of(y))
+        rank, n = ndim_of(y), shape_of(y)[axis]
         if not n and x is None:
             raise IndexError(explain(f"index is out of bounds for axis {axis} with size 0",
                                      fix="check the size first."))
 
         def pairs(v: Any, start: int, at: int = axis) -> Any:
-            size = util.shape_of(v)[at]
+            size = shape_of(v)[at]
             return sh.slice_in_dim(v, min(start, size), max(0, size - 1 + start), at)
 
         if x is not None:
             step = util.array(step)
-            more = util.ndim_of(step)  # axes are aligned at the end
+            more = ndim_of(step)  # axes are aligned at the end
             at = axis - rank + more if more > 1 else 0
             step = ew.sub(pairs(step, 1, at), pairs(step, 0, at))
-            if util.ndim_of(step) == 1:
-                step = sh.reshape(step, [util.shape_of(step)[0] if i == axis else 1
+            if ndim_of(step) == 1:
+                step = sh.reshape(step, [shape_of(step)[0] if i == axis else 1
                                          for i in range(rank)])
         sums = ew.add(pairs(y, 1), pairs(y, 0)) if n else y
-        shape = util.common_shape("trapezoid", [util.shape_of(step), util.shape_of(sums)])
+        shape = util.common_shape("trapezoid", [shape_of(step), shape_of(sums)])
         area = ew.mul(util.spread_nonscalar(step, shape), util.spread(sums, shape))
         out = total(area, axis=axis - rank)
         return ew.mul(out, ew.const(out, 0.5))

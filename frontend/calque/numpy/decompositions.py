@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.dims import max_dim
 from calque.core.errors import explain
 from calque.core.zeros import zeros
@@ -268,15 +268,15 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
     with util.lazy_eval("svd"):
         if not compute_uv:
             w = ew.abs_(lax.eigenvalues(a, lower=True, symmetrize_input=True))
-            rank = util.ndim_of(w)
+            rank = ndim_of(w)
             return sh.rev(sort([w], rank - 1)[0], (rank - 1,))
         v, w = lax.eigh(a)
-        shape = util.shape_of(w)
+        shape = shape_of(w)
         axis = len(shape) - 1
         size = ew.abs_(w)
         _, order = sort([ew.neg(size), sh.iota(la.INT, shape, axis)], axis)
         s, w = take_along(size, order, axis), take_along(w, order, axis)
-        columns = sh.broadcast_in_dim(order, util.shape_of(v), (*range(axis), axis + 1))
+        columns = sh.broadcast_in_dim(order, shape_of(v), (*range(axis), axis + 1))
         v = take_along(v, columns, axis + 1)
         one = la.filled(w, 1)
         sign = ew.select_n(ew.lt(w, la.filled(w, 0)), one, ew.neg(one))
@@ -310,13 +310,13 @@ def _tolerance(rtol: Any, like: Any, default: Any) -> Any:
     if rtol is None and isinstance(default, float):
         return ew.const(like, default)
     rtol = default if rtol is None else rtol  # (of sizes that are known at the call only)
-    (rtol,) = util.check_arrays("rtol", rtol)
-    return ew.convert(util.array(rtol), util.dtype_of(like))
+    rtol = util.one_array("rtol", rtol)
+    return ew.convert(util.array(rtol), dtype_of(like))
 
 
 def _beside(x: Any, shape: tuple[int, ...]) -> Any:
     """A number per matrix, spread over its singular values."""
-    lead = util.shape_of(x)
+    lead = shape_of(x)
     return sh.broadcast_in_dim(util.spread(x, shape[:-1]) if lead != shape[:-1] else x, shape,
                                tuple(range(len(shape) - 1)))
 
@@ -350,7 +350,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     whole = dtypes.default_dtype(int)
     with util.lazy_eval("matrix_rank"):
         (a,) = _inexact("jnp.linalg.matrix_rank", M)
-        shape = util.shape_of(a)
+        shape = shape_of(a)
         if len(shape) < 2:
             there = ew.ne(a, la.filled(a, 0))
             some = rd.reduce_or_p.bind(there, axes=tuple(range(len(shape))), out_sharding=None)
@@ -359,11 +359,11 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         axis = len(shape) - 2
         if 0 in shape[-2:]:
             return zeros(ShapedArray(shape[:-2], whole))
-        eps = float(np.finfo(util.dtype_of(s)).eps)
+        eps = float(np.finfo(dtype_of(s)).eps)
         most = rd.reduce_max_p.bind(s, axes=(axis,), out_sharding=None)
         least = _tolerance(rtol, s, max_dim(*shape[-2:]) * eps)
         bound = ew.mul(util.spread(least, shape[:-2]), most)
-        above = ew.gt(s, _beside(bound, util.shape_of(s)))
+        above = ew.gt(s, _beside(bound, shape_of(s)))
         return rd.reduce_sum(ew.convert(above, whole), (axis,))
 
 
@@ -398,23 +398,23 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
         (a,) = _inexact("jnp.linalg.pinv", a)
         if hermitian:
             a = lax.symmetrized(a)
-        shape = util.shape_of(a)
+        shape = shape_of(a)
         if len(shape) < 2:
             raise ValueError(explain(
                 f"pinv: not enough values to unpack (expected 2, got {len(shape)}): a needs two "
                 f"axes, got shape {shape}.", fix="pass an array of shape (..., m, n)."))
         m, n = shape[-2:]
         if not m or not n:
-            return zeros(ShapedArray((*shape[:-2], n, m), util.dtype_of(a)))
+            return zeros(ShapedArray((*shape[:-2], n, m), dtype_of(a)))
         if rtol is None:
-            rtol = 10.0 * max_dim(m, n) * float(np.finfo(util.dtype_of(a)).eps)
+            rtol = 10.0 * max_dim(m, n) * float(np.finfo(dtype_of(a)).eps)
         return og.pinv_p.bind(a, util.spread(_real_scalar(rtol, a), shape[:-2]),
                               hermitian=bool(hermitian))
 
 
 def _real_scalar(value: Any, like: Any) -> Any:
-    (value,) = util.check_arrays("rtol", value)
-    return ew.convert(util.array(value), dtypes.real_dtype(util.dtype_of(like)))
+    value = util.one_array("rtol", value)
+    return ew.convert(util.array(value), dtypes.real_dtype(dtype_of(like)))
 
 
 @util.planned
@@ -444,7 +444,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
       [2.]
     """
     a, b = _inexact("jnp.linalg.lstsq", a, b)
-    shape, given = util.shape_of(a), util.shape_of(b)
+    shape, given = shape_of(a), shape_of(b)
     if given[:1] != shape[:1]:
         raise ValueError(explain(
             f"Leading dimensions of input arrays must match, got shapes {shape} and {given}."))
@@ -456,21 +456,21 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
             f"{len(given)}-dimensional array given. Array must be one or two-dimensional"))
     m, n = shape
     whole = dtypes.default_dtype(int)
-    real = dtypes.real_dtype(util.dtype_of(a))
+    real = dtypes.real_dtype(dtype_of(a))
     with util.lazy_eval("lstsq"):
         vector = len(given) == 1
         if vector:
             b = sh.reshape(b, (*given, 1))
         if not m or not n:
-            s, rank = (zeros(ShapedArray(*x)) for x in (((0,), util.dtype_of(a)), ((), whole)))
-            x = zeros(ShapedArray((n, *util.shape_of(b)[1:]), util.dtype_of(a)))
+            s, rank = (zeros(ShapedArray(*x)) for x in (((0,), dtype_of(a)), ((), whole)))
+            x = zeros(ShapedArray((n, *shape_of(b)[1:]), dtype_of(a)))
         else:
             u, s, vh = lax.svd(a, full_matrices=False)
             bound = float(np.finfo(real).eps) * max_dim(m, n)
             first = sh.reshape(sh.slice_in_dim(s, 0, 1, 0), ())
             least = ew.mul(_tolerance(rcond, s, bound), first)
             mask = ew.and_(
-                ew.ge(s, sh.broadcast_in_dim(least, util.shape_of(s), ())),
+                ew.ge(s, sh.broadcast_in_dim(least, shape_of(s), ())),
                 ew.gt(s, la.filled(s, 0)))
             rank = rd.reduce_sum(ew.convert(mask, whole), (0,))
             one = la.filled(s, 1)
@@ -487,9 +487,9 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
 
 def _residuals(a: Any, b: Any, x: Any) -> Any:
     """Sums of squares of b - a x, one per column."""
-    m, n = util.shape_of(a)
+    m, n = shape_of(a)
     if not m:
-        return zeros(ShapedArray(util.shape_of(b)[1:], dtypes.real_dtype(util.dtype_of(a))))
+        return zeros(ShapedArray(shape_of(b)[1:], dtypes.real_dtype(dtype_of(a))))
     off = ew.sub(b, la.product(a, x)) if n else b
     size = ew.square(off)
     if util.is_complex(off):
@@ -517,7 +517,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
       (6, 2, 3)
     """
     (a,) = _inexact("jnp.linalg.tensorinv", a)
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     if ind <= 0:
         raise ValueError(explain(f"ind must be a positive integer; got ind={ind}"))
     rows, columns = shape[:ind], shape[ind:]
@@ -551,11 +551,11 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
       Array([1., 1., 1., 1.], dtype=float32)
     """
     a, b = _inexact("jnp.linalg.tensorsolve", a, b)
-    rank = util.ndim_of(a)
+    rank = ndim_of(a)
     if axes is not None:
         moved = [canonical_axis(x, rank) for x in axes]
         a = sh.transpose(a, (*[i for i in range(rank) if i not in moved], *moved))
-    shape, given = util.shape_of(a), util.shape_of(b)
+    shape, given = shape_of(a), shape_of(b)
     out = shape[len(given):]
     if math.prod(shape[:len(given)]) != math.prod(out):
         raise ValueError(explain(

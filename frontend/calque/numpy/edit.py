@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
@@ -51,14 +51,14 @@ def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool 
       >>> jnp.delete(jnp.array([5, 6, 7]), 1)
       Array([5, 7], dtype=int32)
     """
-    (x,) = util.check_arrays("delete", arr)
+    x = util.one_array("delete", arr)
     x = asarray(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, aval_of(x).ndim))
-    n = aval_of(x).shape[axis]
+    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    n = shape_of(x)[axis]
     if isinstance(obj, slice):
         return _on_axis(x, np.delete(np.arange(n), obj), axis)
     (where,) = util.check_arrays("delete", obj, start=1)
-    kind = util.dtype_of(where)
+    kind = dtype_of(where)
     if kind != dtypes.bool_ and not dtypes.is_integer(kind):
         raise ValueError(explain(f"np.delete(arr, obj): got obj.dtype={kind.name}; must be integer "
                                  "or bool."))
@@ -113,24 +113,24 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     check_fits(obj)
     x, v = util.check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)[::2]
     x, v = asarray(x), asarray(v)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, aval_of(x).ndim))
-    shape = aval_of(x).shape
+    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    shape = shape_of(x)
     n = shape[axis]
     at = np.arange(*obj.indices(n)) if isinstance(obj, slice) else _value_of(obj)
-    if aval_of(at).ndim > 1:
+    if ndim_of(at) > 1:
         raise ValueError(explain("jnp.insert(): obj must be a slice, a one-dimensional array, or a "
                                  f"scalar; got {obj}"))
-    if not dtypes.is_integer(aval_of(at).dtype):
+    if not dtypes.is_integer(dtype_of(at)):
         raise ValueError(explain(f"jnp.insert(): index array must be integer typed; got {obj}"))
     with lazy_eval("insert"):
         rank = len(shape)
-        v = sh.reshape(v, (1,) * max(0, rank - aval_of(v).ndim) + aval_of(v).shape)
-        if not aval_of(at).ndim:
+        v = sh.reshape(v, (1,) * max(0, rank - ndim_of(v)) + shape_of(v))
+        if not ndim_of(at):
             v = move_axis(v, 0, axis)
-        count = max(aval_of(at).size, aval_of(v).shape[axis]) if aval_of(at).size else 0
+        count = max(aval_of(at).size, shape_of(v)[axis]) if aval_of(at).size else 0
         places = _places(at, n, count)
         target = tuple(count if d == axis else s for d, s in enumerate(shape))
-        v = util.spread(util.cast(v, aval_of(x).dtype), target)
+        v = util.spread(util.cast(v, dtype_of(x)), target)
         return _merged(x, v, places, axis, n + count)
 
 
@@ -157,14 +157,14 @@ def _places(at: Any, n: int, count: int) -> Any:
     earlier = np.tri(count, k=-1, dtype=bool)
     before = ew.or_(ew.lt(other, own),
                     ew.and_(ew.eq(other, own), earlier))
-    return ew.add(at, rd.reduce_sum(ew.convert(before, aval_of(at).dtype), (1,)))
+    return ew.add(at, rd.reduce_sum(ew.convert(before, dtype_of(at)), (1,)))
 
 
 def _merged(x: Any, values: Any, places: Any, axis: int, total: int) -> Any:
     """x and values along the axis, values at places."""
     from calque.numpy.positions import flatnonzero
     blank = sh.broadcast_in_dim(np.True_, (total,), ())
-    n = aval_of(x).shape[axis]
+    n = shape_of(x)[axis]
     if isinstance(places, np.ndarray):
         rest: Any = np.delete(np.arange(total), places)
     else:
@@ -195,7 +195,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
       >>> jnp.trim_zeros(jnp.array([0, 0, 5, 0]))
       Array([5], dtype=int32)
     """
-    (x,) = util.check_arrays("trim_zeros", filt)
+    x = util.one_array("trim_zeros", filt)
     value = needed("trim_zeros", x, "Error arose in the `filt` argument of trim_zeros()",
                    "call it outside of jit.")
     axes = util.axis_tuple(axis, value.ndim)

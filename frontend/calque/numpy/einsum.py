@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from calque.core import dtypes
+from calque.core.avals import shape_of
 from calque.core.dims import guess
 from calque.core.errors import explain
 from calque.core.lists import without
@@ -242,7 +243,7 @@ def _diagonals(x: Any, term: Labels) -> tuple[Any, Labels]:
         j = term.index(label, i + 1)
         rest = [k for k in range(len(term)) if k not in (i, j)]
         x = sh.transpose(x, (*rest, i, j))
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         lead, n = shape[:-2], shape[-1]
         if shape[-2] != n:  # one of them is 1 and repeats
             n = max(shape[-2:])
@@ -257,7 +258,7 @@ def _diagonals(x: Any, term: Labels) -> tuple[Any, Labels]:
 
 def _only_ones(x: Any, term: Labels, sizes: dict[Any, int]) -> tuple[Any, Labels]:
     """Axes of size 1 that broadcast against other operands are taken out."""
-    drop = tuple(i for i, (label, n) in enumerate(zip(term, util.shape_of(x)))
+    drop = tuple(i for i, (label, n) in enumerate(zip(term, shape_of(x)))
                  if n == 1 != sizes[label])
     if not drop:
         return x, term
@@ -293,7 +294,7 @@ def _spread(x: Any, own: Labels, out: Labels, other: Any, theirs: Labels) -> Any
     """x over the axes of the product; a scalar stays one."""
     if not own:
         return x
-    sizes = {**dict(zip(theirs, util.shape_of(other))), **dict(zip(own, util.shape_of(x)))}
+    sizes = {**dict(zip(theirs, shape_of(other))), **dict(zip(own, shape_of(x)))}
     order = sorted(range(len(own)), key=lambda i: out.index(own[i]))
     x = sh.transpose(x, order)
     return sh.broadcast_in_dim(x, tuple(sizes[t] for t in out),
@@ -369,7 +370,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     if not values:
         raise ValueError(explain("einsum: at least one operand is needed."))
     values = list(util.check_arrays("einsum", *values))
-    plan = _plan(tuple(terms), result, tuple(util.shape_of(v) for v in values),
+    plan = _plan(tuple(terms), result, tuple(shape_of(v) for v in values),
                  _checked(optimize))
     with util.lazy_eval("einsum"):
         dtype, weak = util.joined(values)
@@ -420,7 +421,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto"
       [(1, 2), (0, 1)]
     """
     terms, result, values = _parse(subscripts, operands)
-    plan = _plan(tuple(terms), result, tuple(util.shape_of(v) for v in values),
+    plan = _plan(tuple(terms), result, tuple(shape_of(v) for v in values),
                  _checked(optimize))
     have = [frozenset(t) for t in plan.terms]
     out, cost, largest = frozenset(plan.out), 0, _size(plan.out, plan.sizes)

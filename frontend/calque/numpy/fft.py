@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.fourier import as_input
 from calque.lax.operands import canonical_axis
@@ -73,19 +74,19 @@ def _axes_and_sizes(name: str, kind: FftType, shape: tuple[int, ...], s: Any,
 
 def _sized(x: Any, sizes: Sequence[int]) -> Any:
     """x with its last axes cropped or padded with zeros at their ends."""
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     first = len(shape) - len(sizes)
     want = (*shape[:first], *sizes)
     if want == shape:
         return x
     x = sh.slice_(x, (0,) * len(shape), [min(a, b) for a, b in zip(shape, want)])
-    config = [(0, b - a, 0) for a, b in zip(util.shape_of(x), want)]
+    config = [(0, b - a, 0) for a, b in zip(shape_of(x), want)]
     return sh.pad(x, ew.const(x, 0), config) if any(c[1] for c in config) else x
 
 
 def _last(x: Any, axes: Sequence[int]) -> tuple[Any, list[int]]:
     """x with axes moved to its end, and the permutation that brings them back."""
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     order = [*[i for i in range(rank) if i not in axes], *axes]
     return sh.transpose(x, order), [int(i) for i in np.argsort(order)]
 
@@ -113,7 +114,7 @@ def _some(x: Any, kind: FftType, axes: Sequence[int], sizes: Sequence[int]) -> A
 def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: Any) -> Any:
     x = util.one_array(f"jax.numpy.fft.{name}", a)
     full = f"jax.numpy.fft.{name}"
-    axes, sizes = _axes_and_sizes(full, kind, util.shape_of(x), s, axes)
+    axes, sizes = _axes_and_sizes(full, kind, shape_of(x), s, axes)
     inverse = kind in (FftType.IFFT, FftType.IRFFT)
     factor = _scale(full, norm, inverse, sizes)
     with util.lazy_eval(name):

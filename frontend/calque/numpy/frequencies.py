@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
@@ -94,7 +95,7 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 
 def _shifted(name: str, x: Any, axes: Any, back: bool) -> Any:
     x = util.array(util.one_array(name, x))
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if axes is None:
         axes = tuple(range(len(shape)))
     elif hasattr(axes, "__index__"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -30,7 +30,7 @@ from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 
 def _added(places: Any, weights: Any, length: int) -> Any:
     """Sums of weights per place; places outside [0, length) are left out."""
-    dtype = aval_of(weights).dtype
+    dtype = dtype_of(weights)
     working = np.dtype("int32") if dtype == dtypes.bool_ else dtype
     blank = sh.broadcast_in_dim(working.type(0), (length,), ())
     if not length or not aval_of(places).size:
@@ -68,15 +68,15 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if out_sharding is not None:
         return resharded("jnp.bincount", out_sharding, bincount, x, weights, minlength,
                          length=length)
-    (values,) = util.check_arrays("bincount", x)
-    dtype = util.dtype_of(values)
+    values = util.one_array("bincount", x)
+    dtype = dtype_of(values)
     if not (dtypes.is_integer(dtype) or dtype == dtypes.bool_):
         raise TypeError(explain(
             f"x argument to bincount must have an integer type; got {dtype.name}",
             fix="convert it with .astype(int)."))
-    if util.ndim_of(values) != 1:
+    if ndim_of(values) != 1:
         raise ValueError(explain("only 1-dimensional input supported."))
-    n = util.shape_of(values)[0]
+    n = shape_of(values)[0]
     if length is None:
         known = needed("bincount", values, "The error occurred because of argument 'x' of "
                        "jnp.bincount. To avoid this error, pass a static `length` argument.",
@@ -85,10 +85,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     else:
         count = as_size("bincount", length)
     if weights is not None:
-        (weights,) = util.check_arrays("bincount", weights)
-        if util.shape_of(weights) != (n,):
+        weights = util.one_array("bincount", weights)
+        if shape_of(weights) != (n,):
             raise ValueError(explain(
-                f"type of weights must match type of x: shapes {util.shape_of(weights)} and "
+                f"type of weights must match type of x: shapes {shape_of(weights)} and "
                 f"{(n,)} differ.", fix="pass one weight for each element."))
     with lazy_eval("bincount"):
         kind = dtypes.default_dtype(int)
@@ -130,9 +130,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 def _edges(x: Any, bins: Any, range: Any) -> Any:
-    dtype = util.to_inexact(aval_of(x).dtype)
+    dtype = util.to_inexact(dtype_of(x))
     edges = asarray(bins)
-    if aval_of(edges).ndim == 1:
+    if ndim_of(edges) == 1:
         return util.cast(edges, dtype)
     count = as_size("histogram_bin_edges", bins)
     flat = util.cast(ravel(x), dtype)
@@ -173,35 +173,35 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None,
       >>> jnp.histogram(jnp.array([0.0, 1.0, 4.0]), 2)
       (Array([2., 1.], dtype=float32), Array([0., 2., 4.], dtype=float32))
     """
-    (x,) = util.check_arrays("histogram", a)
-    shape = util.shape_of(x)
+    x = util.one_array("histogram", a)
+    shape = shape_of(x)
     if isinstance(bins, str):
         raise TypeError(explain("asarray: expected ArrayLike, got a str for bins.",
                                 fix="pass a number or an array of edges."))
     if weights is not None:
-        (weights,) = util.check_arrays("histogram", weights)
-        if util.shape_of(weights) != shape:
+        weights = util.one_array("histogram", weights)
+        if shape_of(weights) != shape:
             raise ValueError(explain("weights should have the same shape as a."))
     with lazy_eval("histogram"):
         if weights is None:
             (x,) = util.promote_inexact("histogram", x)
-            w = sh.broadcast_in_dim(util.dtype_of(x).type(1), shape, ())
+            w = sh.broadcast_in_dim(dtype_of(x).type(1), shape, ())
         else:
             x, w = util.promote_inexact("histogram", x, weights)
         x, w = ravel(asarray(x)), ravel(asarray(w))
         edges = _edges(x, bins, range)
         x, at = util.promote("histogram", x, edges)
-        n = aval_of(edges).shape[0]
+        n = shape_of(edges)[0]
         counts = sh.slice_in_dim(_added(_bins(x, at), w, n), 1, n, 0) if n else w
         if density:
-            widths = util.cast(diff(edges), aval_of(counts).dtype)
+            widths = util.cast(diff(edges), dtype_of(counts))
             counts = true_divide(true_divide(counts, widths), rd.sum(counts))
         return util.array(counts), util.array(edges)
 
 
 def _bins(x: Any, edges: Any) -> Any:
     """The bin of each value, from 1; 0 and the number of edges are outside; closed at the right."""
-    n = aval_of(edges).shape[0]
+    n = shape_of(edges)[0]
     found = places(edges, x, "right")
     last = sh.reshape(sh.slice_in_dim(edges, n - 1, n, 0), ())
     return choose(ew.eq(x, last), np.int32(n - 1), found)
@@ -271,22 +271,22 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
       >>> jnp.histogramdd(jnp.array([[0.0], [1.0], [1.0]]), 2)[0]
       Array([1, 2], dtype=int32)
     """
-    (x,) = util.check_arrays("histogramdd", sample)
-    shape = util.shape_of(x)
+    x = util.one_array("histogramdd", sample)
+    shape = shape_of(x)
     if len(shape) != 2:
         raise ValueError(explain(
             f"not enough values to unpack (expected 2, got {len(shape)}): sample must have two "
             "axes.", fix="pass an array (points, axes)."))
     n, rank = shape
     if weights is not None:
-        (weights,) = util.check_arrays("histogramdd", weights)
-        if util.shape_of(weights) != (n,):
+        weights = util.one_array("histogramdd", weights)
+        if shape_of(weights) != (n,):
             raise ValueError(explain("should have one weight for each sample."))
     if range is not None and (len(range) != rank or any(
             r is not None and np.shape(r) != (2,) for r in range)):
         raise ValueError(explain(f"For sample.shape={shape}, range must be a sequence of {rank} "
                                  f"pairs or Nones; got range={range}"))
-    several = isinstance(bins, (list, tuple)) or util.ndim_of(asarray(bins)) == 1
+    several = isinstance(bins, (list, tuple)) or ndim_of(asarray(bins)) == 1
     if several and len(bins) != rank:
         raise ValueError(explain("should be a bin for each dimension."))
     with lazy_eval("histogramdd"):
@@ -297,24 +297,24 @@ def histogramdd(sample: Any, bins: Any = 10, range: Sequence[Any] | None = None,
             column = sh.reshape(sh.slice_in_dim(x, i, i + 1, 1), (n,))
             edge = _edges(column, bins[i] if several else bins, range[i] if range else None)
             place = _bins(*[asarray(v) for v in util.promote("histogramdd", column, edge)])
-            size = aval_of(edge).shape[0] + 1
+            size = shape_of(edge)[0] + 1
             at = place if at is None else at * size + place
             edges.append(util.array(edge))
             lengths.append(size)
         if weights is None:
             w = sh.broadcast_in_dim(dtypes.default_dtype(int).type(1), (n,), ())
         else:
-            w = util.cast(asarray(weights), util.to_inexact(util.dtype_of(weights)))
+            w = util.cast(asarray(weights), util.to_inexact(dtype_of(weights)))
         total = int(np.prod(lengths, dtype=np.int64))
         counts = sh.reshape(_added(at, w, total), tuple(lengths))
         counts = sh.slice_(counts, (1,) * rank, tuple(s - 1 for s in lengths))
         if density:
-            counts = ew.convert(counts, util.to_inexact(aval_of(w).dtype if weights is not None
-                                                        else aval_of(x).dtype))
+            counts = ew.convert(counts, util.to_inexact(dtype_of(w) if weights is not None
+                                                        else dtype_of(x)))
             counts = true_divide(counts, rd.sum(counts))
             for i in _count(rank):
                 widths = diff(edges[i])
-                widths = sh.broadcast_in_dim(widths, aval_of(counts).shape, (i,))
+                widths = sh.broadcast_in_dim(widths, shape_of(counts), (i,))
                 counts = true_divide(counts, widths)
         return util.array(counts), edges
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array
@@ -225,7 +225,7 @@ def read(x: Any, plan: Plan) -> Any:
             return shaped(read_window(x, plan), plan)
     if at_bottom() and len(axes) and plan.whole and not plan.reversed and 0 not in plan.window:
         return shaped(_eager_window(x, plan), plan)
-    steps = (len(plan.reversed) > 0) + (plan.window != aval_of(x).shape)
+    steps = (len(plan.reversed) > 0) + (plan.window != shape_of(x))
     if steps > 1:
         with lazy_eval("getitem"):
             return shaped(read_window(x, plan), plan)
@@ -234,10 +234,10 @@ def read(x: Any, plan: Plan) -> Any:
 
 def _eager_window(x: Any, plan: Plan) -> Any:
     """Positions are arguments of the program, so that x[0], x[1], ... share one."""
-    if plan.window == aval_of(x).shape:
+    if plan.window == shape_of(x):
         return x
     starts = [np.int32(a.low) if isinstance(a, Run) else a for a in plan.axes]
-    if max(aval_of(x).shape) >= 2**31:
+    if max(shape_of(x)) >= 2**31:
         starts = [np.int64(a.low) for a in plan.axes if isinstance(a, Run)]  # type: ignore[misc]
     return ix.dynamic_slice(x, starts, plan.window)
 
@@ -246,7 +246,7 @@ def read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
     x = _cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
-    full = [(0, n) for n in aval_of(x).shape]
+    full = [(0, n) for n in shape_of(x)]
     strides = [abs(a.step) if isinstance(a.count, dims.Dim) or a.count > 1 else 1 for a in axes]
     bounds = [(a.low, a.low + t * (a.count - 1) + 1) if a.count else (0, 0)
               for a, t in zip(axes, strides)]
@@ -257,7 +257,7 @@ def read_window(x: Any, plan: Plan) -> Any:
         if bounds != full:
             x = sh.slice_(x, *zip(*bounds))
         x = sh.rev(x, plan.reversed)
-        return sh.slice_(x, [0] * len(axes), aval_of(x).shape, strides)
+        return sh.slice_(x, [0] * len(axes), shape_of(x), strides)
     if bounds != full or set(strides) - {1}:
         x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)  # type: ignore[call-arg]
     return sh.rev(x, plan.reversed) if plan.reversed else x
@@ -267,7 +267,7 @@ def _cut_traced(x: Any, plan: Plan) -> Any:
     """x with its traced axes cut to the one position."""
     if not any(isinstance(a, Traced) for a in plan.axes):
         return x
-    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, aval_of(x).shape)]
+    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, shape_of(x))]
     return ix.dynamic_slice(x, traced_starts(plan), sizes)
 
 
@@ -276,11 +276,11 @@ def traced_starts(plan: Plan) -> list[Any]:
     starts = []
     for a in plan.axes:
         if isinstance(a, Traced):
-            unsigned = aval_of(a.index).dtype.kind == "u"
+            unsigned = dtype_of(a.index).kind == "u"
             starts.append(a.index if unsigned else wrap_negative(widened(a.index), a.size))
         else:
             starts.append(None)
-    kind = next(aval_of(s).dtype for s in starts if s is not None)
+    kind = next(dtype_of(s) for s in starts if s is not None)
     return [kind.type(0) if s is None else s for s in starts]
 
 
@@ -295,7 +295,7 @@ def shaped(window: Any, plan: Plan) -> Any:
     """A window without its dropped axes and with the new ones."""
     if plan.dropped:
         window = sh.squeeze(window, plan.dropped)
-    if aval_of(window).shape == plan.shape and len(plan.kept) == len(plan.shape):
+    if shape_of(window) == plan.shape and len(plan.kept) == len(plan.shape):
         return window
     return sh.broadcast_in_dim(window, plan.shape, plan.kept)
 

@@ -8,6 +8,7 @@ import numpy as np
 from calque.api.custom_derivatives import custom_jvp
 from calque.api.loops import while_loop
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import reductions as rd
@@ -47,7 +48,7 @@ def _gcd(x: Any, y: Any) -> Any:
 @util.planned
 def gcd(x1: Any, x2: Any) -> Any:
     x1, x2, weak = _integers("gcd", x1, x2)
-    return ew.convert(_gcd(x1, x2), util.dtype_of(x1), weak)
+    return ew.convert(_gcd(x1, x2), dtype_of(x1), weak)
 
 
 @named("Least common multiple of integers; never negative.", ["x1", "x2"],
@@ -60,14 +61,14 @@ def lcm(x1: Any, x2: Any) -> Any:
     divisor = _gcd(x1, x2)
     none = divisor == 0
     made = where(none, 0, x1 * ew.div(x2, where(none, 1, divisor)))
-    return ew.convert(made, util.dtype_of(x1), weak)
+    return ew.convert(made, dtype_of(x1), weak)
 
 
 # ---- floats as bits
 def _parts(name: str, x: Any) -> tuple[Any, Any, Any, Any]:
     """(x, its bits, the dtype of the bits, finfo)."""
     (x,) = util.promote_inexact(name, x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         raise (ValueError if name == "spacing" else TypeError)(  # JAX's classes
             explain(f"jnp.{name} is not defined for complex inputs.",
@@ -102,7 +103,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     sign = ew.and_(bits, kind.type(1 << (info.bits - 1)))
     half = ew.or_(ew.or_(sign, mantissa), kind.type((bias - 1) << info.nmant))
     plain = (field != (1 << info.nexp) - 1) & ((field != 0) | small)
-    out = ew.bitcast_convert_type(half, new_dtype=util.dtype_of(x))
+    out = ew.bitcast_convert_type(half, new_dtype=dtype_of(x))
     power = where(plain, exponent, 0)
     return _mantissa(x, where(plain, out, x), power), power
 
@@ -116,7 +117,7 @@ def _mantissa(x: Any, mantissa: Any, power: Any) -> Any:
 @_mantissa.defjvp
 def _mantissa_jvp(primals: Any, tangents: Any) -> Any:
     x, mantissa, power = primals
-    scale = ew.exp2(ew.neg(ew.convert(power, util.dtype_of(x))))
+    scale = ew.exp2(ew.neg(ew.convert(power, dtype_of(x))))
     return mantissa, ew.mul(tangents[0], scale)
 
 
@@ -131,14 +132,14 @@ def spacing(x: Any, /) -> Any:
     whole = ew.shift_left(
         ew.convert(where(normal, field - info.nmant, 0), kind), kind.type(info.nmant))
     low = ew.shift_left(
-        util.spread(kind.type(1), util.shape_of(x)),
+        util.spread(kind.type(1), shape_of(x)),
         ew.convert(where(normal | (field == 0), 0, field - 1), kind))
     sign = ew.and_(bits, kind.type(1 << (info.bits - 1)))
     made = where(normal, whole, low)
-    if util.dtype_of(x) != np.float16:  # (NumPy: distances of halves have no sign)
+    if dtype_of(x) != np.float16:  # (NumPy: distances of halves have no sign)
         made = ew.or_(sign, made)
-    out = ew.bitcast_convert_type(made, new_dtype=util.dtype_of(x))
-    return where(field == (1 << info.nexp) - 1, util.dtype_of(x).type(np.nan), out)
+    out = ew.bitcast_convert_type(made, new_dtype=dtype_of(x))
+    return where(field == (1 << info.nexp) - 1, dtype_of(x).type(np.nan), out)
 
 
 # ---- bits as bytes
@@ -155,7 +156,7 @@ def _last(x: Any, axis: Any) -> tuple[Any, int]:
     x = util.array(x)
     if axis is None:
         return ravel(x), 0
-    axis = canonical_axis(axis, util.ndim_of(x))
+    axis = canonical_axis(axis, ndim_of(x))
     return moveaxis(x, axis, -1), axis
 
 
@@ -179,14 +180,14 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
       >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1, 1]))
       Array([131, 128], dtype=uint8)
     """
-    (a,) = util.check_arrays("packbits", a)
-    if util.dtype_of(a).kind not in "biu":
+    a = util.one_array("packbits", a)
+    if dtype_of(a).kind not in "biu":
         raise TypeError(explain("Expected an input array of integer or boolean data type",
                                 fix="compare it, for example a != 0."))
     places = _order(bitorder)
     with util.lazy_eval("packbits"):
         x, axis = _last(a, axis)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         if not shape:
             x, shape = sh.reshape(x, (1,)), (1,)
         bits = ew.convert(ew.convert(x, np.dtype("bool")), np.dtype("uint8"))
@@ -194,7 +195,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
         bits = sh.pad(bits, np.uint8(0), config)
         bits = sh.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
-        values = ew.shift_left(bits, util.spread(places, util.shape_of(bits)))
+        values = ew.shift_left(bits, util.spread(places, shape_of(bits)))
         packed = rd.sum(values, axis=-1, dtype=np.uint8)
         return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
 
@@ -221,14 +222,14 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
       >>> jnp.unpackbits(jnp.array([131], dtype="uint8"))
       Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)
     """
-    (a,) = util.check_arrays("unpackbits", a)
-    if util.dtype_of(a) != np.dtype("uint8"):
+    a = util.one_array("unpackbits", a)
+    if dtype_of(a) != np.dtype("uint8"):
         raise TypeError(explain("Expected an input array of unsigned byte data type",
                                 fix="convert it with astype('uint8')."))
     places = _order(bitorder)
     with util.lazy_eval("unpackbits"):
         x, axis = _last(a, axis)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         full = (*shape, 8)
         spread = sh.broadcast_in_dim(x, full, tuple(range(len(shape))))
         bits = ew.and_(

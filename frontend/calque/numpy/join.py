@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced
 from calque.core.trace import Tracer
@@ -24,7 +25,7 @@ from calque.primitives import shape as sh
 def _parts(name: str, arrays: Any, none: str) -> list[Any]:
     """The arrays to join; one array stands for its rows."""
     if hasattr(arrays, "aval") or isinstance(arrays, np.ndarray):
-        if not util.ndim_of(arrays):
+        if not ndim_of(arrays):
             raise ValueError(explain("Zero-dimensional arrays cannot be concatenated."))
         return list(unstack(arrays))
     values = list(util.check_arrays(name, *arrays))
@@ -69,10 +70,10 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         values = _parts("concatenate", arrays, "concatenate")
         if axis is None:
             return _join("concatenate", [ravel(v) for v in values], 0, dtype)
-        if not util.shape_of(values[0]):
+        if not shape_of(values[0]):
             raise ValueError(explain("Zero-dimensional arrays cannot be concatenated.",
                                      fix="use jnp.stack, or jnp.array of the scalars."))
-        axis = canonical_axis(axis, util.ndim_of(values[0]))
+        axis = canonical_axis(axis, ndim_of(values[0]))
         return _join("concatenate", values, axis, dtype)
 
 
@@ -124,7 +125,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     util.refuse_out("stack", out)
     with util.lazy_eval("stack"):
         values = _parts("stack", arrays, "stack")
-        shapes = [util.shape_of(v) for v in values]
+        shapes = [shape_of(v) for v in values]
         if any(s != shapes[0] for s in shapes):
             what = ("different numbers of dimensions" if len({len(s) for s in shapes}) > 1
                     else "different shapes")
@@ -155,8 +156,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
       >>> jnp.unstack(jnp.arange(2))
       (Array(0, dtype=int32), Array(1, dtype=int32))
     """
-    (x,) = util.check_arrays("unstack", x)
-    rank = util.ndim_of(x)
+    x = util.one_array("unstack", x)
+    rank = ndim_of(x)
     if not rank:
         raise ValueError(explain("Unstack requires arrays with rank > 0, however a scalar array "
                                  "was passed."))
@@ -165,7 +166,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
         x = unchanged(x)
     with util.lazy_eval("unstack"):
         return tuple(sh.squeeze(sh.slice_in_dim(x, i, i + 1, axis), (axis,))
-                     for i in range(util.shape_of(x)[axis]))
+                     for i in range(shape_of(x)[axis]))
 
 
 def _stacked(name: str, tup: Any, raised: Any, axis: int, dtype: Any) -> Any:
@@ -218,7 +219,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     """
     with util.lazy_eval("hstack"):
         values = [atleast_1d(v) for v in _parts("hstack", tup, "concatenate")]
-        return _join("hstack", values, 0 if util.ndim_of(values[0]) == 1 else 1, dtype)
+        return _join("hstack", values, 0 if ndim_of(values[0]) == 1 else 1, dtype)
 
 
 @util.planned
@@ -263,7 +264,7 @@ def column_stack(tup: Any) -> Any:
              [1, 1]], dtype=int32)
     """
     def column(v: Any) -> Any:
-        own = util.shape_of(v)
+        own = shape_of(v)
         return v if len(own) > 1 else reshape(v, (own[0] if own else 1, 1))
 
     return _stacked("column_stack", tup, column, 1, None)
@@ -312,11 +313,11 @@ def tile(A: Any, reps: Any) -> Any:
       >>> jnp.tile(jnp.arange(2), 2)
       Array([0, 1, 0, 1], dtype=int32)
     """
-    (x,) = util.check_arrays("tile", A)
+    x = util.one_array("tile", A)
     counts = as_sizes("tile", reps)
     if any(c < 0 for c in counts):
         raise ValueError(explain(f"tile: reps must be nonnegative, got {counts}."))
-    own = util.shape_of(x)
+    own = shape_of(x)
     rank = max(len(own), len(counts))
     counts = (1,) * (rank - len(counts)) + counts
     sizes = (1,) * (rank - len(own)) + own
@@ -358,11 +359,11 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     if out_sharding is not None:
         return resharded("jnp.repeat", out_sharding, repeat, a, repeats, axis,
                          total_repeat_length=total_repeat_length)
-    (x,) = util.check_arrays("repeat", a)
+    x = util.one_array("repeat", a)
     (repeats,) = util.check_arrays("repeat", repeats, start=1)
-    if axis is not None and not util.shape_of(x):  # (JAX: a scalar has any axis)
+    if axis is not None and not shape_of(x):  # (JAX: a scalar has any axis)
         x, axis = sh.reshape(x, (1,)), 0
-    own = util.shape_of(x)
+    own = shape_of(x)
     if axis is not None:
         axis = canonical_axis(axis, len(own))
     length = math.prod(own) if axis is None else own[axis]
@@ -376,7 +377,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     with util.lazy_eval("repeat"):
         if axis is None:
             x, axis = ravel(x), 0
-        own = util.shape_of(x)
+        own = shape_of(x)
         axis = canonical_axis(axis, len(own))
         if count < 0:
             raise TypeError(explain(f"repeat: repeats must be nonnegative, got {count}."))
@@ -390,7 +391,7 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
                  total: int | None) -> Any:
     """Counts of their own for the elements; the last one fills the result up to total."""
     from calque.numpy.picking import take
-    shape = util.shape_of(repeats)
+    shape = shape_of(repeats)
     if len(shape) > 1 or shape not in ((), (1,), (length,)):
         raise ValueError(explain(
             f"repeat: repeats must be scalar or one-dimensional with length {length} or 1, got "
@@ -432,12 +433,12 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
       >>> jnp.diff(jnp.array([1, 4, 9]))
       Array([3, 5], dtype=int32)
     """
-    (x,) = util.check_arrays("diff", a)
+    x = util.one_array("diff", a)
     if n == 0:
         return util.array(x)
     if n < 0:
         raise ValueError(explain(f"order must be non-negative but got {n}"))
-    own = util.shape_of(x)
+    own = shape_of(x)
     if not own:
         raise ValueError(explain("diff requires input that is at least one dimensional; got a "
                                  "scalar"))
@@ -448,14 +449,14 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         for part in (prepend, x, append):
             if part is None:
                 continue
-            (part,) = util.check_arrays("diff", part)
-            parts.append(part if util.shape_of(part) else util.spread(part, edge))
+            part = util.one_array("diff", part)
+            parts.append(part if shape_of(part) else util.spread(part, edge))
         x = _join("diff", parts, axis)
         for _ in range(operator.index(n)):
-            size = util.shape_of(x)[axis]
+            size = shape_of(x)[axis]
             last = sh.slice_in_dim(x, min(1, size), size, axis)
             first = sh.slice_in_dim(x, 0, max(size - 1, 0), axis)
-            prim = ew.ne_p if util.dtype_of(x) == dtypes.bool_ else ew.sub_p
+            prim = ew.ne_p if dtype_of(x) == dtypes.bool_ else ew.sub_p
             x = prim.bind(last, first)
         return x
 

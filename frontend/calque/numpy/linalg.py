@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
@@ -86,7 +86,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 def _diagonal(a: Any) -> Any:
     """The diagonals of square matrices."""
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     on = la.identity_like(a)
     hit = ew.ne(on, la.filled(on, 0))
     return rd.reduce_sum(ew.select_n(hit, la.filled(a, 0), a), (len(shape) - 1,))
@@ -94,13 +94,13 @@ def _diagonal(a: Any) -> Any:
 
 def _sign_of(pivots: Any, like: Any) -> Any:
     """1 or -1: whether the exchanges are even."""
-    shape = util.shape_of(pivots)
+    shape = shape_of(pivots)
     at = sh.iota(np.dtype("i4"), shape, len(shape) - 1)
     moved = ew.convert(ew.ne(pivots, at), np.dtype("i4"))
     odd = rd.reduce_sum(moved, (len(shape) - 1,))
     odd = ew.and_(odd, ew.const(odd, 1))
     return ew.convert(ew.sub(la.filled(odd, 1), ew.mul(odd, ew.const(odd, 2))),
-                      util.dtype_of(like))
+                      dtype_of(like))
 
 
 @util.planned
@@ -138,7 +138,7 @@ def det(a: Any) -> Any:
 
 def _small_det(a: Any, n: int) -> Any:
     """Written out: its derivative exists at singular matrices too."""
-    shape = util.shape_of(a)
+    shape = shape_of(a)
 
     def at(i: int, j: int) -> Any:
         low, high = [0] * len(shape), list(shape)
@@ -236,7 +236,7 @@ def matrix_power(a: Any, n: int) -> Any:
         raise TypeError(explain(f"exponent must be an integer, got {n}")) from None
     with util.lazy_eval("matrix_power"):
         a = util.array(util.one_array("jnp.linalg.matrix_power", a))
-        shape = util.shape_of(a)
+        shape = shape_of(a)
         if len(shape) < 2:
             raise TypeError(explain(
                 f"{len(shape)}-dimensional array given. Array must be at least two-dimensional"))
@@ -277,7 +277,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     values = [util.array(x) for x in util.check_arrays("jnp.linalg.multi_dot", *arrays)]
     if not values:
         raise ValueError(explain("multi_dot requires at least one array"))
-    shapes = [util.shape_of(x) for x in values]
+    shapes = [shape_of(x) for x in values]
     ends = (0, len(shapes) - 1)
     if any(len(s) != 2 and not (i in ends and len(s) == 1) for i, s in enumerate(shapes)):
         raise ValueError(explain(
@@ -332,7 +332,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
       Array([0, 0, 1], dtype=int32)
     """
     x1, x2 = util.check_arrays("jnp.linalg.cross", x1, x2)
-    shapes = [util.shape_of(x) for x in (x1, x2)]
+    shapes = [shape_of(x) for x in (x1, x2)]
     sizes = [s[canonical_axis(axis, len(s))] for s in shapes]
     if sizes != [3, 3]:
         raise ValueError(explain(
@@ -341,7 +341,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     with util.lazy_eval("cross"):
         x1, x2 = util.promote("cross", x1, x2)
         x, y = util.broadcast_all("cross", x1, x2)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         along = canonical_axis(axis, len(shape))
 
         def turned(v: Any, k: int) -> Any:
@@ -372,7 +372,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
              [6, 8]], dtype=int32)
     """
     x1, x2 = util.check_arrays("jnp.linalg.outer", x1, x2)
-    ranks = [util.ndim_of(x) for x in (x1, x2)]
+    ranks = [ndim_of(x) for x in (x1, x2)]
     if ranks != [1, 1]:
         raise ValueError(explain("Input arrays must be one-dimensional, but they are "
                                  f"x1.ndim={ranks[0]} x2.ndim={ranks[1]}"))
@@ -442,9 +442,9 @@ def matrix_transpose(x: Any, /) -> Any:
       (3, 2)
     """
     x = util.array(util.one_array("jnp.linalg.matrix_transpose", x))
-    if aval_of(x).ndim < 2:
+    if ndim_of(x) < 2:
         raise ValueError(explain(
-            f"matrix_transpose requires at least 2 dimensions; got shape {aval_of(x).shape}"))
+            f"matrix_transpose requires at least 2 dimensions; got shape {shape_of(x)}"))
     return la.flip(x)
 
 

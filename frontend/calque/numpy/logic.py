@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import special, util
@@ -21,7 +22,7 @@ def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable
     def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         special._no_keywords(name, out, where)
         x, y = util.check_arrays(name, x, y)
-        if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
+        if dtype_of(x) == dtype_of(y) == dtypes.bool_:
             return util.apply(name, prim, (x, y), dtypes.bool_, False)
         with util.lazy_eval(name):
             both, _ = util.joined((x, y))
@@ -43,7 +44,7 @@ logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one of x and y 
        weak_truth("True"))
 def logical_not(x: Any, /) -> Any:
     x = util.one_array("logical_not", x)
-    if util.dtype_of(x) == dtypes.bool_:
+    if dtype_of(x) == dtypes.bool_:
         return ew.not_(x)
     with util.lazy_eval("logical_not"):
         return util.of_scalars(ew.eq(x, constant(x, 0)), x)
@@ -77,16 +78,16 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
     """
     if x is None and y is None:
         from calque.numpy.positions import nonzero
-        (condition,) = util.check_arrays("where", condition)
+        condition = util.one_array("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
     condition, x, y = util.check_arrays("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError(explain("size and fill_value arguments cannot be used in three-term "
                                  "where function."))
     dtype, weak = util.joined((x, y))
-    shape = util.common_shape("where", [util.shape_of(v) for v in (condition, x, y)])
-    if (util.dtype_of(condition) == dtypes.bool_ and util.shape_of(condition) in ((), shape)
-            and all(util.is_cast_free(v, dtype, weak) and util.shape_of(v) == shape
+    shape = util.common_shape("where", [shape_of(v) for v in (condition, x, y)])
+    if (dtype_of(condition) == dtypes.bool_ and shape_of(condition) in ((), shape)
+            and all(util.is_cast_free(v, dtype, weak) and shape_of(v) == shape
                     for v in (x, y))):
         return ew.select_n(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
     with util.lazy_eval("where"):
@@ -136,12 +137,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
             equal_nan: bool = False) -> Any:
     x, y = util.promote("isclose", a, b)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtypes.is_key(dtype):  # keys are equal or not
         return ew.eq(*util.broadcast_all("isclose", x, y))
     if dtype == dtypes.bool_:
         x, y = util.promote_numeric("isclose", x, y)
-        dtype = util.dtype_of(x)
+        dtype = dtype_of(x)
     if dtypes.is_integer(dtype):
         dtype = dtypes.default_dtype(float)
         x, y = util.cast(x, dtype), util.cast(y, dtype)
@@ -158,12 +159,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
 
 
 def _fit(x: Any, y: Any) -> tuple[Any, Any]:
-    shape = util.common_shape("isclose", [util.shape_of(x), util.shape_of(y)])
+    shape = util.common_shape("isclose", [shape_of(x), shape_of(y)])
     return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
 def _every(x: Any) -> Any:
-    axes = tuple(range(util.ndim_of(x)))
+    axes = tuple(range(ndim_of(x)))
     return rd.reduce_and_p.bind(x, axes=axes) if axes else util.cast(x, dtypes.bool_)
 
 
@@ -181,11 +182,11 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
 @util.planned
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     x, y = asarray(a1), asarray(a2)
-    if util.shape_of(x) != util.shape_of(y):
+    if shape_of(x) != shape_of(y):
         return util.array(np.False_)
     x, y = util.promote("array_equal", x, y)
     same = ew.eq(x, y)
-    if equal_nan and dtypes.is_inexact(util.dtype_of(x)):
+    if equal_nan and dtypes.is_inexact(dtype_of(x)):
         same = ew.or_(same, ew.and_(ew.ne(x, x), ew.ne(y, y)))
     return _every(same)
 

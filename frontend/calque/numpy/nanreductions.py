@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import reductions as rd
 from calque.numpy import util
@@ -52,8 +53,8 @@ def _doc(sentence: str, result: str, more: str = "", rest: str = _WHERE, empty: 
 
 def _without_nan(name: str, a: Any, value: Callable[[Any], Any]) -> tuple[Any, Any]:
     """(a with NaN replaced, where it is NaN); (a, None) where the dtype has none."""
-    (x,) = util.check_arrays(name, a)
-    dtype = util.dtype_of(x)
+    x = util.one_array(name, a)
+    dtype = dtype_of(x)
     if not dtypes.is_inexact(dtype):
         return x, None
     x = util.array(x)
@@ -89,7 +90,7 @@ def _extremum(name: str, reduce: Callable[..., Any], edge: Callable[[Any], Any],
     made = reduce(x, axis, out, keepdims, initial, where)
     if nan is None or initial is not None:
         return made
-    return choose(rd.all(nan, axis, None, keepdims), util.dtype_of(made).type(float("nan")), made)
+    return choose(rd.all(nan, axis, None, keepdims), dtype_of(made).type(float("nan")), made)
 
 
 @_doc("Largest element", "Array(3., dtype=float32)", "", _INITIAL + _WHERE,
@@ -113,7 +114,7 @@ def _kept(name: str, x: Any, where: Any) -> Any:
     good = ew.eq(x, x)
     if where is None:
         return good
-    return ew.and_(good, util.spread(rd.where_mask(name, where), util.shape_of(x)))
+    return ew.and_(good, util.spread(rd.where_mask(name, where), shape_of(x)))
 
 
 @_doc("Arithmetic mean", "Array(2., dtype=float32)", _DTYPE, empty="; NaN where no element is left")
@@ -121,8 +122,8 @@ def _kept(name: str, x: Any, where: Any) -> Any:
 def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
             where: Any = None) -> Any:
     util.refuse_out("nanmean", out)
-    (x,) = util.check_arrays("nanmean", a)
-    if not dtypes.is_inexact(util.dtype_of(x)):
+    x = util.one_array("nanmean", a)
+    if not dtypes.is_inexact(dtype_of(x)):
         return rd.mean(x, axis, dtype, None, keepdims, where=where)
     x = util.array(x)
     return rd.mean(x, axis, dtype, None, keepdims, where=_kept("nanmean", x, where))
@@ -130,8 +131,8 @@ def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepd
 
 def _nanvar(name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any,
             mean: Any) -> Any:
-    (x,) = util.check_arrays(name, a)
-    if not dtypes.is_inexact(util.dtype_of(x)):
+    x = util.one_array(name, a)
+    if not dtypes.is_inexact(dtype_of(x)):
         return rd.var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
     x = util.array(x)
     kept = _kept(name, x, where)
@@ -162,15 +163,15 @@ def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: 
 def _index(name: str, find: Callable[..., Any], edge: Callable[[Any], Any], a: Any, axis: Any,
            out: Any, keepdims: Any) -> Any:
     util.refuse_out(name, out)
-    (x,) = util.check_arrays(name, a)
+    x = util.one_array(name, a)
     if util.is_complex(x):
-        raise TypeError(explain(f"{name} does not accept dtype {util.dtype_of(x).name}: complex "
+        raise TypeError(explain(f"{name} does not accept dtype {dtype_of(x).name}: complex "
                                 "numbers have no order.", fix="take their absolute values."))
     x, nan = _without_nan(name, x, edge)
     made = find(x, axis, None, keepdims)
     if nan is None:
         return made
-    return choose(rd.all(nan, axis, None, bool(keepdims)), util.dtype_of(made).type(-1), made)
+    return choose(rd.all(nan, axis, None, bool(keepdims)), dtype_of(made).type(-1), made)
 
 
 @_doc("Index of the largest element", "Array(2, dtype=int32)", "", "",

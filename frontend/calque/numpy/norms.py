@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
@@ -57,7 +58,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
       Array(5., dtype=float32)
     """
     x = _inexact("jnp.linalg.norm", x)
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     if axis is None:
         if ord is None:
             return _vectors(x, 2, tuple(range(rank)), keepdims)
@@ -98,10 +99,10 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       >>> jnp.linalg.vector_norm(jnp.array([3.0, -4.0]), ord=1)
       Array(7., dtype=float32)
     """
-    (x,) = util.check_arrays("jnp.linalg.vector_norm", x)
-    if ord not in (1, np.inf, -np.inf) or util.dtype_of(x).kind == "b":  # these keep integers
+    x = util.one_array("jnp.linalg.vector_norm", x)
+    if ord not in (1, np.inf, -np.inf) or dtype_of(x).kind == "b":  # these keep integers
         x = _inexact("jnp.linalg.vector_norm", x)
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     if axis is None:
         axes = tuple(range(rank))
     else:
@@ -118,13 +119,13 @@ def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     ord = float(ord) if isinstance(ord, str) else ord
     with util.lazy_eval("norm"):
         if not axes:  # a number: its absolute value, whatever the order
-            x, how = sh.reshape(x, (*util.shape_of(x), 1)), {"axis": util.ndim_of(x)}
+            x, how = sh.reshape(x, (*shape_of(x), 1)), {"axis": ndim_of(x)}
         if ord == 2:
             return ew.sqrt(total(_square(x), **how))
         size = ew.abs_(x)
         if ord == 0:
             there = ew.ne(x, ew.const(x, 0))
-            return total(ew.convert(there, util.dtype_of(size)), **how)
+            return total(ew.convert(there, dtype_of(size)), **how)
         if ord == 1:
             return total(size, **how)
         if ord == np.inf:
@@ -159,7 +160,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
       Array(6., dtype=float32)
     """
     x = _inexact("jnp.linalg.matrix_norm", x)
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     return _matrices(x, ord, (canonical_axis(-2, rank), canonical_axis(-1, rank)), keepdims)
 
 
@@ -184,7 +185,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    shape, rank = util.shape_of(x), util.ndim_of(x)
+    shape, rank = shape_of(x), ndim_of(x)
     with util.lazy_eval("norm"):
         s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))
         if ord == "nuc":
@@ -217,7 +218,7 @@ def cond(x: Any, p: Any = None) -> Any:
       Array(4., dtype=float32)
     """
     x = _inexact("jnp.linalg.cond", x)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if len(shape) < 2:
         raise ValueError(explain(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
@@ -232,9 +233,9 @@ def cond(x: Any, p: Any = None) -> Any:
     with util.lazy_eval("cond"):
         found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
         lost = ew.ne(found, found)  # NaN of a singular matrix, unless x itself has one
-        given = total(ew.convert(ew.ne(x, x), util.dtype_of(found)), axis=(-2, -1))
+        given = total(ew.convert(ew.ne(x, x), dtype_of(found)), axis=(-2, -1))
         lost = ew.and_(lost, ew.eq(given, ew.const(given, 0)))
-        inf = sh.broadcast_in_dim(ew.const(found, np.inf), util.shape_of(found), ())
+        inf = sh.broadcast_in_dim(ew.const(found, np.inf), shape_of(found), ())
         return ew.select_n(lost, found, inf)
 
 

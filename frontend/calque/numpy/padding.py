@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import replaced
 from calque.core.trace import Tracer
@@ -57,8 +58,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
       >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2), mode="edge")
       Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
-    (array,) = util.check_arrays("pad", array)
-    shape = util.shape_of(array)
+    array = util.one_array("pad", array)
+    shape = shape_of(array)
     widths = _widths(pad_width, len(shape))
     if callable(mode):
         return _by_function(util.array(array), widths, mode, kwargs)
@@ -150,7 +151,7 @@ def _along(x: Any, widths: Pairs, mode: str, extend: Callable[..., Any]) -> Any:
     for axis, width in enumerate(widths):
         if width == (0, 0):
             continue
-        if util.shape_of(x)[axis] == 0:
+        if shape_of(x)[axis] == 0:
             raise ValueError(explain(f"Cannot apply '{mode}' padding to empty axis",
                                      fix="use mode='constant'."))
         x = extend(x, axis, width)
@@ -159,14 +160,14 @@ def _along(x: Any, widths: Pairs, mode: str, extend: Callable[..., Any]) -> Any:
 
 # ---- modes
 def _scalar(value: Any, dtype: Any, weak: bool = False) -> Any:
-    (value,) = util.check_arrays("pad", value)
-    if util.shape_of(value):
+    value = util.one_array("pad", value)
+    if shape_of(value):
         value = sh.reshape(util.array(value), ())
     return ew.convert(util.cast(value, dtype), dtype, weak)
 
 
 def _constant(x: Any, widths: Pairs, values: Pairs) -> Any:
-    dtype, weak = util.dtype_of(x), util.weak_of(x)
+    dtype, weak = dtype_of(x), util.weak_of(x)
     known = [v for pair in values for v in pair]
     if all(v is known[0] for v in known[1:]) or (
             not any(hasattr(v, "aval") for v in known) and len({np.asarray(v).item()
@@ -183,26 +184,26 @@ def _constant(x: Any, widths: Pairs, values: Pairs) -> Any:
 
 
 def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     low, high = [0] * len(shape), list(shape)
     low[axis], high[axis] = start, stop
     return sh.slice_(x, tuple(low), tuple(high))
 
 
 def _join(parts: list[Any], axis: int) -> Any:
-    parts = [p for p in parts if util.shape_of(p)[axis]]
+    parts = [p for p in parts if shape_of(p)[axis]]
     return parts[0] if len(parts) == 1 else sh.concatenate_p.bind(*parts, dimension=axis)
 
 
 def _wide(x: Any, axis: int, n: int) -> Any:
     """A slice of size 1 along the axis, n times."""
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     return sh.broadcast_in_dim(x, replaced(shape, axis, n), tuple(range(len(shape))))
 
 
 def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """edge, reflect, symmetric, wrap: elements of x at other positions."""
-    places = np.pad(np.arange(util.shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
+    places = np.pad(np.arange(shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
     runs = _runs(places)
     if len(runs) > RUNS:
         return picking.take(x, places, axis)
@@ -237,11 +238,11 @@ def _runs(places: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
 def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """reflect, symmetric with reflect_type='odd': point reflections 2 * edge - x."""
     before, after = width
-    if util.shape_of(x)[axis] == 1 and mode == "reflect":
+    if shape_of(x)[axis] == 1 and mode == "reflect":
         return _repeated(x, axis, width, "edge")
     skip = 1 if mode == "reflect" else 0
     while before or after:  # one reflection adds at most the present size
-        n = util.shape_of(x)[axis]
+        n = shape_of(x)[axis]
         a, b = min(before, n - skip), min(after, n - skip)
         parts = [x]
         if a:
@@ -258,7 +259,7 @@ def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
 
 
 def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> Any:
-    n, dtype = util.shape_of(x)[axis], util.dtype_of(x)
+    n, dtype = shape_of(x)[axis], dtype_of(x)
 
     def ramp(count: int, value: Any, edge: int) -> Any:
         last = sh.squeeze(_cut(x, axis, edge, edge + 1), (axis,))
@@ -279,7 +280,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
                lengths: tuple[Any, Any]) -> Any:
-    n, dtype = util.shape_of(x)[axis], util.dtype_of(x)
+    n, dtype = shape_of(x)[axis], dtype_of(x)
 
     def value(length: Any, at_end: bool) -> Any:
         if length is None:
@@ -308,7 +309,7 @@ def _by_function(x: Any, widths: Pairs, f: Callable[..., Any], kwargs: Any) -> A
     x = _constant(x, widths, [(0, 0)] * len(widths))
     for axis, width in enumerate(widths):
         x = apply_along_axis(f, axis, x, width, axis, kwargs)
-    return util.array(ew.convert(x, util.dtype_of(x)))
+    return util.array(ew.convert(x, dtype_of(x)))
 
 
 pad.__module__ = "calque.numpy"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
@@ -39,7 +39,7 @@ def refuse_in_place(name: str, inplace: bool) -> None:
 
 
 def check_integer(x: Any) -> None:
-    if not dtypes.is_integer(util.dtype_of(x)):
+    if not dtypes.is_integer(dtype_of(x)):
         raise ValueError(explain("indices must have an integer type",
                                  fix="convert them with .astype(int)."))
 
@@ -88,15 +88,15 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
     check_fits(indices)
     x, i = util.check_arrays("take", a, indices)
     if not aval_of(i).size:  # none may be of any type
-        i = asarray(np.zeros(util.shape_of(i), np.int32))
-    if util.dtype_of(i) != dtypes.bool_ or mode not in (None, "fill", "wrap"):
+        i = asarray(np.zeros(shape_of(i), np.int32))
+    if dtype_of(i) != dtypes.bool_ or mode not in (None, "fill", "wrap"):
         check_integer(i)
     with lazy_eval("take"):
         x = asarray(x)
-        if util.dtype_of(i) == dtypes.bool_:  # True is position 1
+        if dtype_of(i) == dtypes.bool_:  # True is position 1
             i = util.cast(i, np.dtype("int32"))
         x, axis = (ravel(x), 0) if axis is None else (x, axis)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         axis = canonical_axis(axis, len(shape)) if shape else 0
         if not shape:
             x, shape = sh.reshape(x, (1,)), (1,)
@@ -143,32 +143,32 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
              [2]], dtype=int32)
     """
     x, i = util.check_arrays("take_along_axis", arr, indices)
-    if not dtypes.is_integer(util.dtype_of(i)):
+    if not dtypes.is_integer(dtype_of(i)):
         raise TypeError(explain("take_along_axis indices must be of integer type, got "
-                                f"{util.dtype_of(i).name}", fix="use .astype(int)."))
+                                f"{dtype_of(i).name}", fix="use .astype(int)."))
     if mode is not None and GatherScatterMode.from_any(mode) is GatherScatterMode.ONE_HOT:
         mode, fill_value = GatherScatterMode.FILL_OR_DROP, 0
     parsed = parse_mode("take_along_axis", mode, GatherScatterMode.FILL_OR_DROP)
     with lazy_eval("take_along_axis"):
         x, i = asarray(x), asarray(i)
         if axis is None:
-            if aval_of(i).ndim != 1:
+            if ndim_of(i) != 1:
                 raise ValueError(explain("take_along_axis indices must be 1D if axis=None, got "
-                                         f"shape {aval_of(i).shape}"))
+                                         f"shape {shape_of(i)}"))
             x, axis = ravel(x), 0
-        n, rank = aval_of(x).ndim, aval_of(i).ndim
+        n, rank = ndim_of(x), ndim_of(i)
         if n != rank:
             raise ValueError(explain("indices and arr must have the same number of dimensions; "
                                      f"{rank} vs. {n}"))
         axis = canonical_axis(axis, n)
-        if wrap_negative_indices is not False and aval_of(i).dtype.kind != "u":
-            i = wrap_negative(widened(i), aval_of(x).shape[axis])
+        if wrap_negative_indices is not False and dtype_of(i).kind != "u":
+            i = wrap_negative(widened(i), shape_of(x)[axis])
         return _along(x, i, axis, parsed, fill_value)
 
 
 def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) -> Any:
     """One gather: equal axes go together, axes of size 1 of either side are spread."""
-    shape, sizes = aval_of(x).shape, aval_of(i).shape
+    shape, sizes = shape_of(x), shape_of(i)
     spread = [d for d, (a, b) in enumerate(zip(shape, sizes)) if d != axis and a == 1 != b]
     windows = [d for d, b in enumerate(sizes) if d != axis and b == 1]
     for d, (a, b) in enumerate(zip(shape, sizes)):
@@ -179,8 +179,8 @@ def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) 
                 fix="the other axes of indices and arr must be equal or 1."))
     result = tuple(n if d in windows else sizes[d] for d, n in enumerate(shape))
     if 0 in result:
-        return sh.broadcast_in_dim(aval_of(x).dtype.type(0), result, ()) if not dtypes.is_key(
-            aval_of(x).dtype) else sh.reshape(x, result)
+        return sh.broadcast_in_dim(dtype_of(x).type(0), result, ()) if not dtypes.is_key(
+            dtype_of(x)) else sh.reshape(x, result)
     together = [d for d in range(len(shape)) if d not in (axis, *spread, *windows)]
     x = sh.squeeze(x, tuple(spread)) if spread else x
     left = [d for d in range(len(shape)) if d not in spread]  # axes of the operand now
@@ -191,7 +191,7 @@ def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) 
         tuple(windows), (place,), (place,), tuple(left.index(d) for d in together),
         tuple(batch.index(d) for d in together))
     window = [shape[d] if d in windows else 1 for d in left]
-    fill = python_fill(fill_value, aval_of(x).dtype) if (
+    fill = python_fill(fill_value, dtype_of(x)) if (
         mode is GatherScatterMode.FILL_OR_DROP) else None
     return ga.gather(x, i, numbers, window, mode=mode, fill_value=fill)
 
@@ -226,7 +226,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, inplace: bool
     x, i, v = util.check_arrays("put_along_axis", arr, indices, values)
     with lazy_eval("put_along_axis"):
         x = asarray(x)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         if axis is None:
             changed = At(ravel(x))[advanced.as_index(i)].set(v, mode=mode)
             return sh.reshape(changed, shape)
@@ -276,7 +276,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> 
             times = -(-count // given)
             v = sh.reshape(sh.broadcast_in_dim(v, (times, given), (1,)), (times * given,))
         v = sh.slice_(v, (0,), (count,))
-        return sh.reshape(At(ravel(x))[i].set(v, mode="clip"), util.shape_of(x))
+        return sh.reshape(At(ravel(x))[i].set(v, mode="clip"), shape_of(x))
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
@@ -313,10 +313,10 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
             return x
         flat = ravel(as_truth(m))
         number = ew.sub(cumsum(ew.convert(flat, np.dtype("int32"))), np.int32(1))
-        fancy = advanced.plan(_wrapped(number, aval_of(v).size), util.shape_of(v))
-        picked = util.cast(advanced.read(v, fancy), aval_of(x).dtype)
+        fancy = advanced.plan(_wrapped(number, aval_of(v).size), shape_of(v))
+        picked = util.cast(advanced.read(v, fancy), dtype_of(x))
         made = ew.select_n(flat, ravel(x), picked)
-        return sh.reshape(made, util.shape_of(x))
+        return sh.reshape(made, shape_of(x))
 
 
 @util.planned
@@ -347,7 +347,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     x, v = util.check_arrays("fill_diagonal", a, val)
     with lazy_eval("fill_diagonal"):
         x, v = asarray(x), ravel(asarray(v))
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         if len(shape) < 2:
             raise ValueError(explain("array must be at least 2-d"))
         if len(shape) > 2 and len(set(shape)) > 1:
@@ -383,15 +383,15 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
       Array([1, 4], dtype=int32)
     """
     util.refuse_out("choose", out)
-    (which,) = util.check_arrays("choose", a)
-    if not dtypes.is_integer(util.dtype_of(which)):
+    which = util.one_array("choose", a)
+    if not dtypes.is_integer(dtype_of(which)):
         raise ValueError(explain("`a` array must be integer typed"))
     with lazy_eval("choose"):
         cases = list(choices) if isinstance(choices, (list, tuple)) else [
             choices[k] for k in range(len(choices))]
         cases = util.promote("choose", *cases)
         count = len(cases)
-        shapes = [util.shape_of(v) for v in (which, *cases)]
+        shapes = [shape_of(v) for v in (which, *cases)]
         try:
             shape = np.broadcast_shapes(*shapes)
         except ValueError:
@@ -412,7 +412,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         stacked = sh.concatenate([sh.reshape(c, (1, *shape)) for c in columns], 0)
         index = sh.reshape(util.spread(asarray(which), shape), (1, *shape))
         picked = _along(stacked, widened(index), 0, GatherScatterMode.CLIP, None)
-        return util.cast(sh.reshape(picked, shape), util.dtype_of(picked))  # numbers, too: strong
+        return util.cast(sh.reshape(picked, shape), dtype_of(picked))  # numbers, too: strong
 
 
 def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = None,
@@ -442,12 +442,12 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
     from calque.numpy.positions import flatnonzero
     util.refuse_out("compress", out)
     c, x = util.check_arrays("compress", condition, a)
-    if util.ndim_of(c) != 1:
+    if ndim_of(c) != 1:
         raise ValueError(explain("condition must be a 1D array",
                                  fix="jnp.extract takes a condition of a's shape."))
     x = asarray(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, aval_of(x).ndim))
-    n = aval_of(x).shape[axis]
+    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    n = shape_of(x)[axis]
     value = known(c)
     if value is not None and (value[n:] != 0).any():
         raise ValueError(explain("condition contains entries that are out of bounds"))
@@ -513,7 +513,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
       >>> jnp.piecewise(x, [x < 1, x > 2], [-1, lambda v: v * 10, 7])
       Array([-1,  7,  7, 30], dtype=int32)
     """
-    (x,) = util.check_arrays("piecewise", x)
+    x = util.one_array("piecewise", x)
     if isinstance(condlist, (list, tuple)) and any(
             hasattr(c, "dtype") or isinstance(c, (list, tuple)) for c in condlist):
         conditions = [asarray(c) for c in condlist]
@@ -527,7 +527,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     cases = [funclist[-1] if given == n + 1 else 0, *funclist[:n]]
     with lazy_eval("piecewise"):
         x = asarray(x)
-        shape, dtype = util.shape_of(x), util.dtype_of(x)
+        shape, dtype = shape_of(x), dtype_of(x)
         values = [_each(f, x, args, kw) if callable(f) else
                   util.cast(util.one_array("piecewise", f), dtype) for f in cases]
         out = util.spread(asarray(util.cast(values[0], dtype)), shape)

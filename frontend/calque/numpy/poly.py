@@ -11,6 +11,7 @@ import numpy as np
 from calque.api.control import scan
 from calque.api.loops import fori_loop
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import arithmetic as ar
 from calque.numpy import arrange, creation, join, picking, util
@@ -29,11 +30,11 @@ UNROLLED = 32  # steps that are written out; more are a loop
 
 def _arrays(name: str, *values: Any, inexact: bool = False) -> list[Any]:
     made = util.promote_inexact(name, *values) if inexact else util.promote(name, *values)
-    return [ew.convert(util.array(v), util.dtype_of(v)) for v in made]
+    return [ew.convert(util.array(v), dtype_of(v)) for v in made]
 
 
 def _vector(name: str, x: Any) -> Any:
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if len(shape) != 1:  # (the classes are JAX's)
         kind: type[Exception] = ValueError
         if not shape:
@@ -45,7 +46,7 @@ def _vector(name: str, x: Any) -> Any:
 
 def _front(x: Any, count: int) -> Any:
     """Zeros before the coefficients."""
-    return sh.pad(x, util.dtype_of(x).type(0), ((count, 0, 0),))
+    return sh.pad(x, dtype_of(x).type(0), ((count, 0, 0),))
 
 
 def _trimmed(name: str, x: Any) -> Any:
@@ -78,10 +79,10 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     util.check_arrays("polyval", p, x)
     with util.lazy_eval("polyval"):
         p, x = _arrays("polyval", p, x)
-        shape = util.common_shape("polyval", [util.shape_of(p)[1:], util.shape_of(x)])
+        shape = util.common_shape("polyval", [shape_of(p)[1:], shape_of(x)])
         x = util.spread(x, shape)
-        y = util.spread(util.dtype_of(x).type(0), shape)
-        count = util.shape_of(p)[0]
+        y = util.spread(dtype_of(x).type(0), shape)
+        count = shape_of(p)[0]
         if count <= UNROLLED:
             for i in range(count):
                 y = y * x + p[i]
@@ -139,8 +140,8 @@ def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
     util.check_arrays(name, a1, a2)
     with util.lazy_eval(name):
         x, y = (_vector(name, v) for v in _arrays(name, a1, a2))
-        n = max(util.shape_of(x)[0], util.shape_of(y)[0])
-        return prim.bind(*[_front(v, n - util.shape_of(v)[0]) for v in (x, y)])
+        n = max(shape_of(x)[0], shape_of(y)[0])
+        return prim.bind(*[_front(v, n - shape_of(v)[0]) for v in (x, y)])
 
 
 @util.planned
@@ -168,7 +169,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     x, y = (_vector("polymul", v) for v in _arrays("polymul", a1, a2, inexact=True))
     if trim_leading_zeros:
         x, y = (_trimmed("polymul", v) for v in (x, y))
-    x, y = (creation.zeros(1, util.dtype_of(v)) if not util.shape_of(v)[0] else v
+    x, y = (creation.zeros(1, dtype_of(v)) if not shape_of(v)[0] else v
             for v in (x, y))
     return convolve(x, y)
 
@@ -196,7 +197,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     util.check_arrays("polydiv", u, v)
     with util.lazy_eval("polydiv"):
         x, y = (_vector("polydiv", a) for a in _arrays("polydiv", u, v, inexact=True))
-        m, n = util.shape_of(x)[0], util.shape_of(y)[0]
+        m, n = shape_of(x)[0], shape_of(y)[0]
         steps = m - n + 1
 
         def step(k: Any, pair: Any) -> Any:
@@ -209,7 +210,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
         if 0 < steps <= UNROLLED:
             quotient, rest = _written_out(x, y, steps)
         else:
-            made = creation.zeros(max(steps, 1), util.dtype_of(x)), x
+            made = creation.zeros(max(steps, 1), dtype_of(x)), x
             quotient, rest = fori_loop(0, max(steps, 0), step, made)
     return quotient, _trimmed("polydiv", rest) if trim_leading_zeros else rest
 
@@ -217,12 +218,12 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
 def _written_out(x: Any, y: Any, steps: int) -> tuple[Any, Any]:
     """Long division, a coefficient of the quotient at a time, without updates of arrays."""
     quotient, rest, tail = [], x, y[1:]
-    zero = util.dtype_of(x).type(0)
+    zero = dtype_of(x).type(0)
     for k in range(steps):
         d = rest[k] / y[0]
         quotient.append(d)
         term = sh.pad(d * tail, zero, ((k + 1, steps - 1 - k, 0),))
-        rest = where(np.arange(util.shape_of(x)[0]) == k, zero, rest - term)
+        rest = where(np.arange(shape_of(x)[0]) == k, zero, rest - term)
     return join.stack(quotient), rest
 
 
@@ -252,11 +253,11 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError(explain("Order of derivative must be positive"))
     (x,) = _arrays("polyder", p, inexact=True)
     x = _vector("polyder", x)
-    n = util.shape_of(x)[0]
+    n = shape_of(x)[0]
     powers = np.arange(n - 1, m - 1, -1)
     factors = np.prod([powers - i for i in range(m)], axis=0) if m else np.ones(n)
     kept = x[:max(n - m, 0)]
-    return ew.mul(kept, np.asarray(factors, util.dtype_of(x))[:util.shape_of(kept)[0]])
+    return ew.mul(kept, np.asarray(factors, dtype_of(x))[:shape_of(kept)[0]])
 
 
 @util.planned
@@ -286,17 +287,17 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     x, constants = _arrays("polyint", p, 0 if k is None else k, inexact=True)
     x = _vector("polyint", x)
     constants = atleast_1d(constants)
-    if util.shape_of(constants)[0] == 1:
+    if shape_of(constants)[0] == 1:
         constants = util.spread(constants, (m,))
-    if util.shape_of(constants) != (m,):
+    if shape_of(constants) != (m,):
         raise ValueError(explain("k must be a scalar or a rank-1 array of length 1 or m.",
                                  fix=f"give {m} constants."))
-    n = util.shape_of(x)[0]
+    n = shape_of(x)[0]
     powers = np.arange(n + m - 1, -1, -1, dtype=np.float64)
     factors = np.prod([np.maximum(powers - i, 1) for i in range(m)], axis=0) if m else 1.0
     with util.lazy_eval("polyint"):
         joined = join.concatenate([x, constants])
-        divisors = np.broadcast_to(np.asarray(factors, util.dtype_of(x)), (n + m,)).copy()
+        divisors = np.broadcast_to(np.asarray(factors, dtype_of(x)), (n + m,)).copy()
         return ew.div(joined, divisors)
 
 
@@ -322,14 +323,14 @@ def poly(seq_of_zeros: Any) -> Any:
     util.check_arrays("poly", seq_of_zeros)
     (x,) = _arrays("poly", seq_of_zeros, inexact=True)
     x = atleast_1d(x)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
         x = eigvals(x)
     elif len(shape) != 1:
         raise ValueError(explain("input must be 1d or non-empty square 2d array.",
                                  fix=f"the shape is {shape}."))
-    n = util.shape_of(x)[0]
-    one = util.dtype_of(x).type(1)
+    n = shape_of(x)[0]
+    one = dtype_of(x).type(1)
     if not n:
         return util.array(util.spread(one, ()))
     with util.lazy_eval("poly"):
@@ -370,11 +371,11 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     util.check_arrays("roots", p)
     (x,) = _arrays("roots", p, inexact=True)
     x = atleast_1d(x)
-    if util.ndim_of(x) != 1:
+    if ndim_of(x) != 1:
         raise ValueError(explain("Input must be a rank-1 array.",
-                                 fix=f"the shape is {util.shape_of(x)}."))
-    n = util.shape_of(x)[0]
-    kind = dtypes.complex_dtype(util.dtype_of(x))
+                                 fix=f"the shape is {shape_of(x)}."))
+    n = shape_of(x)[0]
+    kind = dtypes.complex_dtype(dtype_of(x))
     if n < 2:
         return creation.zeros(0, kind)
     if not strip_zeros:
@@ -393,7 +394,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 def _companion(x: Any, degree: int, kind: Any) -> Any:
     if not degree:
         return creation.zeros(0, kind)
-    rows = creation.eye(degree, k=-1, dtype=util.dtype_of(x))
+    rows = creation.eye(degree, k=-1, dtype=dtype_of(x))
     return eigvals(rows.at[0].set(-x[1:] / x[0]))
 
 
@@ -437,7 +438,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     util.check_arrays("polyfit", x, y)
     x, y = _arrays("polyfit", x, y, inexact=True)
     deg = operator.index(deg)
-    (points, *more), rows = util.shape_of(x) or (0, 0), util.shape_of(y)
+    (points, *more), rows = shape_of(x) or (0, 0), shape_of(y)
     if deg < 0:
         raise ValueError(explain("expected deg >= 0"))
     for wrong, text in ((bool(more), "expected 1D vector for x"),
@@ -448,13 +449,13 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
             raise TypeError(explain(text))
     order = deg + 1
     if rcond is None:
-        rcond = points * float(dtypes.finfo(util.dtype_of(x)).eps)
+        rcond = points * float(dtypes.finfo(dtype_of(x)).eps)
     lhs, rhs = vander(x, order), y
     if w is not None:
         w, _ = _arrays("polyfit", w, x, inexact=True)
-        if util.ndim_of(w) != 1:
+        if ndim_of(w) != 1:
             raise TypeError(explain("expected a 1-d array for weights"))
-        if util.shape_of(w) != (points,):
+        if shape_of(w) != (points,):
             raise TypeError(explain("expected w and y to have the same length"))
         lhs = lhs * w[:, None]
         rhs = rhs * (w if len(rows) == 1 else w[:, None])
@@ -502,18 +503,18 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
              [2, 1],
              [3, 1]], dtype=int32)
     """
-    (x,) = util.check_arrays("vander", x)
-    if util.ndim_of(x) != 1:
+    x = util.one_array("vander", x)
+    if ndim_of(x) != 1:
         raise ValueError(explain("x must be a one-dimensional array",
-                                 fix=f"its shape is {util.shape_of(x)}."))
-    count = util.shape_of(x)[0] if N is None else operator.index(N)
+                                 fix=f"its shape is {shape_of(x)}."))
+    count = shape_of(x)[0] if N is None else operator.index(N)
     if count < 0:
         raise ValueError(explain("N must be nonnegative"))
     powers = np.arange(count, dtype=np.int32)
     with util.lazy_eval("vander"):
         x = util.array(x)
         return ar.power(x[:, None], (powers if increasing else powers[::-1].copy())[None, :]
-                        ).astype(util.dtype_of(x))
+                        ).astype(dtype_of(x))
 
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.cumulative import cumsum
@@ -50,8 +50,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
       >>> jnp.nonzero(jnp.array([0, 5, 0, 6]))
       (Array([1, 3], dtype=int32),)
     """
-    (x,) = util.check_arrays("nonzero", a)
-    shape = util.shape_of(x)
+    x = util.one_array("nonzero", a)
+    shape = shape_of(x)
     if not shape:
         raise ValueError(explain("Calling nonzero on 0d arrays is not allowed. Use "
                                  "jnp.atleast_1d(scalar).nonzero() instead."))
@@ -79,7 +79,7 @@ def _fills(fill_value: Any, rank: int) -> tuple[Any, ...]:
             raise ValueError(explain("fill_value must be a scalar or a tuple of length "
                                      f"{rank}; got {fill_value}"))
         return tuple(fill_value)
-    if np.shape(fill_value) if not hasattr(fill_value, "aval") else aval_of(fill_value).shape:
+    if np.shape(fill_value) if not hasattr(fill_value, "aval") else shape_of(fill_value):
         raise ValueError(explain(f"fill_value must be a scalar or a tuple of length {rank}; got "
                                  f"{fill_value}"))
     return (fill_value,) * rank
@@ -93,7 +93,7 @@ def _filled(positions: Any, count: int, fill: Any) -> Any:
 
 def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     """The k-th nonzero element writes its position to place k; places of none keep the fill."""
-    shape, kind = aval_of(x).shape, dtypes.default_dtype(int)
+    shape, kind = shape_of(x), dtypes.default_dtype(int)
     total = math.prod(shape)
     fills = tuple(util.cast(util.one_array("nonzero", f), kind) for f in fills)
     blanks = [util.spread(asarray(f), (count,)) for f in fills]
@@ -134,7 +134,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
       >>> jnp.flatnonzero(jnp.array([[0, 5], [6, 0]]))
       Array([1, 2], dtype=int32)
     """
-    (x,) = util.check_arrays("flatnonzero", a)
+    x = util.one_array("flatnonzero", a)
     return nonzero(ravel(asarray(x)), size=size, fill_value=fill_value)[0]
 
 
@@ -158,14 +158,14 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
       Array([[0, 1],
              [1, 0]], dtype=int32)
     """
-    (x,) = util.check_arrays("argwhere", a)
+    x = util.one_array("argwhere", a)
     x = asarray(x)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     found = nonzero(x if shape else sh.reshape(x, (1,)), size=size, fill_value=fill_value)
     with lazy_eval("argwhere"):
         rows = sh.concatenate([sh.reshape(f, (1, aval_of(f).size)) for f in found], 0)
         columns = transpose(rows)
-        return columns if shape else sh.slice_(columns, (0, 0), (aval_of(columns).shape[0], 0))
+        return columns if shape else sh.slice_(columns, (0, 0), (shape_of(columns)[0], 0))
 
 
 # ---- indices for other functions
@@ -192,10 +192,10 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     made = []
     for k, v in enumerate(values):
         v = asarray(v)
-        if aval_of(v).ndim != 1:
+        if ndim_of(v) != 1:
             raise ValueError(explain("Arguments to jax.numpy.ix_ must be 1-dimensional, got shape "
-                                     f"{aval_of(v).shape}"))
-        if aval_of(v).dtype == dtypes.bool_:
+                                     f"{shape_of(v)}"))
+        if dtype_of(v) == dtypes.bool_:
             raise NotImplementedError(explain(
                 "Boolean arguments to jax.numpy.ix_ are not implemented",
                 fix="pass jnp.flatnonzero(mask)."))
@@ -224,7 +224,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
       >>> jnp.unravel_index(jnp.array([1, 5]), (2, 3))
       (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
-    (i,) = util.check_arrays("unravel_index", indices)
+    i = util.one_array("unravel_index", indices)
     sizes = as_sizes("unravel_index", shape)
     total = math.prod(sizes)
     i = asarray(i)
@@ -268,8 +268,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     sizes = tuple(as_size("ravel_multi_index", d) for d in dims)
     values = list(util.check_arrays("ravel_multi_index", *multi_index))
     for v in values:
-        if not dtypes.is_integer(util.dtype_of(v)):
-            raise ValueError(explain(f"dtype={util.dtype_of(v)!r} is not an integer type.",
+        if not dtypes.is_integer(dtype_of(v)):
+            raise ValueError(explain(f"dtype={dtype_of(v)!r} is not an integer type.",
                                      fix="convert it with .astype(int)."))
     if order not in ("C", "F"):
         raise ValueError(explain(f"order={order!r} not understood. Must be 'C' or 'F'"))
@@ -466,8 +466,8 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
       >>> jnp.diag_indices_from(jnp.zeros((2, 2)))
       (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    (x,) = util.check_arrays("diag_indices_from", arr)
-    shape = util.shape_of(x)
+    x = util.one_array("diag_indices_from", arr)
+    shape = shape_of(x)
     if len(shape) < 2:
         raise ValueError(explain("input array must be at least 2-d"))
     if len(set(shape)) > 1:

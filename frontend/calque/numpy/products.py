@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import as_sizes
 from calque.numpy import arithmetic as ar
@@ -44,12 +45,12 @@ def kron(a: Any, b: Any) -> Any:
     util.check_arrays("kron", a, b)
     with util.lazy_eval("kron"):
         x, y = (util.array(v) for v in util.promote("kron", a, b))
-        rank = max(util.ndim_of(x), util.ndim_of(y))
-        m, n = ((1,) * (rank - util.ndim_of(v)) + util.shape_of(v) for v in (x, y))
+        rank = max(ndim_of(x), ndim_of(y))
+        m, n = ((1,) * (rank - ndim_of(v)) + shape_of(v) for v in (x, y))
         full = tuple(k for pair in zip(m, n) for k in pair)
         x = sh.broadcast_in_dim(sh.reshape(x, m), full, tuple(range(0, 2 * rank, 2)))
         y = sh.broadcast_in_dim(sh.reshape(y, n), full, tuple(range(1, 2 * rank, 2)))
-        prim = ew.and_p if util.dtype_of(x) == dtypes.bool_ else ew.mul_p
+        prim = ew.and_p if dtype_of(x) == dtypes.bool_ else ew.mul_p
         return sh.reshape(prim.bind(x, y), tuple(i * j for i, j in zip(m, n)))
 
 
@@ -84,7 +85,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     with util.lazy_eval("cross"):
         x, y = (util.array(v) for v in util.promote("cross", a, b))
         x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
-        sizes = util.shape_of(x)[-1], util.shape_of(y)[-1]
+        sizes = shape_of(x)[-1], shape_of(y)[-1]
         if any(n not in (2, 3) for n in sizes):
             raise ValueError(explain("Dimension must be either 2 or 3 for cross product",
                                      fix=f"the sizes are {sizes}."))
@@ -92,7 +93,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
         flat = first[0] * second[1] - first[1] * second[0]
         if sizes == (2, 2):
             return flat
-        none = creation.zeros((), util.dtype_of(x))
+        none = creation.zeros((), dtype_of(x))
         f, s = ([*v, none][:3] for v in (first, second))
         parts = util.broadcast_all(
             "cross", f[1] * s[2] - f[2] * s[1], f[2] * s[0] - f[0] * s[2], flat)
@@ -131,7 +132,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     """
     values = util.check_arrays("cov", m, *(() if y is None else (y,)))
     for name, v in zip("my", values):
-        if util.ndim_of(v) > 2:
+        if ndim_of(v) > 2:
             raise ValueError(explain(f"{name} has more than 2 dimensions",
                                      fix="reshape it to variables by observations."))
     if dtype is not None and not dtypes.is_inexact(util.user_dtype("cov", dtype)):
@@ -145,21 +146,21 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         kind = util.to_inexact(util.joined(values)[0]) if dtype is None else (
             util.user_dtype("cov", dtype))
         x, *more = (_variables(ew.convert(util.array(v), kind), rowvar) for v in values)
-        if not util.shape_of(x)[0]:
+        if not shape_of(x)[0]:
             return creation.zeros((0, 0), kind)
         x = join.concatenate([x, *more]) if more else x
-        weights = _weights(util.shape_of(x)[1], fweights, aweights)
+        weights = _weights(shape_of(x)[1], fweights, aweights)
         mean, total = rd.average(x, axis=1, weights=weights, returned=True)
         total = total[0]
         if weights is None:
-            observed = util.shape_of(x)[1]
+            observed = shape_of(x)[1]
             total = observed - ddof if observed else np.nan
         elif ddof == 0:
             pass
         elif aweights is None:
             total = total - ddof
         else:
-            (a,) = util.check_arrays("cov", aweights)
+            a = util.one_array("cov", aweights)
             total = total - ddof * rd.sum(weights * a) / total
         x = x - mean[:, None]
         scaled = x if weights is None else x * weights
@@ -168,7 +169,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
 
 
 def _variables(x: Any, rowvar: bool) -> Any:
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if len(shape) < 2:
         return sh.reshape(x, (1, math.prod(shape)))
     return x if rowvar or shape[0] == 1 else x.T
@@ -179,12 +180,12 @@ def _weights(count: int, fweights: Any, aweights: Any) -> Any:
     for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is None:
             continue
-        (w,) = util.check_arrays("cov", w)
-        if name == "fweights" and not dtypes.is_integer(util.dtype_of(w)):
+        w = util.one_array("cov", w)
+        if name == "fweights" and not dtypes.is_integer(dtype_of(w)):
             raise TypeError(explain("fweights must be integer."))
-        if util.ndim_of(w) > 1:
+        if ndim_of(w) > 1:
             raise ValueError(explain(f"cannot handle multidimensional {name}"))
-        if util.shape_of(w) != (count,):
+        if shape_of(w) != (count,):
             raise ValueError(explain(f"incompatible numbers of samples and {name}"))
         w = ar.abs(util.array(w))
         made = w if made is None else made * w
@@ -216,7 +217,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     """
     c = cov(x, y, rowvar, dtype=dtype)
     with util.lazy_eval("corrcoef"):
-        if not util.shape_of(c):
+        if not shape_of(c):
             return c / c
         deviations = ew.sqrt(ar.real(c.diagonal()))
         c = c / deviations[:, None] / deviations[None, :]
@@ -252,10 +253,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
       Array(15., dtype=float32)
     """
     util.check_arrays("interp", x, xp, fp)
-    if util.shape_of(xp) != util.shape_of(fp) or util.ndim_of(xp) != 1:
+    if shape_of(xp) != shape_of(fp) or ndim_of(xp) != 1:
         raise ValueError(explain("xp and fp must be one-dimensional arrays of equal size",
-                                 fix=f"they have shapes {util.shape_of(xp)} and "
-                                     f"{util.shape_of(fp)}."))
+                                 fix=f"they have shapes {shape_of(xp)} and "
+                                     f"{shape_of(fp)}."))
     for end in (left, right):
         if isinstance(end, str) and end != "extrapolate":
             raise ValueError(explain("the only valid string value of `left` and `right` is "
@@ -267,16 +268,16 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         if util.is_complex(xp):
             raise ValueError(explain("jnp.interp: complex x values not supported."))
         if period is not None:
-            if util.shape_of(period):
+            if shape_of(period):
                 raise ValueError(explain(
-                    f"period must be a scalar; got an array of shape {util.shape_of(period)}"))
+                    f"period must be a scalar; got an array of shape {shape_of(period)}"))
             if not hasattr(period, "aval") and period == 0:
                 raise ValueError(explain("period must be a non-zero value; got 0"))
             x, xp, fp = _periodic(x, xp, fp, ar.abs(period))
             left = right = "extrapolate"  # never needed: the points reach beyond
-        n = util.shape_of(xp)[0]
+        n = shape_of(xp)[0]
         if n == 0:
-            if not util.shape_of(x):
+            if not shape_of(x):
                 raise IndexError(explain("index is out of bounds for axis 0 with size 0: "
                                          "array of sample points is empty"))
             raise TypeError(explain("Slice size at index 0 in gather op is out of range, must be "
@@ -285,7 +286,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         last = ar.clip(above, 0, n - 1)
         x0, y0 = (picking.take(v, above - 1) for v in (xp, fp))
         dx, dy = (picking.take(v, last) - u for v, u in ((xp, x0), (fp, y0)))
-        tiny = np.spacing(dtypes.finfo(util.dtype_of(xp)).eps)
+        tiny = np.spacing(dtypes.finfo(dtype_of(xp)).eps)
         equal = ar.abs(dx) <= tiny
         out = where(equal, y0, y0 + (x - x0) / where(equal, 1, dx) * dy)
         if left != "extrapolate" if isinstance(left, str) else True:
@@ -326,15 +327,15 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
       >>> jnp.unwrap(jnp.array([0, 1, 2, -1, 0]), period=4)
       Array([0, 1, 2, 3, 4], dtype=int32)
     """
-    (p,) = util.check_arrays("unwrap", p)
+    p = util.one_array("unwrap", p)
     if util.is_complex(p):
         raise ValueError(explain("jnp.unwrap does not support complex inputs.",
                                  fix="unwrap the angle: jnp.unwrap(jnp.angle(p))."))
     with util.lazy_eval("unwrap"):
         p = util.array(p)
-        if not util.shape_of(p) or not util.shape_of(p)[axis]:
+        if not shape_of(p) or not shape_of(p)[axis]:
             return p
-        whole = isinstance(period, (int, np.integer)) and dtypes.is_integer(util.dtype_of(p))
+        whole = isinstance(period, (int, np.integer)) and dtypes.is_integer(dtype_of(p))
         high = period // 2 if whole else period / 2
         ambiguous = period % 2 == 0 if whole else True
         jump = join.diff(p, axis=axis)
@@ -345,7 +346,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
         back = where(ar.abs(jump) < limit, 0, inside - jump)
         moved = moveaxis(p, axis, 0)
         rest = moved[1:] + cumsum(moveaxis(back, axis, 0), axis=0)
-        return moveaxis(join.concatenate([moved[:1].astype(util.dtype_of(rest)), rest]), 0, axis)
+        return moveaxis(join.concatenate([moved[:1].astype(dtype_of(rest)), rest]), 0, axis)
 
 
 # ---- shapes
@@ -369,15 +370,15 @@ def resize(a: Any, new_shape: Any) -> Any:
       Array([[1, 2],
              [3, 1]], dtype=int32)
     """
-    (a,) = util.check_arrays("resize", a)
+    a = util.one_array("resize", a)
     sizes = as_sizes("resize", new_shape)
     if any(n < 0 for n in sizes):
         raise ValueError(explain("all elements of `new_shape` must be non-negative"))
-    total, own = math.prod(sizes), math.prod(util.shape_of(a))
+    total, own = math.prod(sizes), math.prod(shape_of(a))
     with util.lazy_eval("resize"):
         x = ravel(util.array(a))
         if not own or not total:
-            return creation.zeros(sizes, util.dtype_of(x))
+            return creation.zeros(sizes, dtype_of(x))
         if total > own:
             x = join.tile(x, -(-total // own))
         return sh.reshape(x[:total], sizes)
@@ -414,15 +415,15 @@ def _block(x: Any) -> tuple[Any, int]:
         raise ValueError(explain(f"jax.numpy.block does not allow tuples, got {x}",
                                  fix="use lists."))
     if not isinstance(x, list):
-        (x,) = util.check_arrays("block", x)
+        x = util.one_array("block", x)
         return util.array(x), 1
     if not x:
         raise ValueError(explain("jax.numpy.block does not allow empty list arguments"))
     parts, depths = zip(*map(_block, x))
     if len(set(depths)) > 1:
         raise ValueError(explain("Mismatched list depths in jax.numpy.block"))
-    rank = max(depths[0], *(util.ndim_of(p) for p in parts))
-    parts = [sh.reshape(p, (1,) * (rank - util.ndim_of(p)) + util.shape_of(p))  # type: ignore[assignment]
+    rank = max(depths[0], *(ndim_of(p) for p in parts))
+    parts = [sh.reshape(p, (1,) * (rank - ndim_of(p)) + shape_of(p))  # type: ignore[assignment]
              for p in parts]
     return join.concatenate(parts, axis=-depths[0]), depths[0] + 1
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, concretization_error
 from calque.dispatch import devices as dv
@@ -98,7 +99,7 @@ def _byteswap(self: Any) -> Any:
       >>> jnp.array([1], dtype="uint16").byteswap()
       Array([256], dtype=uint16)
     """
-    size = util.dtype_of(self).itemsize
+    size = dtype_of(self).itemsize
     parts = 2 if util.is_complex(self) else 1
     if size == parts:
         return self
@@ -108,8 +109,8 @@ def _byteswap(self: Any) -> Any:
             x = convert.view(x, np.dtype(f"float{size * 4}"))
         raw = sh.reshape(convert.view(x, np.uint8), (*self.shape, parts, size // parts))
         turned = sh.rev(raw, (len(self.shape) + 1,))
-        made = convert.view(sh.reshape(turned, (*self.shape, size)), util.dtype_of(x))
-        made = convert.view(made, util.dtype_of(self)) if parts == 2 else made
+        made = convert.view(sh.reshape(turned, (*self.shape, size)), dtype_of(x))
+        made = convert.view(made, dtype_of(self)) if parts == 2 else made
         return sh.reshape(made, self.shape)
 
 

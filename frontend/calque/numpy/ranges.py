@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.avals import ndim_of, shape_of
 from calque.core.dims import Dim, max_dim, number
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
@@ -219,7 +220,7 @@ def _mixed(first: Any, last: Any, parts: int, working: Any) -> Any:
 def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, wanted: Any,
               axis: int) -> tuple[Any, Any]:
     first, last = (util.cast(v, working) for v in (start, stop))
-    shape = util.common_shape("linspace", [util.shape_of(first), util.shape_of(last)])
+    shape = util.common_shape("linspace", [shape_of(first), shape_of(last)])
     first, last = util.spread(first, shape), util.spread(last, shape)
     real = dtypes.real_dtype(working)
     parts = count - 1 if endpoint else count
@@ -331,15 +332,15 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         line = logspace(ar.log10(uf.divide(first, sign)), ar.log10(uf.divide(last, sign)), num,
                         endpoint=endpoint, base=10.0, axis=0)
         line = uf.multiply(line, sign)
-        count = util.shape_of(line)[0]
+        count = shape_of(line)[0]
         if count:
-            first_row = sh.reshape(util.array(first), (1, *util.shape_of(first)))
-            last_row = sh.reshape(util.array(last), (1, *util.shape_of(last)))
+            first_row = sh.reshape(util.array(first), (1, *shape_of(first)))
+            last_row = sh.reshape(util.array(last), (1, *shape_of(last)))
             inner = sh.slice_in_dim(line, 1, count - 1 if endpoint and count > 1 else count, 0)
             parts = [first_row, inner, *([last_row] if endpoint and count > 1 else [])]
             line = sh.concatenate(parts, 0)
-        axis = canonical_axis(axis, util.ndim_of(line))
-        order = [*range(1, axis + 1), 0, *range(axis + 1, util.ndim_of(line))]
+        axis = canonical_axis(axis, ndim_of(line))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, ndim_of(line))]
         return util.cast(sh.transpose(line, order), wanted)
 
 
@@ -369,16 +370,16 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError(explain(
             f"Valid values for indexing are 'xy' and 'ij', got {indexing}"))
     values = util.check_arrays("meshgrid", *xi)
-    if any(util.ndim_of(v) != 1 for v in values):
+    if any(ndim_of(v) != 1 for v in values):
         raise ValueError(explain(
             "Arguments to jax.numpy.meshgrid must be 1D, got shapes "
-            f"{[util.shape_of(v) for v in values]}",
+            f"{[shape_of(v) for v in values]}",
             fix="reshape them to vectors, for example with jnp.atleast_1d."))
     rank = len(values)
     axes = list(range(rank))
     if indexing == "xy" and rank >= 2:
         axes[0], axes[1] = 1, 0
-    sizes = [math.prod(util.shape_of(v)) for v in values]
+    sizes = [math.prod(shape_of(v)) for v in values]
     shape = [0] * rank
     for axis, n in zip(axes, sizes):
         shape[axis] = n
@@ -386,7 +387,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         made = []
         for axis, v in zip(axes, values):
             line = util.array(v)
-            own = [util.shape_of(line)[0] if sparse and i == axis else (1 if sparse else shape[i])
+            own = [shape_of(line)[0] if sparse and i == axis else (1 if sparse else shape[i])
                    for i in range(rank)]
             made.append(sh.broadcast_in_dim(line, own, (axis,)))
         return made

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive
@@ -100,11 +101,11 @@ def masked(name: str, x: Any, where: Any, identity: Any) -> Any:
 
 def where_mask(name: str, where: Any) -> Any:
     """The argument `where`, which must be boolean."""
-    (mask,) = util.check_arrays(name, where)
-    if util.dtype_of(mask) != dtypes.bool_:
+    mask = util.one_array(name, where)
+    if dtype_of(mask) != dtypes.bool_:
         raise ValueError(explain(
             f"jnp.{name}: where must be None or a boolean array; got where.dtype="
-            f"{util.dtype_of(mask)!r}.", fix="compare it first, for example where != 0."))
+            f"{dtype_of(mask)!r}.", fix="compare it first, for example where != 0."))
     return mask
 
 
@@ -121,13 +122,13 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
         rd.reduce_sum_p, rd.reduce_prod_p) else result)
     x = util.cast(x, working)
     x = masked(name, x, where, identity(working))
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     if initial is not None:
-        (initial,) = util.check_arrays(name, initial)
-        if util.shape_of(initial):
+        initial = util.one_array(name, initial)
+        if shape_of(initial):
             raise ValueError(explain(
-                f"initial value must be a scalar. Got array of shape {util.shape_of(initial)}"))
+                f"initial value must be a scalar. Got array of shape {shape_of(initial)}"))
         initial = util.cast(initial, working)
     if prim in (rd.reduce_max_p, rd.reduce_min_p) and builtins.any(
             shape[a] == 0 if initial is not None else shape[a] < 1 for a in axes):
@@ -147,7 +148,7 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
 def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> Any:
     if dtype is not None:
         return util.user_dtype(name, dtype)
-    own = util.dtype_of(x)
+    own = dtype_of(x)
     if own == dtypes.bool_:
         return dtypes.default_dtype(int)
     wide = dtypes.default_dtype(int)
@@ -164,7 +165,7 @@ def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> 
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
         initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
     util.refuse_out("sum", out)
-    (x,) = util.check_arrays("sum", a)
+    x = util.one_array("sum", a)
     result = _sum_dtype("sum", x, dtype, promote_integers)
     with util.lazy_eval("sum"):
         if result == dtypes.bool_:
@@ -179,7 +180,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
          initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
     util.refuse_out("prod", out)
-    (x,) = util.check_arrays("prod", a)
+    x = util.one_array("prod", a)
     result = _sum_dtype("prod", x, dtype, promote_integers)
     with util.lazy_eval("prod"):
         if result == dtypes.bool_:
@@ -191,7 +192,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
 def _extremum(name: str, prim: Primitive, join: Primitive, identity: Any, a: Any, axis: Any,
               out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     util.refuse_out(name, out)
-    (x,) = util.check_arrays(name, a)
+    x = util.one_array(name, a)
     if where is not None and initial is None:
         raise ValueError(explain(
             f"reduction operation {name} does not have an identity, so to use a where mask one "
@@ -199,24 +200,24 @@ def _extremum(name: str, prim: Primitive, join: Primitive, identity: Any, a: Any
     if util.is_complex(x):
         return _complex_extremum(name, prim, x, axis, keepdims, initial, where)
     with util.lazy_eval(name):
-        return _reduce(name, prim, join, x, axis, util.dtype_of(x), keepdims, initial, where,
+        return _reduce(name, prim, join, x, axis, dtype_of(x), keepdims, initial, where,
                        identity)
 
 
 def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: Any,
                       initial: Any, where: Any) -> Any:
     """Complex numbers are ordered by real part, then by imaginary part."""
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     with util.lazy_eval(name):
         x = util.array(x)
         edge = lowest if prim is rd.reduce_max_p else highest
         real = dtypes.real_dtype(dtype)
         worst = complex(edge(real), edge(real))
         x = masked(name, x, where, dtype.type(worst))
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
         if initial is not None and builtins.any(shape[i] == 0 for i in axes):
-            (first,) = util.check_arrays(name, initial)
+            first = util.one_array(name, initial)
             kept = without(shape, axes)
             only = util.spread(util.cast(first, dtype), kept)
             return with_axes(only, shape, axes) if keepdims else util.array(only)
@@ -230,8 +231,8 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         rest = prim.bind(choose(ew.or_(ew.eq(re, full), nan), im, bound), axes=axes)
         made = ew.complex_(top, rest)
         if initial is not None:
-            (initial,) = util.check_arrays(name, initial)
-            first = ew.match_shape(util.cast(initial, dtype), util.shape_of(made))
+            initial = util.one_array(name, initial)
+            first = ew.match_shape(util.cast(initial, dtype), shape_of(made))
             join = ew.max_p if prim is rd.reduce_max_p else ew.min_p
             made = join.bind(first, made)
         return with_axes(made, shape, axes) if keepdims else made
@@ -274,7 +275,7 @@ def amin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, ini
 def _logical(name: str, prim: Primitive, join: Primitive, identity: bool, a: Any, axis: Any,
              out: Any, keepdims: Any, where: Any) -> Any:
     util.refuse_out(name, out)
-    (x,) = util.check_arrays(name, a)
+    x = util.one_array(name, a)
     with util.lazy_eval(name):
         return _reduce(name, prim, join, as_truth(x), axis, dtypes.bool_, keepdims, None, where,
                        lambda d: np.bool_(identity))
@@ -302,14 +303,14 @@ def _count(name: str, shape: tuple[int, ...], axes: tuple[int, ...], where: Any,
     """How many elements each result is made of: a scalar, or an array when there is a mask."""
     if where is None:
         return dims.number(math.prod(shape[a] for a in axes), dtype)
-    (mask,) = util.check_arrays(name, where)
+    mask = util.one_array(name, where)
     mask = util.spread(as_truth(mask), shape)
     return sum(util.cast(mask, dtype), axes, dtype=dtype, keepdims=keepdims)
 
 
 def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
     """(dtype of the computation, dtype of the result)."""
-    result = util.to_inexact(util.dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
+    result = util.to_inexact(dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
     working = util.to_inexact(result)
     return (np.dtype("float32") if working in _HALF else working), result
 
@@ -319,10 +320,10 @@ def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
          *, where: Any = None) -> Any:
     util.refuse_out("mean", out)
-    (x,) = util.check_arrays("mean", a)
+    x = util.one_array("mean", a)
     working, result = _float_dtypes("mean", x, dtype)
     if where is None:
-        _check_axis(axis, util.ndim_of(x))
+        _check_axis(axis, ndim_of(x))
     with util.lazy_eval("mean"):
         return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
 
@@ -336,7 +337,7 @@ def _check_axis(axis: Any, ndim: int) -> None:
 
 
 def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any) -> Any:
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     total = sum(util.cast(x, working), axes, dtype=working, keepdims=keepdims, where=where)
     return ew.div(total, _spread_like(
@@ -344,7 +345,7 @@ def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any)
 
 
 def _spread_like(x: Any, y: Any) -> Any:
-    return util.spread_nonscalar(x, util.shape_of(y))
+    return util.spread_nonscalar(x, shape_of(y))
 
 
 @_doc("var", "Variance (mean squared distance from the mean)", "jnp.array([1.0, 3.0])",
@@ -354,7 +355,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
         keepdims: bool = False, *, where: Any = None, mean: Any = None,
         correction: Any = None) -> Any:
     util.refuse_out("var", out)
-    (x,) = util.check_arrays("var", a)
+    x = util.one_array("var", a)
     with util.lazy_eval("var"):
         return _var("var", x, axis, dtype, ddof, keepdims, where, mean, correction)
 
@@ -366,7 +367,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
         keepdims: bool = False, *, where: Any = None, mean: Any = None,
         correction: Any = None) -> Any:
     util.refuse_out("std", out)
-    (x,) = util.check_arrays("std", a)
+    x = util.one_array("std", a)
     if dtype is not None and not dtypes.is_inexact(util.user_dtype("std", dtype)):
         raise ValueError(explain(f"dtype argument to jnp.std must be inexact; got {dtype}"))
     with util.lazy_eval("std"):
@@ -387,18 +388,18 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
             "variance of an array of complex values.", fix="leave dtype out."))
     working, result = _float_dtypes(name, x, dtype)
     if where is None:
-        _check_axis(axis, util.ndim_of(x))
+        _check_axis(axis, ndim_of(x))
     if working.kind == "c" and not util.is_complex(x):
         working = dtypes.real_dtype(working)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     x = util.cast(x, working)
     if mean is None:
         center = _mean(name, x, axes, working, True, where)
     else:
-        (center,) = util.check_arrays(name, mean)
+        center = util.one_array(name, mean)
         center = util.cast(center, working)
-    full = util.common_shape(name, [shape, util.shape_of(center)])
+    full = util.common_shape(name, [shape, shape_of(center)])
     apart = ew.sub(util.spread_nonscalar(x, full), util.spread_nonscalar(center, full))
     if working.kind == "c":
         re, im = ew.real(apart), ew.imag(apart)
@@ -409,7 +410,7 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
         apart = ew.square(apart)
     count = _count(name, shape, axes, where, working, bool(keepdims))
     total = sum(apart, axes, dtype=working, keepdims=keepdims, where=where)
-    (less,) = util.check_arrays(name, ddof)
+    less = util.one_array(name, ddof)
     left = ew.sub(*_align(count, util.cast(less, working)))
     good = ew.gt(left, working.type(0))
     made = ew.div(total, _spread_like(left, total))
@@ -418,7 +419,7 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
 
 
 def _align(x: Any, y: Any) -> tuple[Any, Any]:
-    shape = util.common_shape("var", [util.shape_of(x), util.shape_of(y)])
+    shape = util.common_shape("var", [shape_of(x), shape_of(y)])
     return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
@@ -446,26 +447,26 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
       >>> jnp.average(jnp.array([1.0, 3.0]), weights=jnp.array([3.0, 1.0]))
       Array(1.5, dtype=float32)
     """
-    (x,) = util.check_arrays("average", a)
+    x = util.one_array("average", a)
     with util.lazy_eval("average"):
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
         if weights is None:
             made = mean(x, axes, keepdims=keepdims)
             total = util.spread(dims.number(math.prod(shape[i] for i in axes),
-                                            util.dtype_of(made)), util.shape_of(made))
+                                            dtype_of(made)), shape_of(made))
             return (made, util.array(total)) if returned else made
         x, w = util.promote_inexact("average", x, weights)
         x, w = util.array(x), util.array(w)
-        if util.shape_of(w) != shape:
+        if shape_of(w) != shape:
             if axis is None:
                 raise ValueError(explain(
                     "Axis must be specified when shapes of a and weights differ."))
-            if util.ndim_of(w) != len(axes):
+            if ndim_of(w) != len(axes):
                 raise ValueError(explain(
-                    f"Shape of weights {util.shape_of(w)} must be consistent with shape of a "
+                    f"Shape of weights {shape_of(w)} must be consistent with shape of a "
                     f"{shape} along the given axes."))
-            if util.shape_of(w) != tuple(shape[i] for i in axes):
+            if shape_of(w) != tuple(shape[i] for i in axes):
                 raise ValueError(explain("Length of weights not compatible with specified axis."))
             order = sorted(range(len(axes)), key=lambda i: axes[i])
             w = sh.broadcast_in_dim(sh.transpose(w, order), shape, sorted(axes))
@@ -477,8 +478,8 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 # ---- positions and counts
 def _arg(name: str, prim: Primitive, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     util.refuse_out(name, out)
-    (x,) = util.check_arrays(name, a)
-    shape = util.shape_of(x)
+    x = util.one_array(name, a)
+    shape = shape_of(x)
     if axis is not None and not hasattr(axis, "__index__"):
         raise TypeError(explain(f"{name}: '{type(axis).__name__}' object cannot be interpreted as "
                                 "an integer.", fix="pass one axis, or None for all."))
@@ -574,7 +575,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
       >>> jnp.count_nonzero(jnp.array([0, 3, 2]))
       Array(2, dtype=int32)
     """
-    (x,) = util.check_arrays("count_nonzero", a)
+    x = util.one_array("count_nonzero", a)
     with util.lazy_eval("count_nonzero"):
         return sum(as_truth(x), axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
@@ -601,7 +602,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
       Array(2, dtype=int32)
     """
     util.refuse_out("ptp", out)
-    (x,) = util.check_arrays("ptp", a)
+    x = util.one_array("ptp", a)
     with util.lazy_eval("ptp"):
         return ew.sub(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 

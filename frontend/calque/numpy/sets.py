@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_size, canonical_axis
@@ -57,14 +57,14 @@ def _host_order(value: Any, equal_nan: bool) -> tuple[Any, Any]:
 
 def _traced_order(x: Any, equal_nan: bool) -> tuple[Any, Any]:
     """_host_order of an array that is traced."""
-    n, width = aval_of(x).shape
+    n, width = shape_of(x)
     columns = [sh.reshape(sh.slice_in_dim(x, i, i + 1, 1), (n,)) for i in range(width)]
     *columns, order = so.sort([*columns, sh.iota(_I32, (n,))], 0, num_keys=max(1, width))
     begins = sh.broadcast_in_dim(np.bool_(False), (n - 1,), ())
     for c in columns:
         x, y = sh.slice_in_dim(c, 1, n, 0), sh.slice_in_dim(c, 0, n - 1, 0)
         differ = ew.ne(x, y)
-        if equal_nan and dtypes.is_inexact(aval_of(x).dtype):
+        if equal_nan and dtypes.is_inexact(dtype_of(x)):
             nans = ew.and_(ew.ne(x, x), ew.ne(y, y))
             differ = ew.and_(differ, ew.not_(nans))
         begins = ew.or_(begins, differ)
@@ -87,7 +87,7 @@ def _groups(name: str, x: Any, size: int | None, equal_nan: bool) -> _Groups:
         value = needed(name, x, f"The error arose for the first argument of jnp.{name}(). To make "
                        f"jnp.{name}() compatible with JIT and other transforms, you can specify a "
                        "concrete value for the size argument.", "pass size=.")
-    n = aval_of(x).shape[0]
+    n = shape_of(x)[0]
     if value is not None:
         order, begins = _host_order(value, equal_nan)
         starts = np.flatnonzero(begins)
@@ -107,7 +107,7 @@ def _groups(name: str, x: Any, size: int | None, equal_nan: bool) -> _Groups:
 
 
 def _traced_groups(x: Any, size: Any, equal_nan: bool) -> _Groups:
-    n = aval_of(x).shape[0]
+    n = shape_of(x)[0]
     order, begins = _traced_order(x, equal_nan)
     number = total_of(begins, dtype=_I32)
     group = ew.sub(cumsum(ew.convert(begins, _I32), dtype=_I32), np.int32(1))
@@ -125,8 +125,8 @@ def _filled(values: Any, number: Any, fill_value: Any) -> Any:
     """values with those beyond `number` replaced."""
     if fill_value is None:
         return values
-    shape = aval_of(values).shape
-    fill = util.spread(util.cast(asarray(fill_value), aval_of(values).dtype), shape)
+    shape = shape_of(values)
+    fill = util.spread(util.cast(asarray(fill_value), dtype_of(values)), shape)
     index = sh.iota(_I32, shape, 0)
     return choose(ew.lt(index, asarray(number)), values, fill)
 
@@ -184,11 +184,11 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False,
 def _unique(name: str, ar: Any, axis: Any, equal_nan: bool, size: Any,
             fill_value: Any) -> tuple[Any, _Groups, tuple[int, ...]]:
     """(values, groups, shape of the inverse)."""
-    (x,) = util.check_arrays(name, ar)
+    x = util.one_array(name, ar)
     count = _size(name, size)
     with lazy_eval(name):
         x = asarray(x)
-        shape, dtype = aval_of(x).shape, aval_of(x).dtype
+        shape, dtype = shape_of(x), dtype_of(x)
         if dtype.kind == "c":  # a number with a NaN part is NaN, whatever the other part
             x = choose(ew.ne(x, x), dtype.type(np.nan), x)
         if axis is None:
@@ -197,7 +197,7 @@ def _unique(name: str, ar: Any, axis: Any, equal_nan: bool, size: Any,
             at = canonical_axis(axis, len(shape))
             shape = (shape[at],)
         moved = moveaxis(x, at, 0)
-        n, *rest = aval_of(moved).shape
+        n, *rest = shape_of(moved)
         if not aval_of(moved).size and count and fill_value is None:
             raise ValueError(explain(
                 f"jnp.{name}: for zero-sized input with nonzero size argument, fill_value must be "
@@ -360,7 +360,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
 
 
 def _member(x: Any, y: Any) -> Any:
-    shape, m, n = aval_of(x).shape, aval_of(x).size, aval_of(y).size
+    shape, m, n = shape_of(x), aval_of(x).size, aval_of(y).size
     if not m or not n:
         return sh.broadcast_in_dim(np.bool_(False), shape, ())
     flat = sh.reshape(x, (m,))
@@ -406,7 +406,7 @@ def _chosen(values: Any, mask: Any, size: Any, fill_value: Any, *more: Any) -> l
 
 def _strong_if_sized(values: Any, size: Any) -> Any:
     """values; those that are filled up to a size are not weak."""
-    return values if size is None else util.cast(values, aval_of(values).dtype)
+    return values if size is None else util.cast(values, dtype_of(values))
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -463,7 +463,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
     if valid is not None:
         outside = ew.and_(outside, valid)
     made = _chosen(x, outside, count, 0 if fill_value is None else fill_value)[0]
-    return util.cast(made, aval_of(x).dtype, aval_of(x).weak_type)
+    return util.cast(made, dtype_of(x), aval_of(x).weak_type)
 
 
 def _distinct(x: Any, size: Any) -> tuple[Any, Any]:

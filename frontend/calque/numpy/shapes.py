@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import resharded
 from calque.lax import shape as lx
@@ -85,7 +86,7 @@ def size(a: Any, axis: Any = None) -> int:
 # ---- reshape
 def sizes_for(x: Any, wanted: Any) -> tuple[int, ...]:
     """A new shape with -1 resolved, checked against the size of x."""
-    own = util.shape_of(x)
+    own = shape_of(x)
     total = math.prod(own)
     new = as_sizes("reshape", wanted)
     open_axes = [i for i, n in enumerate(new) if n == -1]
@@ -136,7 +137,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
       Array([[0, 1],
              [2, 3]], dtype=int32)
     """
-    (x,) = util.check_arrays("reshape", a)
+    x = util.one_array("reshape", a)
     if out_sharding is not None:
         return resharded("reshape", out_sharding, reshape, a, shape, order, copy=copy)
     if copy is False:
@@ -144,13 +145,13 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
                                           fix="leave copy out."))
     new = sizes_for(x, shape)
     if order == "C":
-        return util.array(x) if new == util.shape_of(x) else sh.reshape(x, new)
+        return util.array(x) if new == shape_of(x) else sh.reshape(x, new)
     if order != "F":
         kind = NotImplementedError if order == "A" else ValueError
         raise kind(explain(f"np.reshape order={order} is not implemented.",
                            fix="use 'C' or 'F'."))
     with util.lazy_eval("reshape"):
-        rank = util.ndim_of(x)
+        rank = ndim_of(x)
         turned = sh.transpose(x, tuple(reversed(range(rank)))) if rank > 1 else x
         made = sh.reshape(turned, new[::-1])
         return sh.transpose(made, tuple(reversed(range(len(new)))))
@@ -174,11 +175,11 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
       >>> jnp.ravel(jnp.zeros((2, 3))).shape
       (6,)
     """
-    (x,) = util.check_arrays("ravel", a)
+    x = util.one_array("ravel", a)
     if order == "K":
         raise NotImplementedError(explain("Ravel not implemented for order='K'.",
                                           fix="use 'C' or 'F'."))
-    return reshape(x, (math.prod(util.shape_of(x)),), order, out_sharding=out_sharding)
+    return reshape(x, (math.prod(shape_of(x)),), order, out_sharding=out_sharding)
 
 
 # ---- axes
@@ -201,8 +202,8 @@ def transpose(a: Any, axes: Any = None) -> Any:
       >>> jnp.transpose(jnp.zeros((2, 3))).shape
       (3, 2)
     """
-    (x,) = util.check_arrays("transpose", a)
-    rank = util.ndim_of(x)
+    x = util.one_array("transpose", a)
+    rank = ndim_of(x)
     order = tuple(reversed(range(rank))) if axes is None else tuple(
         canonical_axis(i, rank) for i in axes)
     return lx.transpose(x, order)
@@ -231,8 +232,8 @@ def matrix_transpose(x: Any, /) -> Any:
       >>> jnp.matrix_transpose(jnp.zeros((5, 2, 3))).shape
       (5, 3, 2)
     """
-    (x,) = util.check_arrays("matrix_transpose", x)
-    rank = util.ndim_of(x)
+    x = util.one_array("matrix_transpose", x)
+    rank = ndim_of(x)
     if rank < 2:
         raise ValueError(explain(
             f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}"))
@@ -258,8 +259,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
       >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
       (3, 4, 2)
     """
-    (x,) = util.check_arrays("moveaxis", a)
-    rank = util.ndim_of(x)
+    x = util.one_array("moveaxis", a)
+    rank = ndim_of(x)
     starts, ends = ([canonical_axis(i, rank) for i in (v if isinstance(v, (tuple, list, range))
                                                        else (v,))]
                     for v in (source, destination))
@@ -291,8 +292,8 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
       >>> jnp.swapaxes(jnp.zeros((2, 3, 4)), 0, 2).shape
       (4, 3, 2)
     """
-    (x,) = util.check_arrays("swapaxes", a)
-    rank = util.ndim_of(x)
+    x = util.one_array("swapaxes", a)
+    rank = ndim_of(x)
     i, j = canonical_axis(axis1, rank), canonical_axis(axis2, rank)
     order = list(range(rank))
     order[i], order[j] = order[j], order[i]
@@ -318,8 +319,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
       >>> jnp.rollaxis(jnp.zeros((2, 3, 4)), 2).shape
       (4, 2, 3)
     """
-    (x,) = util.check_arrays("rollaxis", a)
-    rank = util.ndim_of(x)
+    x = util.one_array("rollaxis", a)
+    rank = ndim_of(x)
     axis = canonical_axis(axis, rank)
     start = canonical_axis(start, rank + 1) if start >= 0 else start + rank
     return moveaxis(x, axis, start - (axis < start))
@@ -343,9 +344,9 @@ def squeeze(a: Any, axis: Any = None) -> Any:
       >>> jnp.squeeze(jnp.zeros((1, 3, 1))).shape
       (3,)
     """
-    (x,) = util.check_arrays("squeeze", a)
+    x = util.one_array("squeeze", a)
     if axis is None:
-        axes: Any = [i for i, n in enumerate(util.shape_of(x)) if n == 1]
+        axes: Any = [i for i, n in enumerate(shape_of(x)) if n == 1]
     else:
         axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     return lx.squeeze(x, axes)
@@ -369,7 +370,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
       >>> jnp.expand_dims(jnp.zeros(3), 0).shape
       (1, 3)
     """
-    (x,) = util.check_arrays("expand_dims", a)
+    x = util.one_array("expand_dims", a)
     return lx.expand_dims(x, (axis,) if hasattr(axis, "__index__") else tuple(axis))
 
 
@@ -398,7 +399,7 @@ def atleast_3d(*arys: Any) -> Any:
 
 def _raise(x: Any, places: list[tuple[int, ...]]) -> Any:
     """x with its axes at the places of the table's row for its rank."""
-    own, rank = util.shape_of(x), len(places) - 1
+    own, rank = shape_of(x), len(places) - 1
     if len(own) >= rank:
         return util.array(x)
     full = [1] * rank
@@ -429,17 +430,17 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
       Array([[0, 1],
              [0, 1]], dtype=int32)
     """
-    (x,) = util.check_arrays("broadcast_to", array)
+    x = util.one_array("broadcast_to", array)
     if out_sharding is not None:
         return resharded("jnp.broadcast_to", out_sharding, broadcast_to, array, shape)
-    new, own = as_sizes("broadcast_to", shape), util.shape_of(x)
+    new, own = as_sizes("broadcast_to", shape), shape_of(x)
     if new == own:
         return util.array(x)
     if len(new) < len(own):
         raise ValueError(explain(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={new}"))
     if any(n not in (1, m) for n, m in zip(own[::-1], new[::-1])):
-        name = util.dtype_of(x).name
+        name = dtype_of(x).name
         raise ValueError(explain(
             f"Incompatible shapes for broadcasting: {own} and requested shape {new} of {name}.",
             fix="make every axis, counted from the last, equal or 1."))
@@ -464,7 +465,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
       [(2, 3), (2, 3)]
     """
     values = util.check_arrays("broadcast_arrays", *args)
-    full = lx.broadcast_sizes([util.shape_of(v) for v in values])
+    full = lx.broadcast_sizes([shape_of(v) for v in values])
     with util.lazy_eval("broadcast_arrays"):
         return [util.array(util.spread(v, full)) for v in values]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.zeros import zeros
 from calque.numpy import util
@@ -22,7 +22,7 @@ def inexact(name: str, *values: Any) -> list[Any]:
 
 
 def square(name: str, a: Any) -> tuple[int, ...]:
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(f"Argument to {name} must have shape [..., n, n], got {shape}.",
                                  fix="pass square matrices."))
@@ -33,14 +33,14 @@ def square(name: str, a: Any) -> tuple[int, ...]:
 def factored(a: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
     """(lu, permutation) of a, its leading axes broadcast to lead."""
     factors, _, order = la.lu(a)
-    n = util.shape_of(a)[-1]
+    n = shape_of(a)[-1]
     return util.spread(factors, (*lead, n, n)), util.spread(order, (*lead, n))
 
 
 def solved(a: Any, b: Any) -> Any:
     """a^-1 b for matrices b; leading axes broadcast."""
-    n, m = util.shape_of(b)[-2:]
-    lead = util.common_shape("solve", [util.shape_of(a)[:-2], util.shape_of(b)[:-2]])
+    n, m = shape_of(b)[-2:]
+    lead = util.common_shape("solve", [shape_of(a)[:-2], shape_of(b)[:-2]])
     factors, order = factored(a, lead)
     b = util.spread(b, (*lead, n, m))
     rows = sh.broadcast_in_dim(order, (*lead, n, m), tuple(range(len(lead) + 1)))
@@ -71,7 +71,7 @@ def solve(a: Any, b: Any) -> Any:
     """
     with util.lazy_eval("solve"):
         a, b = inexact("jnp.linalg.solve", a, b)
-        left, right = util.shape_of(a), util.shape_of(b)
+        left, right = shape_of(a), shape_of(b)
         if len(left) < 2:
             raise ValueError(explain(
                 f"left hand array must be at least two dimensional; got a.shape={left}"))
@@ -87,7 +87,7 @@ def solve(a: Any, b: Any) -> Any:
         if len(right) > 1:
             return solved(a, b)
         out = solved(a, sh.reshape(b, (*right, 1)))
-        return sh.reshape(out, util.shape_of(out)[:-1])
+        return sh.reshape(out, shape_of(out)[:-1])
 
 
 @util.planned
@@ -113,5 +113,5 @@ def inv(a: Any) -> Any:
     with util.lazy_eval("inv"):
         (a,) = inexact("jnp.linalg.inv", a)
         shape = square("inv", a)
-        one = la.identity_like(zeros(ShapedArray(shape[-2:], util.dtype_of(a))))
+        one = la.identity_like(zeros(ShapedArray(shape[-2:], dtype_of(a))))
         return solved(a, one)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import is_larger
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
@@ -40,11 +40,11 @@ def _plain(name: str, kind: Any, order: Any) -> None:
 
 def _on_axis(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     """(array, axis counted from the front); raveled for None."""
-    (x,) = util.check_arrays(name, a)
+    x = util.one_array(name, a)
     x = asarray(x)
     if axis is None:
         return ravel(x), 0
-    return x, canonical_axis(axis, aval_of(x).ndim)
+    return x, canonical_axis(axis, ndim_of(x))
 
 
 @util.planned
@@ -106,11 +106,11 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     _plain("argsort", kind, order)
     kind_of = dtypes.default_dtype(int) if dtype is None else util.user_dtype("argsort", dtype)
     x, at = _on_axis("argsort", a, axis)
-    n = aval_of(x).shape[at]
+    n = shape_of(x)[at]
     turned = descending and stable
     if turned:
         x = sh.rev(x, (at,))
-    positions = sh.iota(np.dtype("int32"), aval_of(x).shape, at)
+    positions = sh.iota(np.dtype("int32"), shape_of(x), at)
     found = so.sort([x, positions], at, is_stable=bool(stable))[1]
     if turned:
         found = ew.sub(ew.const(found, n - 1), found)
@@ -140,8 +140,8 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     values = [asarray(k) for k in util.check_arrays("lexsort", *tuple(keys))]
     if not values:
         raise TypeError(explain("need sequence of keys with len > 0 in lexsort"))
-    shape = aval_of(values[0]).shape
-    if any(aval_of(v).shape != shape for v in values):
+    shape = shape_of(values[0])
+    if any(shape_of(v) != shape for v in values):
         raise ValueError(explain("all keys need to be the same shape"))
     kind = dtypes.default_dtype(int)
     if not shape:
@@ -172,7 +172,7 @@ def sort_complex(a: Any) -> Any:
       Array([1.+0.j, 2.+0.j], dtype=complex64)
     """
     x, at = _on_axis("sort_complex", a, -1)
-    own = aval_of(x).dtype
+    own = dtype_of(x)
     wide = own.itemsize == 8 and own.kind in "iuf"
     kind = own if own.kind == "c" else np.dtype("complex128" if wide else "complex64")
     return ew.convert(so.sort([x], at)[0], kind)
@@ -184,14 +184,14 @@ def _split(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int, Any]:
         raise TypeError(explain(f"{name}: 'NoneType' object cannot be interpreted as an integer",
                                 fix=f"jnp.{name}(jnp.ravel(a), kth)"))
     x, at = _on_axis(name, a, axis)
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         raise NotImplementedError(explain(
             f"jnp.{name} for complex dtype is not implemented.", fix="use jnp.sort."))
     if dtype == dtypes.bool_:
         raise TypeError(explain("neg does not accept dtype bool. Accepted dtypes are subtypes of "
                                 "integer, floating, complexfloating.", fix="use .astype(int)."))
-    k = canonical_axis(kth, aval_of(x).shape[at])
+    k = canonical_axis(kth, shape_of(x)[at])
     return x, at, k, (ew.not_p if dtypes.is_integer(dtype) else ew.neg_p).bind(x)
 
 
@@ -219,8 +219,8 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     x, at, k, mirrored = _split("partition", a, kth, axis)
     low, _ = so.top_k(mirrored, k + 1, at)
-    low = (ew.not_p if dtypes.is_integer(aval_of(x).dtype) else ew.neg_p).bind(low)
-    high, _ = so.top_k(x, aval_of(x).shape[at] - k - 1, at)
+    low = (ew.not_p if dtypes.is_integer(dtype_of(x)) else ew.neg_p).bind(low)
+    high, _ = so.top_k(x, shape_of(x)[at] - k - 1, at)
     return sh.concatenate([low, high], at)
 
 
@@ -246,7 +246,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
       Array([3, 1, 0, 2], dtype=int32)
     """
     x, at, k, mirrored = _split("argpartition", a, kth, axis)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     order = so.sort([ew.not_(_top_key(mirrored)), sh.iota(np.dtype("int32"), shape, at)],
                     at)[1]
     low = sh.slice_in_dim(order, 0, k + 1, at)
@@ -256,7 +256,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 def _top_key(x: Any) -> Any:
     """Signed or unsigned integers in the order of top_k."""
-    dtype = aval_of(x).dtype
+    dtype = dtype_of(x)
     if dtypes.is_integer(dtype):
         return x
     signed = np.dtype(f"i{dtype.itemsize}")
@@ -297,7 +297,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
         raise ValueError(explain(
             f"invalid argument method={method!r}, expected one of {list(_METHODS)}"))
     util.check_arrays("searchsorted", a, v)
-    if util.ndim_of(a) != 1:
+    if ndim_of(a) != 1:
         raise ValueError(explain("a should be 1-dimensional"))
     with util.lazy_eval("searchsorted"):
         if sorter is not None:
@@ -309,11 +309,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
 def places(x: Any, v: Any, side: str) -> Any:
     """searchsorted of operands of one dtype: pairs compared, or a search by halves."""
     n, m = aval_of(x).size, aval_of(v).size
-    shape, kind = aval_of(v).shape, np.dtype("int32")
+    shape, kind = shape_of(v), np.dtype("int32")
     if not n or not m:
         return sh.broadcast_in_dim(kind.type(0), shape, ())
     flat = sh.reshape(v, (m,))
-    if not is_larger(n * m, COMPARED) and aval_of(x).dtype.kind != "c":
+    if not is_larger(n * m, COMPARED) and dtype_of(x).kind != "c":
         pairs = (m, n)
         found = before(sh.broadcast_in_dim(x, pairs, (1,)), sh.broadcast_in_dim(flat, pairs, (0,)),
                        side == "right")
@@ -348,7 +348,7 @@ def _merged(x: Any, v: Any, side: str) -> Any:
 def before(x: Any, y: Any, equal: bool) -> Any:
     """x < y (or <=) in the order of sort: NaN is larger than all others and equal to itself."""
     result = (ew.le_p if equal else ew.lt_p).bind(x, y)
-    if not dtypes.is_inexact(aval_of(x).dtype):
+    if not dtypes.is_inexact(dtype_of(x)):
         return result
     nan = ew.ne(y, y)
     if not equal:
@@ -378,14 +378,14 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
       Array([1, 3], dtype=int32)
     """
     util.check_arrays("digitize", x, bins)
-    shape = util.shape_of(bins)
+    shape = shape_of(bins)
     if len(shape) != 1:
         raise ValueError(explain(
             f"digitize: bins must be a 1-dimensional array; got bins of shape {shape}"))
     values, edges = (asarray(u) for u in util.promote("digitize", x, bins))
     n = shape[0]
     if not n:
-        return sh.broadcast_in_dim(np.int32(0), aval_of(values).shape, ())
+        return sh.broadcast_in_dim(np.int32(0), shape_of(values), ())
     side = "left" if right else "right"
     first, last = (sh.reshape(sh.slice_in_dim(edges, i, i + 1, 0), ()) for i in (0, n - 1))
     up = places(edges, values, side)

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.numpy import util
@@ -33,20 +34,20 @@ def _zero(x: Any) -> Any:
 @named("Whether x is NaN.", ["x"], _TRUTH, "jnp.isnan(jnp.nan)", weak_truth("True"))
 def isnan(x: Any, /) -> Any:
     x = util.one_array("isnan", x)
-    if not dtypes.is_inexact(util.dtype_of(x)):
+    if not dtypes.is_inexact(dtype_of(x)):
         return _all_false(x)
     return ew.ne(x, x)
 
 
 def _all_false(x: Any) -> Any:
-    return sh.broadcast_in_dim(np.False_, util.shape_of(x), ())
+    return sh.broadcast_in_dim(np.False_, shape_of(x), ())
 
 
 @named("Whether x is infinite.", ["x"], _TRUTH, "jnp.isinf(jnp.inf)", truth("True"))
 @util.planned
 def isinf(x: Any, /) -> Any:
     x = util.one_array("isinf", x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         return ew.or_(isinf(ew.real(x)), isinf(ew.imag(x)))
     if not dtypes.is_inexact(dtype):
@@ -60,7 +61,7 @@ def isinf(x: Any, /) -> Any:
 @util.planned
 def isfinite(x: Any, /) -> Any:
     x = util.one_array("isfinite", x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         return ew.and_(ew.is_finite(ew.real(x)),
                        ew.is_finite(ew.imag(x)))
@@ -71,7 +72,7 @@ def isfinite(x: Any, /) -> Any:
 
 def _signed_infinity(name: str, x: Any, value: float) -> Any:
     x = util.one_array(name, x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         raise ValueError(explain(f"{name} is not well defined for complex types",
                                  fix="test the real and imaginary parts."))
@@ -118,7 +119,7 @@ def iscomplex(x: Any) -> Any:
 @util.planned
 def signbit(x: Any, /) -> Any:
     x = util.one_array("signbit", x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype.kind == "c":
         raise ValueError(explain("signbit is not well defined for complex inputs",
                                  fix="take the real or the imaginary part."))
@@ -316,7 +317,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
     if util.is_complex(x):
         raise TypeError(explain("heaviside does not support complex-valued inputs"))
-    x, y = (util.cast(v, util.dtype_of(x)) for v in (x, y))
+    x, y = (util.cast(v, dtype_of(x)) for v in (x, y))
     middle = choose(ew.ne(x, x), x, y)
     upper = choose(ew.gt(x, _zero(x)), full_constant(x, 1), middle)
     made = choose(ew.lt(x, _zero(x)), full_constant(x, 0), upper)
@@ -327,12 +328,12 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
 @util.planned
 def ldexp(x1: Any, x2: Any, /) -> Any:
     x, n = util.check_arrays("ldexp", x1, x2)
-    a, b = util.dtype_of(x), util.dtype_of(n)
+    a, b = dtype_of(x), dtype_of(n)
     if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
         raise ValueError(explain(f"ldexp not supported for input types ({a!r}, {b!r})",
                                  fix="the second argument must be an integer array."))
     dtype, weak = util.to_inexact(a), util.weak_of(x)
-    shape = util.common_shape("ldexp", [util.shape_of(x), util.shape_of(n)])
+    shape = util.common_shape("ldexp", [shape_of(x), shape_of(n)])
     weak = weak and util.weak_of(n)
     x = util.spread(util.cast(x, dtype, weak), shape)
     n = util.spread(util.cast(n, np.dtype("int32")), shape)
@@ -349,7 +350,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 @util.planned
 def bitwise_count(x: Any, /) -> Any:
     (x,) = util.promote_numeric("bitwise_count", x)
-    if util.dtype_of(x).kind == "i":
+    if dtype_of(x).kind == "i":
         x = ew.abs_(x)
     return util.cast(ew.population_count(x), np.dtype("uint8"))
 
@@ -382,7 +383,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 @util.planned
 def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     x = util.one_array("nan_to_num", x)
-    dtype, weak = util.dtype_of(x), util.weak_of(x)
+    dtype, weak = dtype_of(x), util.weak_of(x)
     if not dtypes.is_inexact(dtype):
         return util.array(x)
     if dtype.kind == "c":
@@ -404,8 +405,8 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 @util.planned
 def i0(x: Any, /) -> Any:
     (x,) = util.promote_inexact("i0", x)
-    if not dtypes.is_float(util.dtype_of(x)):
-        raise ValueError(explain(f"Unsupported input type to jax.numpy.i0: {util.dtype_of(x)}",
+    if not dtypes.is_float(dtype_of(x)):
+        raise ValueError(explain(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}",
                                  fix="pass real numbers."))
     return _i0(util.array(x))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import util
@@ -40,8 +41,8 @@ def _clamped(i: int, n: int) -> int:
 
 
 def _split(name: str, ary: Any, sections: Any, axis: int, equal: bool) -> list[Any]:
-    (x,) = util.check_arrays(name, ary)
-    own = util.shape_of(x)
+    x = util.one_array(name, ary)
+    own = shape_of(x)
     axis = canonical_axis(axis, len(own))
     ends = _borders(name, own[axis], sections, equal)
     with util.lazy_eval(name):
@@ -135,7 +136,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
       >>> [x.shape for x in jnp.hsplit(jnp.zeros((2, 4)), 2)]
       [(2, 2), (2, 2)]
     """
-    rank = util.ndim_of(util.one_array("hsplit", ary))
+    rank = ndim_of(util.one_array("hsplit", ary))
     return _split("hsplit", ary, indices_or_sections, 0 if rank == 1 else 1, True)
 
 

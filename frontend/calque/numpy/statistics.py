@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import number
 from calque.core.errors import explain
 from calque.dispatch.sharded.placing import resharded
@@ -78,8 +78,8 @@ def _checked(name: str, a: Any, q: Any, out: Any, overwrite: Any, method: str,
     if util.is_complex(x):
         raise ValueError(explain(
             "quantile does not support complex input, as the operation is poorly defined."))
-    if util.ndim_of(q) > 1:
-        raise ValueError(explain(f"q must be have rank <= 1, got shape {util.shape_of(q)}"))
+    if ndim_of(q) > 1:
+        raise ValueError(explain(f"q must be have rank <= 1, got shape {shape_of(q)}"))
     if method not in METHODS:
         raise ValueError(explain("method can only be 'linear', 'lower', 'higher', 'midpoint', "
                                  "'nearest' or 'inverted_cdf'"))
@@ -91,7 +91,7 @@ def _checked(name: str, a: Any, q: Any, out: Any, overwrite: Any, method: str,
 
 def _rows(x: Any, axis: Any, keepdims: bool) -> tuple[Any, tuple[int, ...]]:
     """(x with the reduced axes merged into the last one, the result's shape)."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axes = util.axis_tuple(axis, len(shape))
     kept = [i for i in range(len(shape)) if i not in axes]
     size = math.prod(shape[i] for i in axes)
@@ -103,14 +103,14 @@ def _rows(x: Any, axis: Any, keepdims: bool) -> tuple[Any, tuple[int, ...]]:
 def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip: bool,
               weights: Any) -> Any:
     """Quantiles of rows that are sorted: between the elements at q times (count - 1)."""
-    dtype = util.to_inexact(util.dtype_of(a))
-    q_dtype = util.dtype_of(q)
+    dtype = util.to_inexact(dtype_of(a))
+    q_dtype = dtype_of(q)
     if not dtypes.is_float(q_dtype):
         raise TypeError(explain(f"floor does not accept dtype {q_dtype.name}. Accepted dtypes are "
                                 "subtypes of floating.", fix="pass q as a float."))
     x = util.cast(asarray(a), dtype)
     rows, shape = _rows(x, axis, keepdims)
-    n, lead = aval_of(rows).shape[-1], aval_of(rows).shape[:-1]
+    n, lead = shape_of(rows)[-1], shape_of(rows)[:-1]
     if not n and skip and not lead and not np.shape(q):
         raise IndexError(explain("index is out of bounds for axis 0 with size 0",
                                  fix="check the size first."))
@@ -120,7 +120,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
             f"1: {name} of an empty axis.", fix="check the size first."))
     working = dtype if dtype.itemsize >= 4 else np.dtype("float32")
     q = util.cast(asarray(q), working)
-    many = aval_of(q).shape
+    many = shape_of(q)
     q = sh.reshape(q, (aval_of(q).size,))
     nan = ew.ne(rows, rows)
     if skip:
@@ -131,7 +131,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     grid = (*lead, aval_of(q).size)
     each = sh.broadcast_in_dim(q, grid, (len(lead),))
     if weights is not None:
-        found = _weighted(rows, each, weights, aval_of(x).shape, axis, skip)
+        found = _weighted(rows, each, weights, shape_of(x), axis, skip)
     else:
         found = _between(so.sort([rows], len(lead))[0], each, util.spread(count, grid), method)
     found = util.cast(found, dtype)
@@ -162,32 +162,32 @@ def _between(rows: Any, q: Any, count: Any, method: str) -> Any:
 def _at(rows: Any, index: Any, q: Any) -> Any:
     """Elements of sorted rows, as wide as q; none of a row without elements, or for a NaN q."""
     bad = ew.ne(index, index)
-    positions = ew.convert(choose(bad, aval_of(index).dtype.type(0), maximum(index, 0)),
+    positions = ew.convert(choose(bad, dtype_of(index).type(0), maximum(index, 0)),
                            np.dtype("int32"))
-    found = util.cast(take_along_axis(rows, positions, -1, mode="clip"), aval_of(q).dtype)
-    return choose(bad, aval_of(q).dtype.type(np.nan), found)
+    found = util.cast(take_along_axis(rows, positions, -1, mode="clip"), dtype_of(q))
+    return choose(bad, dtype_of(q).type(np.nan), found)
 
 
 def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any,
               skip: bool) -> Any:
     """The first element at which the running weight reaches q times the whole one."""
-    (w,) = util.check_arrays("quantile", weights)
+    w = util.one_array("quantile", weights)
     w = asarray(w)
-    if aval_of(w).shape != shape:
+    if shape_of(w) != shape:
         axes = util.axis_tuple(axis, len(shape))
-        if axis is None or aval_of(w).shape != tuple(shape[i] for i in axes):
+        if axis is None or shape_of(w) != tuple(shape[i] for i in axes):
             raise ValueError(explain(
-                f"quantile: weights of shape {aval_of(w).shape} do not go with an array of shape "
+                f"quantile: weights of shape {shape_of(w)} do not go with an array of shape "
                 f"{shape} and axis={axis}.", fix="pass one weight for each element."))
         w = sh.broadcast_in_dim(w, shape, axes)
-    w, _ = _rows(util.cast(w, aval_of(q).dtype), axis, False)
+    w, _ = _rows(util.cast(w, dtype_of(q)), axis, False)
     if skip:
-        w = choose(ew.ne(rows, rows), aval_of(w).dtype.type(0), w)
-    at = aval_of(rows).ndim - 1
+        w = choose(ew.ne(rows, rows), dtype_of(w).type(0), w)
+    at = ndim_of(rows) - 1
     ordered, w = so.sort([rows, w], at)
     running = cumsum(w, -1)
-    total = sh.slice_in_dim(running, aval_of(rows).shape[-1] - 1, aval_of(rows).shape[-1], at)
-    wide = (*aval_of(q).shape, aval_of(rows).shape[-1])
+    total = sh.slice_in_dim(running, shape_of(rows)[-1] - 1, shape_of(rows)[-1], at)
+    wide = (*shape_of(q), shape_of(rows)[-1])
     reached = ew.lt(
         sh.broadcast_in_dim(running, wide, (*range(at), at + 1)),
         sh.broadcast_in_dim(util.array(q * total), wide, tuple(range(at + 1))))

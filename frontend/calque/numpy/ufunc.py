@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.api.control import scan
 from calque.core import dtypes
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.lax.operands import canonical_axis
@@ -40,8 +41,8 @@ class _Methods:
     def _kind(self, x: Any) -> Any:
         """The dtype that elements of x are taken as; None: their own."""
         if self.inexact:
-            dtype = util.to_inexact(util.dtype_of(x))
-            return None if dtype == util.dtype_of(x) else dtype
+            dtype = util.to_inexact(dtype_of(x))
+            return None if dtype == dtype_of(x) else dtype
         return self.kind
 
     def binary(self, method: str) -> None:
@@ -70,7 +71,7 @@ class _Methods:
         """
         self.binary("reduce")
         util.refuse_out(f"{self.name}.reduce", out)
-        (x,) = util.check_arrays(f"{self.name}.reduce", a)
+        x = util.one_array(f"{self.name}.reduce", a)
         dtype = self._kind(x) if dtype is None else dtype
         if where is not None and self.identity is None and initial is None:
             raise ValueError(explain(
@@ -88,7 +89,7 @@ class _Methods:
               where: Any) -> Any:
         if dtype is not None:
             x = x.astype(dtype)
-        shape = util.shape_of(x)
+        shape = shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
         rest = without(shape, axes)
         count = math.prod(shape[i] for i in axes)
@@ -100,18 +101,18 @@ class _Methods:
         mask = None if where is None else lined(broadcast_to(rd.where_mask(self.name, where),
                                                              shape))
         if initial is not None:
-            start = broadcast_to(creation.asarray(initial, util.dtype_of(x)), rest)
+            start = broadcast_to(creation.asarray(initial, dtype_of(x)), rest)
         elif mask is not None or not count:
             if self.identity is None:
                 raise ValueError(explain(f"zero-size array to reduction operation {self.name} "
                                          "which has no identity"))
-            start = creation.full(rest, self.identity, util.dtype_of(x))
+            start = creation.full(rest, self.identity, dtype_of(x))
         else:
             start, rows = rows[0], rows[1:]
 
         def step(have: Any, row: Any) -> Any:
             value, keep = row
-            made = self.f(have, value).astype(util.dtype_of(x))
+            made = self.f(have, value).astype(dtype_of(x))
             return (made if keep is None else choose(keep, made, have)), None
 
         out, _ = scan(step, start, (rows, mask))
@@ -131,9 +132,9 @@ class _Methods:
         """
         self.binary("accumulate")
         util.refuse_out(f"{self.name}.accumulate", out)
-        (x,) = util.check_arrays(f"{self.name}.accumulate", a)
+        x = util.one_array(f"{self.name}.accumulate", a)
         dtype = self._kind(x) if dtype is None else dtype
-        rank = util.ndim_of(x)
+        rank = ndim_of(x)
         if axis is None or isinstance(axis, tuple):
             raise ValueError(explain("accumulate does not allow multiple axes"))
         axis = canonical_axis(axis, rank)
@@ -142,11 +143,11 @@ class _Methods:
         with util.lazy_eval(f"{self.name}.accumulate"):
             rows = moveaxis(util.array(x) if dtype is None else util.array(x).astype(dtype),
                             axis, 0)
-            if not util.shape_of(rows)[0]:
+            if not shape_of(rows)[0]:
                 return moveaxis(rows, 0, axis)
 
             def step(have: Any, row: Any) -> Any:
-                made = self.f(have, row).astype(util.dtype_of(rows))
+                made = self.f(have, row).astype(dtype_of(rows))
                 return made, made
 
             _, rest = scan(step, rows[0], rows[1:])
@@ -173,33 +174,33 @@ class _Methods:
         x, indices = util.check_arrays(f"{self.name}.reduceat", a, indices)
         if axis is None or isinstance(axis, tuple):
             raise ValueError(explain("reduceat requires a single integer axis."))
-        axis = canonical_axis(axis, util.ndim_of(x))
-        if util.dtype_of(indices) == dtypes.bool_:
+        axis = canonical_axis(axis, ndim_of(x))
+        if dtype_of(indices) == dtypes.bool_:
             indices = util.cast(indices, np.dtype("int32"))
-        if util.ndim_of(indices) != 1:
+        if ndim_of(indices) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
         with util.lazy_eval(f"{self.name}.reduceat"):
             rows = moveaxis(util.array(x) if dtype is None else util.array(x).astype(dtype),
                             axis, 0)
-            count = util.shape_of(rows)[0]
+            count = shape_of(rows)[0]
             first = util.array(indices)
-            ends = sh.concatenate([first[1:], creation.full((1,), count, util.dtype_of(first))], 0)
+            ends = sh.concatenate([first[1:], creation.full((1,), count, dtype_of(first))], 0)
             start = picking.take(rows, first, axis=0)
-            made = util.dtype_of(self.f(start, start))
-            if made.kind in "fc" and not dtypes.is_inexact(util.dtype_of(start)):
+            made = dtype_of(self.f(start, start))
+            if made.kind in "fc" and not dtypes.is_inexact(dtype_of(start)):
                 raise TypeError(explain(
-                    f"{self.name}.reduceat: of {util.dtype_of(start).name} elements it makes "
+                    f"{self.name}.reduceat: of {dtype_of(start).name} elements it makes "
                     f"{made.name}.", fix="convert them to a float dtype first."))
-            lead = (slice(None), *[None] * (util.ndim_of(rows) - 1))
+            lead = (slice(None), *[None] * (ndim_of(rows) - 1))
 
             def step(have: Any, place: Any) -> Any:
                 row, k = place
-                made = self.f(have, row).astype(util.dtype_of(rows))
+                made = self.f(have, row).astype(dtype_of(rows))
                 return choose(((first < k) & (k < ends))[lead], made, have), None
 
-            places = np.arange(count).astype(util.dtype_of(first))
+            places = np.arange(count).astype(dtype_of(first))
             out = moveaxis(scan(step, start, (rows, places))[0], 0, axis)
-            return util.cast(out, util.dtype_of(out), util.weak_of(x) and dtype is None)
+            return util.cast(out, dtype_of(out), util.weak_of(x) and dtype is None)
 
     # ---- others
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
@@ -225,10 +226,10 @@ class _Methods:
             raise ValueError(explain(
                 "second operand needed for ufunc" if self.nin == 2 else
                 "second operand provided when ufunc is not binary"))
-        (x,) = util.check_arrays(f"{self.name}.at", a)
+        x = util.one_array(f"{self.name}.at", a)
         x = util.array(x)
         if self.own_at in ("max", "min"):  # of the dtype that both promote to
-            (b,) = util.check_arrays(f"{self.name}.at", b)
+            b = util.one_array(f"{self.name}.at", b)
             x = util.cast(x, util.joined((x, b))[0])
         if self.own_at is not None:
             return getattr(x.at[indices], self.own_at)(b)
@@ -236,23 +237,23 @@ class _Methods:
             return self._one_by_one(x, indices, b)
 
     def _one_by_one(self, x: Any, indices: Any, b: Any) -> Any:
-        size = math.prod(util.shape_of(x))
-        places = ravel(reshape(np.arange(size, dtype=np.int32), util.shape_of(x))[
+        size = math.prod(shape_of(x))
+        places = ravel(reshape(np.arange(size, dtype=np.int32), shape_of(x))[
             indices] if isinstance(indices, slice) else creation.asarray(
-                np.arange(size, dtype=np.int32).reshape(util.shape_of(x)))[indices])
+                np.arange(size, dtype=np.int32).reshape(shape_of(x)))[indices])
         values = places
         if b is not None:
-            (b,) = util.check_arrays(f"{self.name}.at", b)
-            values = ravel(broadcast_to(util.array(b), util.shape_of(util.array(x)[indices])))
+            b = util.one_array(f"{self.name}.at", b)
+            values = ravel(broadcast_to(util.array(b), shape_of(util.array(x)[indices])))
         made = self.f(ravel(x)[:0]) if b is None else self.f(ravel(x)[:0], values[:0])
-        x = util.cast(x, util.dtype_of(made))
+        x = util.cast(x, dtype_of(made))
 
         def step(flat: Any, row: Any) -> Any:
             place, value = row
             made = self.f(flat[place]) if b is None else self.f(flat[place], value)
-            return flat.at[place].set(made.astype(util.dtype_of(x))), None
+            return flat.at[place].set(made.astype(dtype_of(x))), None
 
-        return reshape(scan(step, ravel(x), (places, values))[0], util.shape_of(x))
+        return reshape(scan(step, ravel(x), (places, values))[0], shape_of(x))
 
     def outer(self, A: Any, B: Any, /) -> Any:  # noqa: N803 (NumPy's names)
         """The function of every element of A with every element of B.
@@ -268,7 +269,7 @@ class _Methods:
             raise ValueError(explain("outer only supported for binary ufuncs"))
         x, y = util.check_arrays(f"{self.name}.outer", A, B)
         with util.lazy_eval(f"{self.name}.outer"):
-            m, n = util.shape_of(x), util.shape_of(y)
+            m, n = shape_of(x), shape_of(y)
             return self.f(reshape(util.array(x), (*m, *[1] * len(n))), util.array(y))
 
 

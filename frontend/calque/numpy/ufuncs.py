@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.numpy import util
@@ -85,7 +86,7 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
             if a is not None and a is b and a.dtype != dtypes.bool_:  # type: ignore[union-attr]
                 return f(x, y)
         x, y = util.check_arrays(name, x, y)
-        if util.dtype_of(x) == util.dtype_of(y) == dtypes.bool_:
+        if dtype_of(x) == dtype_of(y) == dtypes.bool_:
             return binary(name, prim, _EXACT, x, y)
         return f(x, y, out=out, where=where)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.avals import is_complex as is_complex
 from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
@@ -185,15 +185,6 @@ def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
 
 
 # ---- shapes
-def shape_of(x: Any) -> tuple[int, ...]:
-    aval = getattr(x, "aval", None)
-    return aval.shape if aval is not None else np.shape(x)
-
-
-def ndim_of(x: Any) -> int:
-    return len(shape_of(x))
-
-
 def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The broadcast shape, or the error that names the shapes: of two operands with equally many
     axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive)."""
@@ -275,10 +266,6 @@ def of_scalars(out: Any, *xs: Any) -> Any:
     """out, weak where the operands are scalars and promote to a weak dtype."""
     weak = joined(xs)[1] and not any(shape_of(x) for x in xs)
     return cast(out, dtype_of(out), weak) if weak != weak_of(out) else out
-
-
-def dtype_of(x: Any) -> Any:
-    return aval_of(x).dtype
 
 
 # ---- axes

@@ -81,7 +81,7 @@ def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
     """
     count = _count("kaiser", M)
     dtype = dtypes.default_dtype(float)
-    (beta,) = util.check_arrays("kaiser", beta)
+    beta = util.one_array("kaiser", beta)
     if count <= 1:
         return creation.ones(count, dtype)
     half = (count - 1) / 2

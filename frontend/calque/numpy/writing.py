@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
-from calque.core.avals import aval_of, is_complex
+from calque.core.avals import aval_of, dtype_of, is_complex, shape_of
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
 from calque.numpy.indexing import Plan, Run, Traced, read_window, traced_starts
@@ -31,7 +31,7 @@ def inside_of(plan: Plan) -> Any:
     result = None
     for a, start in zip(plan.axes, traced_starts(plan) if _is_traced(plan) else ()):
         if isinstance(a, Traced):
-            kind = aval_of(start).dtype
+            kind = dtype_of(start)
             size = dims.min_dim(a.size, int(np.iinfo(kind).max))
             good = ew.lt(start, dims.number(size, kind))
             if kind.kind == "i":
@@ -72,7 +72,7 @@ def joined_dtype(x: Any, values: Any) -> Any:
 
 
 def warn_of_cast(values: Any, aval: Any) -> None:
-    own, weak = aval_of(values).dtype, aval_of(values).weak_type
+    own, weak = dtype_of(values), aval_of(values).weak_type
     if dtypes.promote([(aval.dtype, aval.weak_type), (own, weak)])[0] != aval.dtype:
         util.warn("scatter inputs have incompatible types: cannot safely cast value from "
                   f"dtype={own.name} to dtype={aval.dtype.name}. In future JAX releases this will "
@@ -94,7 +94,7 @@ def _cut(x: Any, plan: Plan) -> Any:
     """The part of x that is written to: one position of its traced axes."""
     if not _is_traced(plan):
         return x
-    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, aval_of(x).shape)]
+    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, shape_of(x))]
     return ix.dynamic_slice(x, traced_starts(plan), sizes)
 
 
@@ -114,7 +114,7 @@ def _positions(part: Any, plan: Plan) -> Any:
 
 def _as_window(values: Any, plan: Plan) -> Any:
     """Values of the result's shape as a window in memory order."""
-    if aval_of(values).shape != plan.window:
+    if shape_of(values) != plan.window:
         values = sh.reshape(values, plan.window)
     return sh.rev(values, plan.reversed) if plan.reversed else values
 
@@ -122,8 +122,8 @@ def _as_window(values: Any, plan: Plan) -> Any:
 def _place(part: Any, plan: Plan, window: Any) -> Any:
     """part with the window written into it."""
     axes = [a for a in _static(plan).axes if isinstance(a, Run)]
-    shape = aval_of(part).shape
-    if aval_of(window).shape == shape:
+    shape = shape_of(part)
+    if shape_of(window) == shape:
         return window
     if all(abs(a.step) == 1 or a.count == 1 for a in axes):
         return ix.dynamic_update_slice(part, window, [dims.number(a.low, np.int32) for a in axes])
@@ -131,6 +131,6 @@ def _place(part: Any, plan: Plan, window: Any) -> Any:
     for a, n in zip(axes, shape):
         step = 1 if a.count == 1 else abs(a.step)
         config.append((a.low, n - a.low - step * (a.count - 1) - 1, step - 1))
-    zero = ew.const(window, 0) if aval_of(window).dtype != dtypes.bool_ else np.False_
-    mask = sh.pad(ew.match_shape(np.True_, aval_of(window).shape), np.False_, config)
+    zero = ew.const(window, 0) if dtype_of(window) != dtypes.bool_ else np.False_
+    mask = sh.pad(ew.match_shape(np.True_, shape_of(window)), np.False_, config)
     return ew.select_n(mask, part, sh.pad(window, zero, config))

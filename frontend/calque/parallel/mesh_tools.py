@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.mesh import (
     AxisType,
@@ -97,7 +97,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     for x, s in zip(leaves, flat):
         if not isinstance(s, NamedSharding):
             s = named("reshard", s)
-        check_divides("reshard", aval_of(x).shape, s)
+        check_divides("reshard", shape_of(x), s)
         made.append(device_put(x, s) if type(x) is Array else constrain(x, s))
     return tree.unflatten(made)
 
@@ -247,7 +247,7 @@ def _over(x: Any, place: Any, mesh: Any) -> Any:
         return x
     spec = named("auto_axes", place).spec if not isinstance(place, PartitionSpec) else place
     (x,) = as_values([x])
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     check_divides("reshard", shape, NamedSharding(mesh, spec))
     return constrain(x, NamedSharding(mesh, spec.of_rank(len(shape))))
 

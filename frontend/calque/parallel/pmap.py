@@ -13,7 +13,7 @@ import numpy as np
 from calque import runtime
 from calque.api.batching import _flat_axes, _normalized
 from calque.core import errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, ndim_of
 from calque.core.lists import without
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
@@ -130,7 +130,7 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         outs, out_tree = tree_util.flatten(out)
         check_outputs(title, outs, out_tree)
         wanted = _flat_axes("pmap out_axes", out_axes, out, out_tree)
-        wanted = [None if d is None else _normalized_out(d, aval_of(o).ndim + 1, title)
+        wanted = [None if d is None else _normalized_out(d, ndim_of(o) + 1, title)
                   for d, o in zip(wanted, outs)]
         kept.append((out_tree, wanted))
         return [o if d is None else broadcast_axis(o, 1, d) for o, d in zip(outs, wanted)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.trace import axis_env, checked_axes
@@ -158,7 +158,7 @@ def runs(perm: tuple[tuple[int, int], ...], size: int) -> list[tuple[int, int]]:
 def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
                         perm: tuple[tuple[int, int], ...]) -> Any:
     x = _repeated(x, dim, size)
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     parts = [zeros_of(x, (count, *shape[1:])) if first < 0 else
              sh.slice_(x, (first, *[0] * (len(shape) - 1)), (first + count, *shape[1:]))
              for first, count in runs(perm, size)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, ndim_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import add_tangents, is_zero, zero_like
@@ -102,13 +102,13 @@ def _pull(ct: Any, aval: ShapedArray, other: Any, contract: Any, batch: Any, swa
     """The cotangent of the operand of type `aval`: ct contracted with the other operand."""
     (mine_c, other_c), (mine_b, other_b) = contract, batch
     mine_free = kept(aval.ndim, mine_c, mine_b)
-    other_free = kept(aval_of(other).ndim, other_c, other_b)
+    other_free = kept(ndim_of(other), other_c, other_b)
     nb, first = len(mine_b), len(other_free) if swapped else len(mine_free)
     if swapped:
         ct_other = tuple(range(nb, nb + first))
     else:
         ct_other = tuple(range(nb + first, nb + first + len(other_free)))
-    ct = ew.convert(ct, aval_of(other).dtype) if aval_of(ct).dtype != aval_of(other).dtype else ct
+    ct = ew.convert(ct, dtype_of(other)) if dtype_of(ct) != dtype_of(other) else ct
     # out's axes: batch, my free axes, then my contracted axes in the other operand's axis order
     order = [mine_c[i] for i in np.argsort(other_c)] if other_c else []
     axes, turned = [*mine_b, *mine_free, *order], [*mine_b, *order, *mine_free]
@@ -116,7 +116,7 @@ def _pull(ct: Any, aval: ShapedArray, other: Any, contract: Any, batch: Any, swa
     if axes != sorted(axes) and turned == sorted(turned):  # so that there is no transposition
         x, y, xc, xb, yc, yb, axes = other, ct, yc, yb, xc, xb, turned
     out = dot_general(x, y, ((tuple(xc), tuple(yc)), (tuple(xb), tuple(yb))), precision,
-                      aval.dtype if aval.dtype != aval_of(other).dtype else None)
+                      aval.dtype if aval.dtype != dtype_of(other) else None)
     return sh.transpose(out, tuple(int(i) for i in np.argsort(axes)))
 
 
@@ -134,9 +134,9 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         return dot_general_p.bind(x, y, dimension_numbers=new, **params), 0
     out = dot_general_p.bind(x, y, dimension_numbers=((xc, yc), (xb, yb)), **params)
     if dx is not None:
-        return out, len(xb) + kept(aval_of(x).ndim, xc, xb).index(dx)
-    free_x = len(kept(aval_of(x).ndim, xc, xb))
-    return out, len(xb) + free_x + kept(aval_of(y).ndim, yc, yb).index(dy)
+        return out, len(xb) + kept(ndim_of(x), xc, xb).index(dx)
+    free_x = len(kept(ndim_of(x), xc, xb))
+    return out, len(xb) + free_x + kept(ndim_of(y), yc, yb).index(dy)
 
 
 dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, _dot_jvp

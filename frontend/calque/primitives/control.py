@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.lists import flagged, types_of
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.program import Program, Var
@@ -154,7 +154,7 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 
 
 def _choose(index: Any, cases: list[Any]) -> Any:
-    shape = aval_of(cases[0]).shape
+    shape = shape_of(cases[0])
     count = len(cases)
     safe = ew.clamp(np.int32(0), index, np.int32(count - 1))
     which: Any = ew.ne(safe, np.int32(0)) if count == 2 else safe
@@ -371,7 +371,7 @@ def batch_by_loop(prim: Primitive, size: int, args: Sequence[Any], dims: Sequenc
         return out if prim.multiple_results else [out]
 
     avals = [aval_of(a) for a in fixed]
-    avals += [aval_of(a).update(shape=aval_of(a).shape[1:]) for a in mapped]
+    avals += [aval_of(a).update(shape=shape_of(a)[1:]) for a in mapped]
     body = stage(run, avals, f"loop_{prim.name}")
     outs = scan(body, fixed, [], mapped, length=size)
     return (outs, [0] * len(outs)) if prim.multiple_results else (outs[0], 0)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
@@ -168,7 +168,7 @@ def _transpose(ct: Any, x: Any, y: Any, **p: Any) -> list[Any]:
 
 def _like(ct: Any, aval: ShapedArray, other: Any) -> tuple[Any, Any]:
     """ct in the operands' dtype, and the preferred dtype that gives aval's."""
-    kind = aval_of(other).dtype
+    kind = dtype_of(other)
     return ew.convert(ct, kind), aval.dtype if aval.dtype != kind else None
 
 
@@ -184,8 +184,8 @@ def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
     if count > 1:  # the group of an output feature becomes that of the input feature
         split = sh.split_axis(kernel, o, count)
         kernel = _merge(split, o, i)
-    sizes, k = picked(x.shape, dn.lhs_spec)[2:], picked(aval_of(y).shape, dn.rhs_spec)[2:]
-    outs = picked(aval_of(ct).shape, dn.out_spec)[2:]
+    sizes, k = picked(x.shape, dn.lhs_spec)[2:], picked(shape_of(y), dn.rhs_spec)[2:]
+    outs = picked(shape_of(ct), dn.out_spec)[2:]
     padding = []
     for n, m, out, s, (low, _), ld, rd in zip(
             sizes, k, outs, p["window_strides"], p["padding"], p["lhs_dilation"],
@@ -211,8 +211,8 @@ def _pull_rhs(ct: Any, x: Any, y: ShapedArray, p: dict[str, Any]) -> Any:
     def swapped(spec: Sizes) -> Sizes:
         return (spec[1], spec[0], *spec[2:])
 
-    sizes, k = picked(aval_of(x).shape, dn.lhs_spec)[2:], picked(y.shape, dn.rhs_spec)[2:]
-    outs = picked(aval_of(ct).shape, dn.out_spec)[2:]
+    sizes, k = picked(shape_of(x), dn.lhs_spec)[2:], picked(y.shape, dn.rhs_spec)[2:]
+    outs = picked(shape_of(ct), dn.out_spec)[2:]
     padding = []
     for n, m, out, s, (low, _), ld, rd in zip(
             sizes, k, outs, p["window_strides"], p["padding"], p["lhs_dilation"],
@@ -239,9 +239,9 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
     bind = conv_general_dilated_p.bind
     (n, c, *_), (o, _i, *_), (on, oc, *_) = dn
     if size == 0:
-        shapes = [aval_of(v).shape if d is None else _without(aval_of(v).shape, d)
+        shapes = [shape_of(v) if d is None else _without(shape_of(v), d)
                   for v, d in zip(args, dims)]
-        out = _abstract(*[ShapedArray(s, aval_of(v).dtype) for s, v in zip(shapes, args)], **p)
+        out = _abstract(*[ShapedArray(s, dtype_of(v)) for s, v in zip(shapes, args)], **p)
         return ew.match_shape(np.zeros((), out.dtype), (0, *out.shape)), 0
     if dx is not None and dy is not None:
         kernel = _merge(y, dy, o)
@@ -262,7 +262,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
     split = sh.split_axis(move_axis(y, dy, 0), o + 1, count)
     out = bind(x, _merge(_merge(split, 0, o + 1), o, o), **p)
     # output features: (groups, size, rest)
-    s = aval_of(out).shape
+    s = shape_of(out)
     apart = sh.reshape(out, (*s[:oc], count, size, s[oc] // (count * size), *s[oc + 1:]))
     return _merge(apart, oc, oc + 1), oc
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, is_complex, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced
 from calque.core.primitive import Primitive, registry
@@ -63,7 +63,7 @@ def logaddexp(x: Any, y: Any) -> Any:
         smallest = ew.min_(x, y)
         return ew.add(largest, registry["log1p"].bind(ew.exp(ew.sub(smallest, largest))))
     gap = ew.sub(x, y)
-    zero = ew.match_shape(ew.const(gap, 0), aval_of(gap).shape)
+    zero = ew.match_shape(ew.const(gap, 0), shape_of(gap))
     # inf - inf: the gap does not count, and neither does its derivative
     same = ew.eq(x, y)
     safe = ew.select_n(same, gap, zero)
@@ -77,7 +77,7 @@ def _smooth_logaddexp(x: Any, y: Any) -> Any:
         return logaddexp(x, y)
     largest = ew.max_(x, y)
     fine = ew.is_finite(largest)
-    zero = ew.match_shape(ew.const(largest, 0), aval_of(largest).shape)
+    zero = ew.match_shape(ew.const(largest, 0), shape_of(largest))
     shift = ew.stop_gradient(ew.select_n(fine, zero, largest))
     x, y = (ew.exp(ew.select_n(fine, zero, ew.sub(v, shift))) for v in (x, y))
     return ew.select_n(fine, largest, ew.add(shift, ew.log(ew.add(x, y))))
@@ -115,7 +115,7 @@ def associative_scan(combine: Combine, xs: Sequence[Any], reverse: bool, axis: i
 
 
 def _prefixes(combine: Combine, xs: list[Any], axis: int) -> list[Any]:
-    n = aval_of(xs[0]).shape[axis]
+    n = shape_of(xs[0])[axis]
     if n < 2:
         return xs
 
@@ -135,9 +135,9 @@ def _prefixes(combine: Combine, xs: list[Any], axis: int) -> list[Any]:
 
 def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     """even[0], odd[0], even[1], ...: even may be longer by one."""
-    shape = aval_of(even).shape
-    m, n = shape[axis], shape[axis] + aval_of(odd).shape[axis]
-    if aval_of(odd).shape[axis] < m:
+    shape = shape_of(even)
+    m, n = shape[axis], shape[axis] + shape_of(odd)[axis]
+    if shape_of(odd)[axis] < m:
         odd = sh.concatenate([odd, sh.slice_in_dim(even, 0, 1, axis)], axis)
     wide = inserted(shape, axis + 1, 1)
     both = sh.concatenate([sh.reshape(even, wide), sh.reshape(odd, wide)], axis + 1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
@@ -91,15 +91,15 @@ def const(like: Any, value: complex) -> Any:
 
 def unbroadcast(ct: Any, aval: ShapedArray) -> Any:
     """Sum a cotangent down to a rank-0 operand."""
-    if is_zero(ct) or aval.shape == aval_of(ct).shape:
+    if is_zero(ct) or aval.shape == shape_of(ct):
         return ct
-    axes = tuple(range(aval_of(ct).ndim))
+    axes = tuple(range(ndim_of(ct)))
     return registry["reduce_sum"].bind(ct, axes=axes, out_sharding=None)
 
 
 def match_shape(x: Any, shape: tuple[int, ...]) -> Any:
     """A rank-0 value spread to a shape."""
-    if aval_of(x).shape == shape:
+    if shape_of(x) == shape:
         return x
     return registry["broadcast_in_dim"].bind(
         x, shape=shape, broadcast_dimensions=(), sharding=None)
@@ -108,7 +108,7 @@ def match_shape(x: Any, shape: tuple[int, ...]) -> Any:
 def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., Any]:
     """The batching rule of a map; scalars=False spreads rank-0 operands too."""
     def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        logical = [aval_of(a).ndim - (d is not None) for a, d in zip(args, dims)]
+        logical = [ndim_of(a) - (d is not None) for a, d in zip(args, dims)]
         rank = max(logical)
         axes = {d for d, n in zip(dims, logical) if d is not None}
         full = all(n == rank for n in logical) and all(d is not None for d in dims)
@@ -122,7 +122,7 @@ def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., An
 
 
 def _logical_shape(x: Any, dim: int | None) -> tuple[int, ...]:
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     return shape if dim is None else without(shape, [dim])
 
 
@@ -135,7 +135,7 @@ def _aligned(x: Any, dim: int | None, size: int, shape: tuple[int, ...], scalars
         x = match_shape(x, shape)
         return to_front(x, None, size)
     x = move_axis(x, dim, 0)
-    if aval_of(x).ndim == 1 and shape:
+    if ndim_of(x) == 1 and shape:
         return registry["broadcast_in_dim"].bind(
             x, shape=(size, *shape), broadcast_dimensions=(0,), sharding=None)
     return x
@@ -173,7 +173,7 @@ def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
         total: Any = zero_like(out)
-        shape = aval_of(out).shape
+        shape = shape_of(out)
         for partial, t in zip(partials, tangents):
             if partial is not None and not is_zero(t):
                 term = partial(t, *primals, out, **params)
@@ -209,7 +209,7 @@ min_p = _elementwise("min", ORDERED, (
 
 def _balanced(x: Any, out: Any, y: Any) -> Any:
     """1 where x is the result, 0 where it is not, 1/2 on ties."""
-    shape = aval_of(out).shape
+    shape = shape_of(out)
     one, zero, two = (match_shape(const(out, v), shape) for v in (1, 0, 2))
     return div(select_n(match_shape(eq(x, out), shape), zero, one),
                select_n(match_shape(eq(y, out), shape), one, two))
@@ -269,7 +269,7 @@ def integer_pow(x: Any, y: int) -> Any:
     if y == 1:
         return x
     if y == 0:
-        return match_shape(const(x, 1), aval_of(x).shape)
+        return match_shape(const(x, 1), shape_of(x))
     return integer_pow_p.bind(x, y=y)
 
 
@@ -285,8 +285,8 @@ def _pow_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 
 def _pow_base_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
-    yf = y if aval_of(y).dtype == aval_of(x).dtype else convert(y, aval_of(x).dtype)
-    shape = aval_of(o).shape
+    yf = y if dtype_of(y) == dtype_of(x) else convert(y, dtype_of(x))
+    shape = shape_of(o)
     lower = sub(y, const(y, 1))
     slope = mul(match_shape(yf, shape), match_shape(pow_(x, lower), shape))
     zero = match_shape(const(o, 0), shape)
@@ -295,10 +295,10 @@ def _pow_base_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
 
 def _pow_exponent_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
     """t * log(x) * x**y, and 0 at x == 0 (as JAX)."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     one = match_shape(const(x, 1), shape)
     safe = select_n(eq(x, const(x, 0)), x, one)
-    return mul(t, mul(match_shape(log(safe), aval_of(o).shape), o))
+    return mul(t, mul(match_shape(log(safe), shape_of(o)), o))
 
 
 pow_p.abstract = _pow_abstract
@@ -392,7 +392,7 @@ def _sign_partial(t: Any, x: Any, o: Any) -> Any:
     if not is_complex(x):
         return Zero(aval_of(t))
     across = imag(mul(t, conj(o)))
-    return mul(o, complex_(match_shape(const(across, 0), aval_of(across).shape),
+    return mul(o, complex_(match_shape(const(across, 0), shape_of(across)),
                            div(across, abs_(x))))
 
 
@@ -428,7 +428,7 @@ conj_p = _elementwise("conj", INEXACT, (lambda t, x, o: conj(t),), result=dtypes
 
 
 def _zeros_as(x: Any) -> Any:
-    return match_shape(const(x, 0), aval_of(x).shape)
+    return match_shape(const(x, 0), shape_of(x))
 
 
 # The transpose is not conjugated (JAX's convention): <ct, J t> is bilinear.
@@ -536,7 +536,7 @@ def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     rest = tangents[1:]
     if all(is_zero(t) for t in rest):
         return out, zero_like(out)
-    shape = aval_of(out).shape
+    shape = shape_of(out)
     given = next(t for t in rest if not is_zero(t))
     cases = [match_shape(const(given, 0), shape) if is_zero(t) else t for t in rest]
     return out, select_n(primals[0], *cases)
@@ -553,7 +553,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
 
 def _select_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     which, *cases = args
-    if dims[0] is None and aval_of(which).ndim == 0:
+    if dims[0] is None and ndim_of(which) == 0:
         moved = all_to_front(cases, dims[1:], size)
         return select_n(which, *moved), 0
     return batch_elementwise(select_n_p, scalars=False)(size, args, dims)
@@ -577,7 +577,7 @@ def _clamp_abstract(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> Shap
 
 
 def _where_partial(mask: Any, t: Any) -> Any:
-    shape = aval_of(mask).shape
+    shape = shape_of(mask)
     return select_n(mask, match_shape(const(t, 0), shape), match_shape(t, shape))
 
 
@@ -590,7 +590,7 @@ clamp_p.jvp = _jvp_from_partials(clamp_p, [
 
 def _clamp_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     low, x, high = args
-    if dims[0] is None and dims[2] is None and not aval_of(low).ndim and not aval_of(high).ndim:
+    if dims[0] is None and dims[2] is None and not ndim_of(low) and not ndim_of(high):
         return clamp(low, x, high), dims[1]
     return batch_elementwise(clamp_p, scalars=False)(size, args, dims)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.zeros import is_zero, zero_like
@@ -103,23 +103,23 @@ def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ..
         return [fft(ct, fft_type, fft_lengths)]
     n = fft_lengths[-1]
     if fft_type is FftType.RFFT:
-        missing = n - aval_of(ct).shape[-1]
-        config = [(0, 0, 0)] * (aval_of(ct).ndim - 1) + [(0, missing, 0)]
+        missing = n - shape_of(ct)[-1]
+        config = [(0, 0, 0)] * (ndim_of(ct) - 1) + [(0, missing, 0)]
         return [ew.real(fft(sh.pad(ct, ew.const(ct, 0), config), FftType.FFT, fft_lengths))]
     if not n:  # nothing was computed of whatever there was
         from calque.core.zeros import zeros
         return [zeros(x.aval)]
     half = fft(ct, FftType.RFFT, fft_lengths)
-    shape = aval_of(half).shape
+    shape = shape_of(half)
     at = sh.iota(np.dtype("i4"), (shape[-1],), 0)
     single = ew.eq(at, ew.const(at, 0))
     if n % 2 == 0:
         single = ew.or_(single, ew.eq(at, ew.const(at, n // 2)))
     once = 1 / math.prod(fft_lengths)
-    size = aval_of(ct).dtype
+    size = dtype_of(ct)
     ones = sh.broadcast_in_dim(np.array(once, size), (shape[-1],), ())
     weight = ew.select_n(single, ew.add(ones, ones), ones)
-    weight = ew.convert(weight, aval_of(half).dtype)
+    weight = ew.convert(weight, dtype_of(half))
     weight = sh.broadcast_in_dim(weight, shape, (len(shape) - 1,))
     return [ew.conj(ew.mul(half, weight))]
 

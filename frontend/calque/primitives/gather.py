@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
 from calque.core.zeros import is_zero, zero_like, zeros
@@ -370,7 +370,7 @@ def _transpose(
     **params: Any,
 ) -> list[Any]:
     d = dimension_numbers
-    blank = zeros(ShapedArray(x.aval.shape, aval_of(ct).dtype))
+    blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
     numbers = ScatterDimensionNumbers(
         d.offset_dims,
         d.collapsed_slice_dims,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.evaluate import replay
 from calque.core.lists import flagged
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
@@ -192,7 +192,7 @@ class _Cells:
         self.forms = [self._form(x, layout) for layout, x in read]
         values, where = [], []
         for form, (layout, x) in zip(self.forms, read):
-            padded = None if x is None else layout.padded(x, _blank(aval_of(x).dtype))
+            padded = None if x is None else layout.padded(x, _blank(dtype_of(x)))
             if form == "blocks":
                 padded, at = layout.split(padded)
                 where.append(at)
@@ -237,7 +237,7 @@ class _Cells:
         for kind, stack in zip(self.kinds, stacks):
             if kind == "stacked":
                 y = stack[0] if len(stack) == 1 else sh.concatenate(stack, 0)
-                outs.append(sh.reshape(y, (*shape, *aval_of(y).shape[1:])))
+                outs.append(sh.reshape(y, (*shape, *shape_of(y)[1:])))
                 positions.append({g: i for i, g in enumerate(self.steps)})
             else:
                 outs.append(next(kept))
@@ -248,7 +248,7 @@ class _Cells:
         """An array of blocks with one leading axis for all steps."""
         if not at:
             return x
-        shape = aval_of(x).shape
+        shape = shape_of(x)
         lead = [at[g] for g in self.steps]
         rest = [i for i in range(len(shape)) if i not in lead]
         if [*lead, *rest] != list(range(len(shape))):
@@ -281,7 +281,7 @@ class _Cells:
             return layout.read(x, pids)
         if self.stacked[i] and step is not None:
             x = sh.slice_in_dim(x, step, step + 1, 0)
-            return sh.reshape(x, aval_of(x).shape[1:])
+            return sh.reshape(x, shape_of(x)[1:])
         return x
 
     def _runs(self) -> list[tuple[int, int]]:
@@ -368,7 +368,7 @@ class _Cells:
             return [ew.add(index, np.int32(1)), *new, *[y for y in ys if y is not None]]
 
         body = stage(step, [*[aval_of(x) for x in (*fixed, np.int32(first), *state)], *[
-            aval_of(x).of_shape(aval_of(x).shape[1:]) for x in taken]], self.body.name)
+            aval_of(x).of_shape(shape_of(x)[1:]) for x in taken]], self.body.name)
         outs = scanned(body, fixed, first, state, taken, last - first, self.cells)
         made = iter(outs[1 + len(state):])
         return outs[1:1 + len(state)], [next(made) if k == "stacked" else None for k in self.kinds]
@@ -416,7 +416,7 @@ class _Cells:
             return layout.cut(x)
         if layout.orders is not None:
             made, first = layout.joined(x, at)
-            if aval_of(made).shape == layout.size:
+            if shape_of(made) == layout.size:
                 return layout.cut(made)
             array = self._before(layout, aval, before)
             return layout.cut(dynamic_update_slice(array, made, [np.int32(i) for i in first]))
@@ -430,7 +430,7 @@ class _Cells:
     def _scattered(self, x: Any, at: Where, layout: Layout, array: Any) -> Any:
         """Blocks written where their index map says."""
         axes = sorted(at)
-        shape = aval_of(x).shape
+        shape = shape_of(x)
         lead = [at[g] for g in axes]
         rest = [i for i in range(len(shape)) if i not in lead]
         x = sh.transpose(x, [*lead, *rest])
@@ -467,7 +467,7 @@ def _closure(a: Any, made: dict[Any, Equation], inputs: Sequence[Any]) -> set[in
 
 def _cut(x: Any, size: int) -> Any:
     """An array with its leading axis in parts of a size."""
-    n, *rest = aval_of(x).shape
+    n, *rest = shape_of(x)
     return sh.reshape(x, (n // size, size, *rest))
 
 
@@ -514,8 +514,8 @@ def _mapped(axes: Sequence[int], grid: tuple[int, ...], values: Sequence[Any],
             return all_to_front(outs, found, size)
 
         body = eliminate_dead_code(stage(step, [aval_of(x) for x in consts] + [
-            aval_of(x).of_shape(aval_of(x).shape[1:]) for x in rows]))
-        outs = [sh.reshape(o, (grid[g], *aval_of(o).shape[2:]))
+            aval_of(x).of_shape(shape_of(x)[1:]) for x in rows]))
+        outs = [sh.reshape(o, (grid[g], *shape_of(o)[2:]))
                 for o in scan(body, consts, [], rows, length=grid[g] // size)]
         return outs, [{g: 0, **{a: i + 1 for a, i in at.items()}} for at in inner_at]
     outs, found = vmap_flat(run, grid[g], values, dims, devices=False, spmd=())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.core.primitive import Primitive, is_linear
@@ -69,7 +69,7 @@ def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
-    blank = zeros(ShapedArray(x.aval.shape, aval_of(ct).dtype))
+    blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
     return [dynamic_update_slice(blank, ct, starts), *[None] * len(starts)]
 
 
@@ -94,7 +94,7 @@ def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
 
 def _vectors(size: int, starts: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """Batches of start indices as index vectors, (size, number of axes)."""
-    kind = dtypes.promote([(aval_of(s).dtype, False) for s in starts])[0]
+    kind = dtypes.promote([(dtype_of(s), False) for s in starts])[0]
     columns = all_to_front(starts, dims, size)
     columns = [sh.reshape(ew.convert(c, kind), (size, 1)) for c in columns]
     return sh.concatenate(columns, 1)
@@ -124,9 +124,9 @@ def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
     result: list[Any] = [None, None, *[None] * len(starts)]
-    shape = update.shape if is_linear(update) else aval_of(update).shape
+    shape = update.shape if is_linear(update) else shape_of(update)
     if is_linear(x):
-        blank = zeros(ShapedArray(shape, aval_of(ct).dtype))
+        blank = zeros(ShapedArray(shape, dtype_of(ct)))
         result[0] = dynamic_update_slice(ct, blank, starts)
     if is_linear(update):
         result[1] = dynamic_slice(ct, starts, shape)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.program import Program
 from calque.primitives import elementwise as ew
@@ -185,12 +185,12 @@ class Layout:
         last = [f + n * b for f, n, b in zip(first, counts, self.block.sizes)]
         if any(first) or tuple(last) != self.size:
             x = sh.slice_(x, first, last)
-        return (sh.reshape(x, tuple(shape)) if tuple(shape) != aval_of(x).shape else x), at
+        return (sh.reshape(x, tuple(shape)) if tuple(shape) != shape_of(x) else x), at
 
     def joined(self, x: Any, at: dict[int, int]) -> tuple[Any, list[int]]:
         """(what `split` takes apart, where it starts)."""
         assert self.orders is not None
-        shape = aval_of(x).shape
+        shape = shape_of(x)
         inner = iter(i for i in range(len(shape)) if i not in at.values())
         permutation, joined, first = [], [], []
         for d, order in enumerate(self.orders):
@@ -201,7 +201,7 @@ class Layout:
             joined.append(math.prod(self.grid[g] for g in order) * self.block.sizes[d])
         if permutation != list(range(len(shape))):
             x = sh.transpose(x, permutation)
-        return (sh.reshape(x, tuple(joined)) if tuple(joined) != aval_of(x).shape else x), first
+        return (sh.reshape(x, tuple(joined)) if tuple(joined) != shape_of(x) else x), first
 
     def starts_at(self, pids: Sequence[Any]) -> list[Any]:
         """The starts of a cell's block; what is outside is moved inside by who uses them."""

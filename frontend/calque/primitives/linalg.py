@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, is_complex, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -48,13 +48,13 @@ def lu(a: Any) -> list[Any]:
 # ---- matrices with leading axes
 def product(x: Any, y: Any) -> Any:
     """x y over the last two axes; leading axes are equal."""
-    rank = aval_of(x).ndim
+    rank = ndim_of(x)
     lead = tuple(range(rank - 2))
     return dot_general(x, y, (((rank - 1,), (rank - 2,)), (lead, lead)))
 
 
 def flip(x: Any) -> Any:
-    rank = aval_of(x).ndim
+    rank = ndim_of(x)
     return sh.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
@@ -64,14 +64,14 @@ def conj(x: Any) -> Any:
 
 def below(x: Any, k: int = 0) -> Any:
     """Mask of x's shape: row >= column + k."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     i, j = (sh.iota(INT, shape[-2:], axis) for axis in (0, 1))
     mask = ew.ge(i, ew.add(j, ew.const(j, k)) if k else j)
     return sh.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 
 
 def filled(x: Any, value: float) -> Any:
-    return sh.broadcast_in_dim(ew.const(x, value), aval_of(x).shape, ())
+    return sh.broadcast_in_dim(ew.const(x, value), shape_of(x), ())
 
 
 def lower_part(x: Any, k: int = 0) -> Any:
@@ -206,7 +206,7 @@ def _solve_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, 
                  **params: Any) -> Any:
     (a, b), (da, _) = args, dims
     b = to_front(b, dims[1], size)
-    shape = aval_of(b).shape
+    shape = shape_of(b)
     if da is not None or len(shape) > 3:
         return triangular_solve(to_front(a, da, size), b, left_side=left_side, **params), 0
     # one matrix for all: their right sides stand side by side
@@ -240,7 +240,7 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     none = [zero_like(x) for x in (pivots, order)]
     if is_zero(t):
         return [factors, pivots, order], [zero_like(factors), *none]
-    shape = aval_of(factors).shape
+    shape = shape_of(factors)
     rank, (m, n) = len(shape), shape[-2:]
     rows = sh.broadcast_in_dim(order, shape, tuple(range(rank - 1)))
     t = take_along(t, rows, rank - 2)
@@ -258,7 +258,7 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 def solved(v: Any, b: Any) -> Any:
     """v^-1 b."""
     factors, _, order = lu(v)
-    shape = aval_of(b).shape
+    shape = shape_of(b)
     rows = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
     b = take_along(b, rows, len(shape) - 2)
     b = triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
@@ -266,12 +266,12 @@ def solved(v: Any, b: Any) -> Any:
 
 
 def cut(x: Any, m: int, n: int) -> Any:
-    lead = aval_of(x).shape[:-2]
+    lead = shape_of(x)[:-2]
     return sh.slice_(x, (0,) * (len(lead) + 2), (*lead, m, n))
 
 
 def padded(x: Any, m: int, n: int) -> Any:
-    lead, (rows, columns) = aval_of(x).shape[:-2], aval_of(x).shape[-2:]
+    lead, (rows, columns) = shape_of(x)[:-2], shape_of(x)[-2:]
     if (rows, columns) == (m, n):
         return x
     return sh.pad(x, ew.const(x, 0), [*[(0, 0, 0)] * len(lead), (0, m - rows, 0),
@@ -280,9 +280,9 @@ def padded(x: Any, m: int, n: int) -> Any:
 
 def _identity_from(x: Any, k: int) -> Any:
     """Ones on the diagonal from row k on."""
-    rank = aval_of(x).ndim
-    row = sh.iota(INT, aval_of(x).shape, rank - 2)
-    first = sh.broadcast_in_dim(number(k, INT), aval_of(x).shape, ())
+    rank = ndim_of(x)
+    row = sh.iota(INT, shape_of(x), rank - 2)
+    first = sh.broadcast_in_dim(number(k, INT), shape_of(x), ())
     late = ew.ge(row, first)
     return ew.select_n(late, filled(x, 0), identity_like(x))
 

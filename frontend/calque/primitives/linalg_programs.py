@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, shape_of
 from calque.core.dims import number
 from calque.core.program import Program
 from calque.core.zeros import zeros
@@ -56,7 +56,7 @@ def program(name: str, avals: tuple[ShapedArray, ...], cores: tuple[int, ...],
         flat = [sh.reshape(x, (count, *a.shape)) for x, a in zip(xs, inner)]
         inside, consts = closed(body)
         outs = control.scan(inside, consts, [], flat, length=count)
-        return [sh.reshape(o, (*lead, *aval_of(o).shape[1:])) for o in outs]
+        return [sh.reshape(o, (*lead, *shape_of(o)[1:])) for o in outs]
 
     return stage(every, plain, name)
 
@@ -70,7 +70,7 @@ def scan_of(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
     sooner, and IREE rejects some long forms ("restricted to workgroup distributed contexts").
     """
     avals = [aval_of(c) for c in carry] + [
-        ShapedArray(aval_of(x).shape[1:], aval_of(x).dtype) for x in xs]
+        ShapedArray(shape_of(x)[1:], dtype_of(x)) for x in xs]
     body, consts = closed(stage(step, avals, "step"))
     real = all(a.dtype.kind != "c" for a in avals)
     return control.scan(body, consts, carry, xs, length=length, reverse=reverse,
@@ -78,12 +78,12 @@ def scan_of(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
 
 
 def row_of(a: Any, i: Any) -> Any:
-    n = aval_of(a).shape[1]
+    n = shape_of(a)[1]
     return sh.reshape(dynamic_slice(a, [i, ZERO], (1, n)), (n,))
 
 
 def column_of(a: Any, j: Any) -> Any:
-    m = aval_of(a).shape[0]
+    m = shape_of(a)[0]
     return sh.reshape(dynamic_slice(a, [ZERO, j], (m, 1)), (m,))
 
 
@@ -93,13 +93,13 @@ def element_of(v: Any, i: Any) -> Any:
 
 def down(v: Any, n: int) -> Any:
     """v[i] at [i, j], for n columns."""
-    (m,) = aval_of(v).shape
+    (m,) = shape_of(v)
     return sh.broadcast_in_dim(v, (m, n), (0,))
 
 
 def along(v: Any, m: int) -> Any:
     """v[j] at [i, j], for m rows."""
-    (n,) = aval_of(v).shape
+    (n,) = shape_of(v)
     return sh.broadcast_in_dim(v, (m, n), (1,))
 
 
@@ -154,7 +154,7 @@ def _half(n: int) -> int:
 # ---- cholesky
 def cholesky(a: Any) -> list[Any]:
     """L with L L^H = a, of which the lower triangle is read; NaN where a is not positive."""
-    shape = aval_of(a).shape
+    shape = shape_of(a)
     n = shape[0]
     if not n:
         return [a]
@@ -169,7 +169,7 @@ def cholesky(a: Any) -> list[Any]:
 
 
 def _cholesky(a: Any) -> Any:
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
     if 6 * n * n <= STEP:
         return _cholesky_columns(a)
     h = _half(n)
@@ -182,7 +182,7 @@ def _cholesky(a: Any) -> Any:
 
 def _cholesky_columns(a: Any) -> Any:
     """Column by column; rows of `rest` are columns of what is left of a."""
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
 
     def step(rest: Any, j: Any) -> list[Any]:
         i = sh.iota(INT, (n,))
@@ -206,7 +206,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
     """x with op(a) x = b, or x op(a) = b."""
     if not aval_of(b).size:
         return [b]
-    dtype = aval_of(b).dtype
+    dtype = dtype_of(b)
     narrow = dtype.itemsize == 2
     if narrow:
         a, b = (ew.convert(x, np.dtype("f4")) for x in (a, b))
@@ -220,7 +220,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
 
 
 def _solve(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
-    (n, m) = aval_of(b).shape
+    (n, m) = shape_of(b)
     if n <= NARROW or 4 * n * m <= STEP:
         return _solve_rows(columns, b, lower, unit)
     h = _half(n)
@@ -239,7 +239,7 @@ def _solve(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
 
 def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
     """Each row of x, once found, is taken out of b."""
-    n, m = aval_of(b).shape
+    n, m = shape_of(b)
 
     def step(rest: Any, j: Any, column: Any) -> list[Any]:
         row = row_of(rest, j)
@@ -254,14 +254,14 @@ def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
 # ---- lu
 def lu(a: Any) -> list[Any]:
     """(L below the diagonal and U, rows exchanged at each step, the order of a's rows)."""
-    m, n = aval_of(a).shape
+    m, n = shape_of(a)
     if not min(m, n):
         return [a, zeros(ShapedArray((0,), INT)), sh.iota(INT, (m,))]
     return list(_lu(a))
 
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
-    m, n = aval_of(a).shape
+    m, n = shape_of(a)
     if n <= NARROW or 24 * m * n <= PANEL or m * n > HALVED:
         return _lu_columns(a)
     h = min(m, _half(n))
@@ -275,7 +275,7 @@ def _lu(a: Any) -> tuple[Any, Any, Any]:
     rest = ew.sub(_taken(right, last), product(below, top))
     rest, more, second = _lu(rest)
     whole = _joined(corner, top, _taken(below, second), rest)
-    offset = repeat(np.int32(h), *aval_of(more).shape)
+    offset = repeat(np.int32(h), *shape_of(more))
     tail = _taken(sh.reshape(last, (m - h, 1)), second)
     order = sh.concatenate([first, sh.reshape(tail, (m - h,))], 0)
     return whole, sh.concatenate([pivots, ew.add(more, offset)], 0), order
@@ -283,7 +283,7 @@ def _lu(a: Any) -> tuple[Any, Any, Any]:
 
 def _taken(a: Any, order: Any) -> Any:
     """Rows of a matrix in an order."""
-    (m,), n = aval_of(order).shape, aval_of(a).shape[1]
+    (m,), n = shape_of(order), shape_of(a)[1]
     numbers = GatherDimensionNumbers((1,), (0,), (0,))
     return gather(a, sh.reshape(order, (m, 1)), numbers, (1, n),
                   mode=GatherScatterMode.PROMISE_IN_BOUNDS)
@@ -291,7 +291,7 @@ def _taken(a: Any, order: Any) -> Any:
 
 def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
     """Column by column: exchange rows, divide by the pivot, subtract the outer product."""
-    m, n = shape = aval_of(a).shape
+    m, n = shape = shape_of(a)
 
     def step(rest: Any, order: Any, j: Any) -> list[Any]:
         rows, i, t = sh.iota(INT, (m,)), sh.iota(INT, shape, 0), sh.iota(INT, shape, 1)
@@ -318,7 +318,7 @@ def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
 def _pivot(column: Any, rows: Any, j: Any) -> Any:
     """The first row from j on with the largest |re| + |im|, as LAPACK's; NaN only at j itself."""
     size = size_of(column)
-    (m,) = aval_of(size).shape
+    (m,) = shape_of(size)
     none = filled(size, -1, m)
     lost = where(ew.eq(rows, j), filled(size, np.inf, m), none)
     size = where(ew.eq(size, size), size, lost)
@@ -330,7 +330,7 @@ def _pivot(column: Any, rows: Any, j: Any) -> Any:
 
 def _exchanged(order: Any, rows: Any, j: Any, p: Any) -> Any:
     """A vector with the elements at j and p exchanged."""
-    (m,) = aval_of(order).shape
+    (m,) = shape_of(order)
     at_j, at_p = (repeat(element_of(order, i), m) for i in (j, p))
     return where(ew.eq(rows, j), at_p, where(ew.eq(rows, p), at_j, order))
 
@@ -339,7 +339,7 @@ def _exchanged(order: Any, rows: Any, j: Any, p: Any) -> Any:
 def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> list[Any]:
     """The order of rows after the exchanges of row i with row pivots[i], one after the other."""
     n = permutation_size
-    (k,) = aval_of(pivots).shape
+    (k,) = shape_of(pivots)
     order = sh.iota(INT, (n,))
     if not n or not k:
         return [order]

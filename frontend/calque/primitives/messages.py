@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.primitive import Primitive, registry
 from calque.core.processes import Between
 from calque.primitives import elementwise as ew
@@ -96,7 +96,7 @@ def plain(x: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def _complex(y: Any) -> Any:
-    shape = aval_of(y).shape
+    shape = shape_of(y)
     start, whole = (0,) * (len(shape) - 1), shape[:-1]
     parts = [sh.reshape(sh.slice_(y, (*start, i), (*whole, i + 1)), whole) for i in (0, 1)]
     return registry["complex"].bind(*parts)
@@ -112,7 +112,7 @@ def reduced(xs: Sequence[Any], axes: Axes, op: str) -> list[Any]:
 def _summable(x: Any) -> tuple[Any, Callable[[Any], Any]]:
     """The same as `plain`, in a dtype that MPI adds up."""
     y, restore = plain(x)
-    dtype = aval_of(y).dtype
+    dtype = dtype_of(y)
     if dtypes.is_inexact(dtype) and dtype.itemsize < 4:
         return ew.convert(y, np.dtype("f4")), lambda z: ew.convert(z, dtype)
     return y, restore
@@ -142,7 +142,7 @@ def permuted(x: Any, local: Any, far: Between, perm: tuple[tuple[int, int], ...]
     y, restore = plain(x)
     if local is not None:
         return restore(shift_p.bind(y, axes=(local, far), perm=perm))
-    shape = aval_of(y).shape
+    shape = shape_of(y)
     moved = permute_p.bind(sh.reshape(y, (1, *shape)), axes=(far,), perm=perm)
     return restore(sh.reshape(moved, shape))
 

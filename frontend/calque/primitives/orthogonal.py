@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, is_complex, ndim_of, shape_of
 from calque.core.dims import is_static, min_dim, number
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
@@ -161,12 +161,12 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
     if is_zero(t):
         return outs, [zero_like(o) for o in outs]
     q, r, *order = outs
-    m, n = aval_of(a).shape[-2:]
+    m, n = shape_of(a)[-2:]
     k = min_dim(m, n)
     if pivoting:
-        rows = sh.broadcast_in_dim(order[0], aval_of(a).shape,
-                                   (*range(aval_of(a).ndim - 2), aval_of(a).ndim - 1))
-        t = take_along(t, rows, aval_of(a).ndim - 1)
+        rows = sh.broadcast_in_dim(order[0], shape_of(a),
+                                   (*range(ndim_of(a) - 2), ndim_of(a) - 1))
+        t = take_along(t, rows, ndim_of(a) - 1)
     head = cut(t, m, k)
     moved = triangular_solve(cut(r, k, k), head, left_side=False, lower=False)  # dA R1^-1
     inside = product(conj(flip(q)), moved)
@@ -179,15 +179,15 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
         whole = sub(corner, conj(flip(lower_part(corner, 1))))
     else:
         whole = sub(corner, flip(corner))
-    more = aval_of(q).shape[-1] - k
+    more = shape_of(q)[-1] - k
     if more:
         below = _lowest(skew, more)
-        top = sh.concatenate([whole, ew.neg(conj(flip(below)))], aval_of(a).ndim - 1)
-        first = product(q, sh.concatenate([whole, below], aval_of(a).ndim - 2))
-        low = sh.concatenate([below, _turn(q, first, k, more)], aval_of(a).ndim - 1)
-        whole = sh.concatenate([top, low], aval_of(a).ndim - 2)
+        top = sh.concatenate([whole, ew.neg(conj(flip(below)))], ndim_of(a) - 1)
+        first = product(q, sh.concatenate([whole, below], ndim_of(a) - 2))
+        low = sh.concatenate([below, _turn(q, first, k, more)], ndim_of(a) - 1)
+        whole = sh.concatenate([top, low], ndim_of(a) - 2)
     dq = product(q, whole)
-    if m != aval_of(q).shape[-1]:  # what of dA R1^-1 lies outside Q's range
+    if m != shape_of(q)[-1]:  # what of dA R1^-1 lies outside Q's range
         dq = add(dq, sub(moved, product(q, inside)))
     dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
     return outs, [dq, dr, *[zero_like(o) for o in order]]
@@ -199,12 +199,12 @@ def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
     I - Q = V T V^H with V unit lower trapezoidal, hence Q2 = E2 + (E1 - Q1) H with the identity's
     columns E and (I - Q11)^H H = Q21^H.  A reflection that is none makes I - Q11 singular: 0 then.
     """
-    m = aval_of(q).shape[-2]
+    m = shape_of(q)[-2]
     first = cut(q, m, k)
     corner = cut(q, k, k)
     inner = conj(flip(sub(identity_like(corner), corner)))
     h = solved(inner, conj(flip(_lowest(first, more))))
-    rank = aval_of(h).ndim
+    rank = ndim_of(h)
     fine = ew.is_finite(reduce_max_p.bind(
         ew.abs_(h), axes=(rank - 2, rank - 1), out_sharding=None))
     inner, h = (ew.select_n(_spread(fine, x), other, x)
@@ -217,12 +217,12 @@ def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
 
 def _spread(mask: Any, x: Any) -> Any:
     """One truth for each matrix of x."""
-    return sh.broadcast_in_dim(mask, aval_of(x).shape, tuple(range(aval_of(x).ndim - 2)))
+    return sh.broadcast_in_dim(mask, shape_of(x), tuple(range(ndim_of(x) - 2)))
 
 
 def _lowest(x: Any, rows: int) -> Any:
     """The last rows of a matrix."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     start = (*[0] * (len(shape) - 2), shape[-2] - rows, 0)
     return sh.slice_(x, start, shape)
 
@@ -268,15 +268,15 @@ def _gaps(w: Any) -> Any:
 
 def _matrix_of(w: Any, axis: int) -> Any:
     """w along the columns (axis -1) or the rows (axis -2) of square matrices."""
-    shape = aval_of(w).shape
+    shape = shape_of(w)
     rank = len(shape)
     return sh.broadcast_in_dim(w, (*shape, shape[-1]), (*range(rank - 1), rank + 1 + axis))
 
 
 def scaled_columns(v: Any, w: Any) -> Any:
     """v diag(w) for real w."""
-    return mul(v, _complexed(sh.broadcast_in_dim(w, aval_of(v).shape, (
-        *range(aval_of(w).ndim - 1), aval_of(v).ndim - 1)), v))
+    return mul(v, _complexed(sh.broadcast_in_dim(w, shape_of(v), (
+        *range(ndim_of(w) - 1), ndim_of(v) - 1)), v))
 
 
 def symmetric_from_lower(a: Any) -> Any:
@@ -293,7 +293,7 @@ def _complexed(x: Any, like: Any) -> Any:
 def real_diagonal(a: Any) -> Any:
     """The real part of the diagonal of matrices."""
     a = ew.real(a) if is_complex(a) else a
-    return reduce_sum(mul(a, identity_like(a)), (aval_of(a).ndim - 1,))
+    return reduce_sum(mul(a, identity_like(a)), (ndim_of(a) - 1,))
 
 
 eigh_p.abstract, eigh_p.jvp, eigh_p.batch = _eigh_abstract, _eigh_jvp, batch_first(eigh_p)
@@ -316,7 +316,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
              compute_uv: bool, **params: Any) -> Any:
     """With P = U^H dA V: ds = diag(P), dU = U (F o (P S + S P^H)), dV = V (F o (S P + P^H S))."""
     (a,), (t,) = primals, tangents
-    m, n = aval_of(a).shape[-2:]
+    m, n = shape_of(a)[-2:]
     k = min_dim(m, n)
     if is_zero(t):
         outs = svd_p.bind(a, full_matrices=full_matrices, compute_uv=compute_uv, **params)
@@ -352,7 +352,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
 def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
     """What of `moved` lies outside u's range, over the singular values: 0 where u is square."""
     rest = sub(moved, product(u, product(conj(flip(u)), moved)))
-    shape = aval_of(rest).shape
+    shape = shape_of(rest)
     rank = len(shape)
     below = sh.broadcast_in_dim(_complexed(s, u), shape, (*range(rank - 2), rank - 1))
     if is_static((rows, columns)):
@@ -384,7 +384,7 @@ def _pinv_program(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> Prog
             s, u, vh = svd_p.bind(x, full_matrices=False, compute_uv=True, subset_by_index=None,
                                   algorithm=None)
             v = conj(flip(vh))
-        shape = aval_of(s).shape
+        shape = shape_of(s)
         size = ew.abs_(s)
         most = reduce_max_p.bind(size, axes=(len(shape) - 1,), out_sharding=None)
         least = sh.broadcast_in_dim(mul(rtol, most), shape, tuple(range(len(shape) - 1)))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_complex
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -68,7 +68,7 @@ def _times(x: Any, real: Any) -> Any:
 
 def all_of(x: Any, value: float) -> Any:
     """An array like x that holds one value."""
-    return filled(x, value, *aval_of(x).shape)
+    return filled(x, value, *shape_of(x))
 
 
 def _sum(x: Any, axis: int = 0) -> Any:
@@ -76,7 +76,7 @@ def _sum(x: Any, axis: int = 0) -> Any:
 
 
 def _max(x: Any) -> Any:
-    return rd.reduce_max_p.bind(x, axes=tuple(range(aval_of(x).ndim)), out_sharding=None)
+    return rd.reduce_max_p.bind(x, axes=tuple(range(ndim_of(x))), out_sharding=None)
 
 
 def _size2(x: Any) -> Any:
@@ -112,10 +112,10 @@ def _scale_of(x: Any) -> Any:
 # ---- Householder reflections
 def geqrf(a: Any) -> list[Any]:
     """(R on and above the diagonal and the reflections below it, their factors tau)."""
-    m, n = aval_of(a).shape
+    m, n = shape_of(a)
     k = min(m, n)
     if not k:
-        return [a, zeros(ShapedArray((0,), aval_of(a).dtype))]
+        return [a, zeros(ShapedArray((0,), dtype_of(a)))]
 
     return scan_of(eliminated, [a], [sh.iota(INT, (k,))], k)
 
@@ -123,7 +123,7 @@ def geqrf(a: Any) -> list[Any]:
 def eliminated(rest: Any, j: Any) -> list[Any]:
     """[rest with column j brought to R's, its reflection stored below, and applied to the columns
     behind it; the reflection's factor]."""
-    m, n = aval_of(rest).shape
+    m, n = shape_of(rest)
     i = sh.iota(INT, (m,))
     column = column_of(rest, j)
     v, tau, beta = reflection(column, i, j)
@@ -135,7 +135,7 @@ def eliminated(rest: Any, j: Any) -> list[Any]:
 
 def reflected(x: Any, v: Any, tau: Any, adjoint: bool = False) -> Any:
     """(I - tau v v^H) x, or with conj(tau)."""
-    m, n = aval_of(x).shape
+    m, n = shape_of(x)
     applied = product(sh.reshape(conj(v), (1, m)), x)
     factor = mul(down(v, n), along(sh.reshape(applied, (n,)), m))
     return sub(x, mul(repeat(conj(tau) if adjoint else tau, m, n), factor))
@@ -143,7 +143,7 @@ def reflected(x: Any, v: Any, tau: Any, adjoint: bool = False) -> Any:
 
 def stored(column: Any, v: Any, beta: Any, i: Any, j: Any) -> Any:
     """A column with beta at j and the reflection v below."""
-    (m,) = aval_of(column).shape
+    (m,) = shape_of(column)
     at = repeat(j, m)
     return where(ew.gt(i, at), v, where(ew.eq(i, at), repeat(beta, m), column))
 
@@ -153,7 +153,7 @@ def reflection(column: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
 
     v is 0 before j and 1 at j; tau is 0 where nothing stands below and column[j] is real.
     """
-    (m,) = aval_of(column).shape
+    (m,) = shape_of(column)
     at = repeat(j, m)
     below = where(ew.gt(i, at), column, all_of(column, 0))
     alpha = element_of(column, j)
@@ -180,8 +180,8 @@ def reflection(column: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
 
 def householder_product(a: Any, taus: Any) -> list[Any]:
     """The first columns of H_1 H_2 ... for the reflections below a's diagonal."""
-    m, n = aval_of(a).shape
-    (k,) = aval_of(taus).shape
+    m, n = shape_of(a)
+    (k,) = shape_of(taus)
     if not m or not n:
         return [a]
 
@@ -198,11 +198,11 @@ def householder_product(a: Any, taus: Any) -> list[Any]:
 
 def geqp3(a: Any) -> list[Any]:
     """geqrf of a's columns in the order in which what is left of them is largest, and the order."""
-    m, n = aval_of(a).shape
+    m, n = shape_of(a)
     k = min(m, n)
     order = sh.iota(INT, (n,))
     if not k:
-        return [a, order, zeros(ShapedArray((0,), aval_of(a).dtype))]
+        return [a, order, zeros(ShapedArray((0,), dtype_of(a)))]
 
     def step(rest: Any, order: Any, j: Any) -> list[Any]:
         t = sh.iota(INT, (n,))
@@ -228,13 +228,13 @@ def geqp3(a: Any) -> list[Any]:
 
 # ---- Jacobi rotations
 def _joined(xs: Sequence[Any]) -> Any:
-    xs = [x for x in xs if aval_of(x).shape[0]]
+    xs = [x for x in xs if shape_of(x)[0]]
     return sh.concatenate(xs, 0) if len(xs) > 1 else xs[0]
 
 
 def _next_round(x: Any) -> Any:
     """Rows of a round-robin tournament move on: row k plays row k + n/2, row 0 stays."""
-    n = aval_of(x).shape[0]
+    n = shape_of(x)[0]
     h = n // 2
 
     def part(low: int, high: int) -> Any:
@@ -263,7 +263,7 @@ def _rotation(app: Any, aqq: Any, apq: Any, small: Any) -> tuple[Any, Any]:
 
 
 def _rotated(x: Any, c: Any, s: Any) -> Any:
-    n, m = aval_of(x).shape
+    n, m = shape_of(x)
     h = n // 2
     top, low = sh.slice_in_dim(x, 0, h, 0), sh.slice_in_dim(x, h, n, 0)
     cosine, sine = down(c, m), down(s, m)
@@ -272,7 +272,7 @@ def _rotated(x: Any, c: Any, s: Any) -> Any:
 
 
 def diagonal(a: Any) -> Any:
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
     return _sum(where(ew.eq(sh.iota(INT, (n, n), 0), sh.iota(INT, (n, n), 1)), a, all_of(a, 0)))
 
 
@@ -304,7 +304,7 @@ def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
 
 def _even(a: Any, columns: bool = True) -> Any:
     """A matrix with a row (and a column) of zeros more where its rows are odd in number."""
-    odd = aval_of(a).shape[0] % 2
+    odd = shape_of(a)[0] % 2
     return sh.pad(a, ew.const(a, 0), [(0, 1, 0), (0, int(columns), 0)]) if odd else a
 
 
@@ -315,8 +315,8 @@ def _moved_max(s: Any) -> Any:
 def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
          subset_by_index: Any = None, algorithm: Any = None) -> list[Any]:
     """(eigenvectors as columns, ascending eigenvalues) of the matrix with a's triangle."""
-    n = aval_of(a).shape[0]
-    real = dtypes.real_dtype(aval_of(a).dtype)
+    n = shape_of(a)[0]
+    real = dtypes.real_dtype(dtype_of(a))
     if not n:
         w = zeros(ShapedArray((0,), real))
         return [a, w] if compute_vectors else [w]
@@ -326,7 +326,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     scale = _scale_of(full)
     work = _even(_over(full, repeat(scale, n, n)))
-    size = aval_of(work).shape[0]
+    size = shape_of(work)[0]
     h, eps = size // 2, float(np.finfo(real).eps)
 
     def step(work: Any, vectors: Any) -> list[Any]:
@@ -364,13 +364,13 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
 def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None,
         algorithm: Any = None) -> list[Any]:
     """(descending singular values, left vectors as columns, right ones as rows)."""
-    m, n = aval_of(a).shape
-    real = dtypes.real_dtype(aval_of(a).dtype)
+    m, n = shape_of(a)
+    real = dtypes.real_dtype(dtype_of(a))
     if not m or not n:
         s = zeros(ShapedArray((0,), real))
         u, v = (m, m if full_matrices else 0), (n if full_matrices else 0, n)
-        return [s, _eye(zeros(ShapedArray((), aval_of(a).dtype)), *u),
-                _eye(zeros(ShapedArray((), aval_of(a).dtype)), *v)] if compute_uv else [s]
+        return [s, _eye(zeros(ShapedArray((), dtype_of(a))), *u),
+                _eye(zeros(ShapedArray((), dtype_of(a))), *v)] if compute_uv else [s]
     if m < n:
         outs = svd(conj(flip(a)), full_matrices=full_matrices, compute_uv=compute_uv)
         return [outs[0], conj(flip(outs[2])), conj(flip(outs[1]))] if compute_uv else outs
@@ -381,7 +381,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     upper = where(ew.le(i, j), top, all_of(top, 0))
     # rows of `work` are conjugated columns of X = R^H (lower triangular), which converge sooner
     work = _even(upper, columns=False)
-    size = aval_of(work).shape[0]
+    size = shape_of(work)[0]
     vectors = _eye(upper, size, size)
     h, eps = size // 2, float(np.finfo(real).eps)
 
@@ -421,13 +421,13 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
         packed, ew.const(packed, 0), [(0, 0, 0), (0, m - n, 0)])
     (q,) = householder_product(square, taus)
     u = product(q, wide)
-    nan = [(x, sh.broadcast_in_dim(bad, aval_of(x).shape, ())) for x in (u, vh)]
+    nan = [(x, sh.broadcast_in_dim(bad, shape_of(x), ())) for x in (u, vh)]
     return [values, *[where(b, all_of(x, np.nan), x) for x, b in nan]]
 
 
 def _joined_square(x: Any, k: int) -> Any:
     """x in the corner of the identity of size k."""
-    n = aval_of(x).shape[0]
+    n = shape_of(x)[0]
     padded = sh.pad(x, ew.const(x, 0), [(0, k - n, 0), (0, k - n, 0)])
     i, j = places(k, k)
     beyond = ew.and_(ew.eq(i, j), ew.ge(i, ew.const(i, n)))
@@ -436,7 +436,7 @@ def _joined_square(x: Any, k: int) -> Any:
 
 def _orthonormal_rows(x: Any) -> Any:
     """Rows that are orthonormal or 0, the latter replaced by what completes the former."""
-    n = aval_of(x).shape[0]
+    n = shape_of(x)[0]
     packed, taus = geqrf(conj(flip(x)))
     (q,) = householder_product(packed, taus)
     d = real_part(diagonal(packed))  # R's diagonal: the sign of each column of q

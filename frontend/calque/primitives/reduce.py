@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.lists import without
@@ -74,16 +74,16 @@ reduce_prod_p = _reduction("reduce_prod", ew.NUMBER)
 
 def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
     for axis in sorted(axes, reverse=True):
-        while (n := aval_of(x).shape[axis]) > 1:
+        while (n := shape_of(x)[axis]) > 1:
             half = (n + 1) // 2
             top = sh.slice_in_dim(x, 0, half, axis)
             rest = sh.slice_in_dim(x, half, n, axis)
             if n % 2:
-                padding = [(0, int(i == axis), 0) for i in range(aval_of(x).ndim)]
+                padding = [(0, int(i == axis), 0) for i in range(ndim_of(x))]
                 rest = sh.pad(rest, ew.const(x, 1), padding)
             x = ew.mul(top, rest)
-        if aval_of(x).shape[axis] == 0:
-            shape = without(aval_of(x).shape, [axis])
+        if shape_of(x)[axis] == 0:
+            shape = without(shape_of(x), [axis])
             x = ew.match_shape(ew.const(x, 1), shape)
         else:
             x = sh.squeeze(x, (axis,))
@@ -92,7 +92,7 @@ def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
 
 def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...],
               out_sharding: Any = None) -> Any:
-    shape = aval_of(primals[0]).shape
+    shape = shape_of(primals[0])
     if is_static([shape[i] for i in axes]):
         outs, ts = jvp_flat(lambda x: [_prod_tree(x, axes)], primals, tangents)
         return outs[0], ts[0]
@@ -105,7 +105,7 @@ def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[in
 
 def _product_of_others(x: Any, axis: int) -> Any:
     """At each element of an axis, the product of all others: of those before and those behind."""
-    shape, running = aval_of(x).shape, registry["cumprod"]
+    shape, running = shape_of(x), registry["cumprod"]
     one = ew.match_shape(ew.const(x, 1), tuple(1 if i == axis else n for i, n in enumerate(shape)))
     before = running.bind(sh.concatenate([one, x], axis), axis=axis, reverse=False)
     behind = running.bind(sh.concatenate([x, one], axis), axis=axis, reverse=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import add_tangents, instantiate, is_zero, zero_like, zeros
@@ -191,12 +191,12 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
     """What x holds where the updates would go, in their shape (fill where they would be "
     "dropped)."""
     d = params["dimension_numbers"]
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     if any(shape[i] == 0 for i in d.inserted_window_dims):
         return zeros(
             ShapedArray(
-                aval_of(updates).shape if not is_linear(updates) else updates.shape,
-                aval_of(x).dtype,
+                shape_of(updates) if not is_linear(updates) else updates.shape,
+                dtype_of(x),
             )
         )
     numbers = GatherDimensionNumbers(
@@ -206,7 +206,7 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
         d.operand_batching_dims,
         d.scatter_indices_batching_dims,
     )
-    of = updates.shape if is_linear(updates) else aval_of(updates).shape
+    of = updates.shape if is_linear(updates) else shape_of(updates)
     mode = params["mode"]
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
         mode = GatherScatterMode.FILL_OR_DROP  # what scatter does to indices that break the promise
@@ -248,16 +248,16 @@ def _sum_transpose(p: Primitive) -> Any:
 
 def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
     """To the operand what was not overwritten, to the updates what was written last."""
-    shape = updates.shape if is_linear(updates) else aval_of(updates).shape
+    shape = updates.shape if is_linear(updates) else shape_of(updates)
     result: list[Any] = [None, None, None]
     if is_linear(x):
-        blank = zeros(ShapedArray(shape, aval_of(ct).dtype))
+        blank = zeros(ShapedArray(shape, dtype_of(ct)))
         result[0] = scatter_p.bind(ct, indices, blank, **params)
     if is_linear(updates):
         back = _read_back(ct, indices, updates, params)
         if not params["unique_indices"]:
             blank = zeros(aval_of(back))
-            back = ew.select_n(_stays(aval_of(ct).shape, indices, shape, params), blank, back)
+            back = ew.select_n(_stays(shape_of(ct), indices, shape, params), blank, back)
         result[2] = back
     return result
 
@@ -316,7 +316,7 @@ def _extremum_jvp(p: Primitive) -> Any:
         tx, _, tu = tangents
         if is_zero(tx) and is_zero(tu):
             return out, zero_like(out)
-        dtype = aval_of(out).dtype
+        dtype = dtype_of(out)
         own = ew.convert(ew.eq(x, out), dtype)
         given = ew.convert(ew.eq(updates, _read_back(out, indices, updates, params)), dtype)
         count = scatter_add_p.bind(own, indices, given, **params)

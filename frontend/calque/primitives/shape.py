@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.dimension import Dim, as_value
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
@@ -60,13 +60,13 @@ reshape_p.transpose = lambda ct, x, **params: [reshape(ct, x.shape)]
 
 def split_axis(x: Any, axis: int, parts: int) -> Any:
     """An axis as two: of this many parts, and of what each part holds."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     return reshape(x, replaced(shape, axis, parts, shape[axis] // parts))
 
 
 def merge_axes(x: Any, axis: int) -> Any:
     """An axis and the next one as one."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
 
 
@@ -107,7 +107,7 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim", moves=True, memory="view", ke
 
 def broadcast_in_dim(x: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
     shape, dims = tuple(shape), tuple(broadcast_dimensions)
-    if hasattr(x, "aval") and aval_of(x).shape == shape and dims == tuple(range(len(shape))):
+    if hasattr(x, "aval") and shape_of(x) == shape and dims == tuple(range(len(shape))):
         return x
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims, sharding=None)
 
@@ -200,7 +200,7 @@ def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimensi
 def _concatenate_transpose(ct: Any, *xs: Any, dimension: int) -> list[Any]:
     result, start = [], 0
     for x in xs:
-        size = aval_of(x).shape[dimension] if not is_linear(x) else x.shape[dimension]
+        size = shape_of(x)[dimension] if not is_linear(x) else x.shape[dimension]
         result.append(slice_in_dim(ct, start, start + size, dimension) if is_linear(x) else None)
         start += size
     return result
@@ -226,7 +226,7 @@ def slice_(x: Any, start: Sequence[int], limit: Sequence[int],
 
 
 def slice_in_dim(x: Any, start: int, limit: int, axis: int, stride: int = 1) -> Any:
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     starts, limits = [0] * len(shape), list(shape)
     starts[axis], limits[axis] = start, limit
     if stride == 1:
@@ -259,10 +259,10 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
     n = len(x.shape)
     strides = strides or (1,) * n
     padding = []
-    for s, t, size, out in zip(start_indices, strides, x.shape, aval_of(ct).shape):
+    for s, t, size, out in zip(start_indices, strides, x.shape, shape_of(ct)):
         covered = s + (t * (out - 1) + 1 if out else 0)
         padding.append((s, size - covered, t - 1) if out else (s, size - s, t - 1))
-    zero = np.zeros((), aval_of(ct).dtype)[()]  # not weak, as in JAX: neither is the result
+    zero = np.zeros((), dtype_of(ct))[()]  # not weak, as in JAX: neither is the result
     return [pad(ct, zero, padding)]
 
 
@@ -326,15 +326,15 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> list[
     def back(ct: Any, shape: tuple[int, ...]) -> Any:
         uncropped = pad(ct, ew.const(ct, 0), [(-lo, -hi, 0) for lo, hi, _ in padding_config])
         steps = [i + 1 for _, _, i in padding_config]
-        return slice_(uncropped, [0] * len(shape), aval_of(uncropped).shape, steps)
+        return slice_(uncropped, [0] * len(shape), shape_of(uncropped), steps)
 
     if is_linear(x):
         t = back(ct, x.shape)
     result: list[Any] = [t if is_linear(x) else None, None]
     if is_linear(value):
-        every = registry["reduce_sum"].bind(ct, axes=tuple(range(aval_of(ct).ndim)),
-                                            out_sharding=None) if aval_of(ct).ndim else ct
-        shape = x.shape if is_linear(x) else aval_of(x).shape
+        every = registry["reduce_sum"].bind(ct, axes=tuple(range(ndim_of(ct))),
+                                            out_sharding=None) if ndim_of(ct) else ct
+        shape = x.shape if is_linear(x) else shape_of(x)
         own = back(ct, shape)
         inside = registry["reduce_sum"].bind(own, axes=tuple(range(len(shape))),
                                              out_sharding=None) if shape else own
@@ -350,9 +350,9 @@ def _pad_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     if dims[1] is None:
         return pad(moved, value, config), 0
     # a batch of padding values: pad a mask, then choose
-    mask = pad(ew.match_shape(np.True_, aval_of(moved).shape), np.False_, config)
+    mask = pad(ew.match_shape(np.True_, shape_of(moved)), np.False_, config)
     inner = pad(moved, ew.const(moved, 0), config)
-    fill = broadcast_in_dim(value, aval_of(inner).shape, (0,))
+    fill = broadcast_in_dim(value, shape_of(inner), (0,))
     return ew.select_n(mask, fill, inner), 0
 
 

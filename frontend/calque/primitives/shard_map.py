@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged, types_of, without
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
@@ -145,7 +145,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
     split = [s < 0 and bool(names[made.index(i)]) for i, s in enumerate(sources)]
 
     def second(*xs: Any) -> list[Any]:
-        given = [sh.reshape(x, aval_of(x).shape[1:]) if cut else x for x, cut in zip(xs, split)]
+        given = [sh.reshape(x, shape_of(x)[1:]) if cut else x for x, cut in zip(xs, split)]
         return replay(tangent, *given, *xs[len(split):])
 
     def apply(*tangents: Any) -> list[Any]:
@@ -269,7 +269,7 @@ def _taken_apart(x: Any, spec: PartitionSpec, sizes: dict[Any, int]
     """x with a dimension for each mesh axis that splits it, and where these are."""
     shape: list[int] = []
     where: dict[Any, int] = {}
-    before = aval_of(x).shape
+    before = shape_of(x)
     for d, axes in zip(before, spec.of_rank(len(before)).axes()):
         for n in axes:
             where[n] = len(shape)
@@ -300,7 +300,7 @@ def _nested(body: Program, names: Sequence[Any], sizes: dict[Any, int], values: 
 
 
 def _first(x: Any, axis: int) -> Any:
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     limits = tuple(1 if i == axis else d for i, d in enumerate(shape))
     part = sh.slice_(x, (0,) * len(shape), limits)
     return sh.reshape(part, without(shape, [axis]))
@@ -311,7 +311,7 @@ def _joined(x: Any, spec: PartitionSpec, names: Sequence[Any]) -> Any:
     mentioned = [n for n in names if n in spec.names()]
     if not mentioned:
         return x
-    shape, count = aval_of(x).shape, len(mentioned)
+    shape, count = shape_of(x), len(mentioned)
     permutation: list[int] = []
     joined: list[int] = []
     for d, axes in enumerate(spec.of_rank(len(shape) - count).axes()):

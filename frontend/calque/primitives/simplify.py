@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import literal_value
 from calque.core.lists import inserted
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
@@ -95,7 +95,7 @@ def _number(fact: Any, aval: Any) -> Any:
 
 
 def _slice(e: Equation, x: Any, starts: Sequence[int]) -> Any:
-    sizes, shape = e.params["slice_sizes"], aval_of(x).shape
+    sizes, shape = e.params["slice_sizes"], shape_of(x)
     first = [min(max(s, 0), n - k) for s, k, n in zip(starts, sizes, shape)]
     return sh.slice_(x, first, [f + k for f, k in zip(first, sizes)])
 
@@ -163,7 +163,7 @@ def _written_out(given: Sequence[Fact], cells: int, *, jaxpr: Program, length: i
 
 def _row(x: Any, i: int) -> Any:
     part = sh.slice_in_dim(x, i, i + 1, 0)
-    return sh.reshape(part, aval_of(part).shape[1:])
+    return sh.reshape(part, shape_of(part)[1:])
 
 
 def _stacked(ys: Sequence[Any], aval: ShapedArray) -> Any:
@@ -232,7 +232,7 @@ def _of_steps(body: Program, facts: Sequence[Any], count: int, end: int, length:
 def _blocks(x: Any, sizes: Sequence[int], starts: Sequence[Any], reverse: bool) -> Any:
     """Windows of an array, one for each step, along a leading axis; None where they do not follow
     one another along one axis."""
-    shape, length = aval_of(x).shape, len(starts[0])
+    shape, length = shape_of(x), len(starts[0])
     first = [np.clip(s, 0, n - k) for s, n, k in zip(starts, shape, sizes)]
     moving = [d for d, s in enumerate(first) if not _constant(s)]
     if len(moving) != 1:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import replaced
 from calque.core.primitive import Primitive
@@ -80,7 +80,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     if all(is_zero(t) for t in tangents):
         outs = sort_p.bind(*primals, **params)
         return outs, [zero_like(o) for o in outs]
-    positions = sh.iota(np.dtype("int32"), aval_of(primals[0]).shape, dimension)
+    positions = sh.iota(np.dtype("int32"), shape_of(primals[0]), dimension)
     *outs, order = sort_p.bind(*primals, positions, **params)
     return outs, [zero_like(o) if is_zero(t) else take_along(t, order, dimension)
                   for o, t in zip(outs, tangents)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.primitives import elementwise as ew
 from calque.primitives.elementwise import FLOAT, INTEGER, UNTRIED, _elementwise
@@ -99,7 +99,7 @@ random_gamma_grad_p = _function("random_gamma_grad", FLOAT, (
 def _beta_partial(t: Any, a: Any, b: Any, x: Any, o: Any) -> Any:
     one = ew.const(x, 1)
     log_beta = ew.sub(ew.add(lgamma_p.bind(a), lgamma_p.bind(b)), lgamma_p.bind(ew.add(a, b)))
-    log_rest = ew.log(ew.sub(ew.match_shape(one, aval_of(x).shape), x))
+    log_rest = ew.log(ew.sub(ew.match_shape(one, shape_of(x)), x))
     power = ew.add(ew.mul(ew.sub(b, one), log_rest), ew.mul(ew.sub(a, one), ew.log(x)))
     return ew.mul(ew.exp(ew.sub(power, log_beta)), t)
 
@@ -111,8 +111,8 @@ regularized_incomplete_beta_p = _function("regularized_incomplete_beta", FLOAT, 
 # ---- Bessel functions
 def _i1e_partial(t: Any, x: Any, o: Any) -> Any:
     """i0e - (sign x + 1/x) i1e, and 1/2 near 0."""
-    eps = float(np.finfo(aval_of(x).dtype).eps) if aval_of(x).dtype.kind == "f" else 2.0**-7
-    shape = aval_of(x).shape
+    eps = float(np.finfo(dtype_of(x)).eps) if dtype_of(x).kind == "f" else 2.0**-7
+    shape = shape_of(x)
     tiny = ew.match_shape(ew.const(x, eps), shape)
     far = ew.gt(ew.abs_(x), tiny)
     safe = ew.select_n(far, tiny, x)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dtypes import complex_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -67,7 +67,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
             fix="pass enable_eigvec_derivs=True to lax.linalg.eig, or ask for no vectors."))
     w, left, right = eig_p.bind(a, compute_left_eigenvectors=True,
                                 compute_right_eigenvectors=True, **params)
-    if aval_of(a).dtype.kind != "c":
+    if dtype_of(a).kind != "c":
         t = ew.complex_(t, filled(t, 0))
     inner = solved(right, product(t, right))
     outs, dots = [w], [_diagonal(inner)]
@@ -82,7 +82,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
 
 
 def _diagonal(a: Any) -> Any:
-    return reduce_sum(mul(a, identity_like(a)), (aval_of(a).ndim - 1,))
+    return reduce_sum(mul(a, identity_like(a)), (ndim_of(a) - 1,))
 
 
 def _along(w: Any, shape: tuple[int, ...], axis: int) -> Any:
@@ -92,7 +92,7 @@ def _along(w: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 def _turned(v: Any, inner: Any, w: Any) -> Any:
     """dV of eigenvectors v for w with V^-1 dA V: the sum over the others, then the gauge."""
-    shape = aval_of(v).shape
+    shape = shape_of(v)
     rank = len(shape)
     eye = identity_like(v)
     gaps = sub(_along(w, shape, -1), _along(w, shape, -2))

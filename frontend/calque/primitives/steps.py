@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import aval_of
+from calque.core.avals import dtype_of
 from calque.core.evaluate import replay
 from calque.core.lists import flagged
 from calque.core.primitive import registry
@@ -117,7 +117,7 @@ def _summed(body: Program, sums: Sequence[tuple[str, Atom] | None], k: int, end:
         else:
             total = registry[REDUCED[s[0]]].bind(next(it), axes=(0,))
         joined = registry[s[0]].bind(old, total)
-        new.append(ew.convert(joined, old.dtype) if aval_of(joined).dtype != aval_of(old).dtype
+        new.append(ew.convert(joined, old.dtype) if dtype_of(joined) != dtype_of(old)
                    else joined)
     return [*new, *it]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.dims import max_dim
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
@@ -88,15 +88,15 @@ def _solve_abstract(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedA
 
 def _rows(v: Any, like: Any) -> Any:
     """A diagonal, spread over the columns of `like`."""
-    shape = aval_of(like).shape
+    shape = shape_of(like)
     return sh.broadcast_in_dim(v, shape, tuple(range(len(shape) - 1)))
 
 
 def _moved(x: Any, by: int) -> Any:
     """Row i + by at i (by is 1 or -1), 0 where there is none."""
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     axis = len(shape) - 2
-    none = zeros(ShapedArray((*shape[:axis], 1, shape[-1]), aval_of(x).dtype))
+    none = zeros(ShapedArray((*shape[:axis], 1, shape[-1]), dtype_of(x)))
     kept = sh.slice_in_dim(x, max(by, 0), shape[axis] + min(by, 0), axis)
     return sh.concatenate([kept, none] if by > 0 else [none, kept], axis)
 
@@ -108,7 +108,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, perturb_singu
         return x, zero_like(x)
     *diagonals, total = tangents
     for t, by in zip(diagonals, (-1, 0, 1)):
-        if not is_zero(t) and aval_of(x).shape[-2]:
+        if not is_zero(t) and shape_of(x)[-2]:
             part = mul(_rows(t, x), x if not by else _moved(x, by))
             total = add_tangents(total, ew.neg(part))
     if is_zero(total):
@@ -119,14 +119,14 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, perturb_singu
 def _solve_transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool
                      ) -> list[Any]:
     """T^T has du, moved down, below its diagonal and dl, moved up, above."""
-    n = aval_of(d).shape[-1]
-    rank = aval_of(d).ndim
+    n = shape_of(d)[-1]
+    rank = ndim_of(d)
 
     def column(v: Any) -> Any:
-        return sh.reshape(v, (*aval_of(v).shape, 1))
+        return sh.reshape(v, (*shape_of(v), 1))
 
     def row(v: Any) -> Any:
-        return sh.reshape(v, aval_of(v).shape[:rank])
+        return sh.reshape(v, shape_of(v)[:rank])
 
     low, high = (row(_moved(column(v), by)) if n else v for v, by in ((du, -1), (dl, 1)))
     return [None, None, None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -44,7 +44,7 @@ from calque.primitives.orthogonal_programs import (
 
 def _reduced(a: Any) -> tuple[Any, Any]:
     """(H^H a H below and on the subdiagonal replaced by the reflections, their factors)."""
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
 
     def step(rest: Any, j: Any) -> list[Any]:
         i, below = sh.iota(INT, (n,)), ew.add(j, np.int32(1))
@@ -63,15 +63,15 @@ def _reduced(a: Any) -> tuple[Any, Any]:
 
 
 def hessenberg(a: Any) -> list[Any]:
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
     if n < 2:
-        return [a, zeros(ShapedArray((0,), aval_of(a).dtype))]
+        return [a, zeros(ShapedArray((0,), dtype_of(a)))]
     return list(_reduced(a))
 
 
 def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
     """(a with the reflections in its triangle, diagonal, off-diagonal, factors)."""
-    n = aval_of(a).shape[0]
+    n = shape_of(a)[0]
     if not lower:  # the same, seen from the other corner
         packed, d, e, taus = tridiagonal(sh.rev(a, (0, 1)), lower=True)
         return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
@@ -79,7 +79,7 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
     full = where(ew.ge(i, j), a, conj(flip(a)))
     full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
     if n < 2:
-        none = zeros(ShapedArray((0,), aval_of(a).dtype))
+        none = zeros(ShapedArray((0,), dtype_of(a)))
         return [full, real_part(diagonal(full)), real_part(none), none]
     made, taus = _reduced(full)
     packed = where(ew.ge(i, j), made, a)
@@ -90,7 +90,7 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> list[Any]:
     """x of T x = b: rows are eliminated downwards, exchanged where that gives the larger pivot."""
-    n, m = aval_of(b).shape
+    n, m = shape_of(b)
     if not n or not m:
         return [b]
     none = all_of(sh.slice_in_dim(d, 0, 1, 0), 0)
@@ -119,7 +119,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
         return [*carry, *out]
 
     def scalar(v: Any) -> Any:
-        return sh.reshape(sh.slice_in_dim(v, 0, 1, 0), aval_of(v).shape[1:])
+        return sh.reshape(sh.slice_in_dim(v, 0, 1, 0), shape_of(v)[1:])
 
     start = [scalar(d), scalar(above), scalar(b)]
     *_, p, q, r, y = scan_of(eliminate, start, [lower, *nexts, rows], n)
@@ -135,7 +135,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
 def cholesky_update(r: Any, w: Any) -> list[Any]:
     """Each row of R takes up what w has in its column, by a rotation."""
-    n = aval_of(w).shape[0]
+    n = shape_of(w)[0]
     if not n:
         return [r]
 
@@ -157,7 +157,7 @@ def _least(dl: Any, d: Any, du: Any) -> Any:
     """The pivot that stands for a smaller one: eps times the largest entry."""
     largest = [rd.reduce_max_p.bind(size_of(x), axes=(0,), out_sharding=None) for x in (dl, d, du)]
     size = ew.max_(ew.max_(largest[0], largest[1]), largest[2])
-    info = np.finfo(aval_of(size).dtype)
+    info = np.finfo(dtype_of(size))
     return ew.max_(mul(size, ew.const(size, float(info.eps))),
                    ew.const(size, float(info.tiny)))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import processes
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.evaluate import literal_value
 from calque.core.mesh import AbstractMesh
 from calque.core.primitive import Primitive
@@ -57,7 +57,7 @@ def piece(x: Any, dimension: int, axes: Sequence[Between]) -> Any:
     """This process's part of a dimension that axes split."""
     if not axes:
         return x
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     size = shape[dimension] // math.prod(a.size for a in axes)
     start = ew.mul(position(axes), np.int32(size))
     zero = np.int32(0)

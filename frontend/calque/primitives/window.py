@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, shape_of
 from calque.core.dims import floordiv, max_dim
 from calque.core.errors import explain
 from calque.core.lists import inserted, without
@@ -230,7 +230,7 @@ def general_reduce(xs: Sequence[Any], inits: Sequence[Any], combine: Combine,
     """inits combined with all elements along axes, in pairs of halves."""
     xs = list(xs)
     for axis in sorted(axes, reverse=True):
-        while (n := aval_of(xs[0]).shape[axis]) > 1:
+        while (n := shape_of(xs[0])[axis]) > 1:
             half = n // 2
             joined = combine([sh.slice_in_dim(x, 0, half, axis) for x in xs],
                              [sh.slice_in_dim(x, half, 2 * half, axis) for x in xs])
@@ -239,20 +239,20 @@ def general_reduce(xs: Sequence[Any], inits: Sequence[Any], combine: Combine,
                       for j, x in zip(joined, xs)]
             else:
                 xs = list(joined)
-        shape = aval_of(xs[0]).shape
+        shape = shape_of(xs[0])
         rest = without(shape, [axis])
         if shape[axis] == 0:
             xs = [ew.match_shape(i, rest) for i in inits]
         else:
             xs = [sh.squeeze(x, (axis,)) for x in xs]
-    shape = aval_of(xs[0]).shape
+    shape = shape_of(xs[0])
     return list(combine([ew.match_shape(i, shape) for i in inits], xs))
 
 
 def general_window(xs: Sequence[Any], inits: Sequence[Any], combine: Combine,
                    w: Window) -> list[Any]:
     """inits combined with all elements of each window, axis by axis."""
-    shape = aval_of(xs[0]).shape
+    shape = shape_of(xs[0])
     result = w.result(shape)
     if 0 in result:
         return [ew.match_shape(i, result) for i in inits]
@@ -271,7 +271,7 @@ def _along(xs: list[Any], axis: int, k: int, d: int, combine: Combine) -> list[A
     if k == 1:
         return xs
     half = _along(xs, axis, k // 2, d, combine)
-    n = aval_of(xs[0]).shape[axis] - (k - 1) * d
+    n = shape_of(xs[0])[axis] - (k - 1) * d
 
     def cut(x: Any, start: int) -> Any:
         return sh.slice_in_dim(x, start, start + n, axis)

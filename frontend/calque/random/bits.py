@@ -12,7 +12,7 @@ import numpy as np
 
 from calque import numpy as jnp
 from calque.core import dtypes, errors
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.config import config
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
@@ -23,7 +23,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
 from calque.random.documents import document
-from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
 @resharding
@@ -54,7 +54,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
         raise ValueError(errors.explain(
             f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
     with lazy_eval("bits"):
-        return raw_bits(key_of("bits", key), 8 * d.itemsize, shape_of("bits", shape))
+        return raw_bits(key_of("bits", key), 8 * d.itemsize, as_shape("bits", shape))
 
 
 def raw_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
@@ -93,7 +93,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
     """
     d = float_dtype("uniform", dtype)
     with lazy_eval("uniform"):
-        return draw_uniform(key_of("uniform", key), shape_of("uniform", shape), d, minval, maxval)
+        return draw_uniform(key_of("uniform", key), as_shape("uniform", shape), d, minval, maxval)
 
 
 def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -101,7 +101,7 @@ def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         x = ew.convert(x, dtype)
     else:
         x = np.asarray(np.real(x), dtype)[()]  # (JAX's bounds may be complex, too)
-    have = aval_of(x).shape
+    have = shape_of(x)
     if have == shape or not have:
         return x
     return sh.broadcast_in_dim(x, shape, range(len(shape) - len(have), len(shape)))
@@ -153,7 +153,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     """
     d = float_dtype("normal", dtype, " or complex")
     with lazy_eval("normal"):
-        return draw_normal(key_of("normal", key), shape_of("normal", shape), d)
+        return draw_normal(key_of("normal", key), as_shape("normal", shape), d)
 
 
 def draw_normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
@@ -180,7 +180,7 @@ def parameters(name: str, shape: Any, *values: Any, dtype: Any = None, safe: boo
     if dtype is not None:
         arrays = [ew.convert(a, dtype) for a in arrays]
     shapes = [tuple(a.shape) for a in arrays]
-    size = None if shape is None else shape_of(name, shape)
+    size = None if shape is None else as_shape(name, shape)
     every = shapes if size is None else [size, *shapes]
     try:
         full = broadcast_sizes(every)
@@ -299,7 +299,7 @@ def draw_bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str = "low") 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = dtypes.canonical(int if dtype is None else dtype)
     with lazy_eval("rademacher"):
-        return draw_rademacher(key_of("rademacher", key), shape_of("rademacher", shape), d)
+        return draw_rademacher(key_of("rademacher", key), as_shape("rademacher", shape), d)
 
 
 def draw_rademacher(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:

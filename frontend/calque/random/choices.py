@@ -29,7 +29,7 @@ from calque.random.bits import (
 )
 from calque.random.continuous import draw_gumbel
 from calque.random.documents import document
-from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
 def _axis(axis: Any, ndim: int) -> int:
@@ -141,7 +141,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
             raise TypeError(explain(
                 f"shape argument of random.choice must be a sequence, got {shape}.",
                 fix=f"write ({shape},)."))
-        size = shape_of("choice", shape)
+        size = as_shape("choice", shape)
         array, n, axis = _population(a, axis)
         if n < 1 and math.prod(size):  # type: ignore[arg-type]
             raise ValueError(explain("a must be greater than 0 unless no samples are taken."))
@@ -259,7 +259,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
         typed = key_of("orthogonal", key)
         rows = operator.index(n)
         columns = rows if m is None else operator.index(m)
-        size = shape_of("orthogonal", shape)
+        size = as_shape("orthogonal", shape)
         z = draw_normal(typed, (*size, max(rows, columns), min(rows, columns)), d)
         q, r = jnp.linalg.qr(z)
         q = q * lax.sign(jnp.diagonal(r, axis1=-2, axis2=-1))[..., None, :]

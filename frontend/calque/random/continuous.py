@@ -18,7 +18,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.documents import document
-from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]
@@ -46,7 +46,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
                 out_sharding: Any = None) -> Array:
     d = float_dtype("exponential", dtype)
     with lazy_eval("exponential"):
-        return draw_exponential(key_of("exponential", key), shape_of("exponential", shape), d)
+        return draw_exponential(key_of("exponential", key), as_shape("exponential", shape), d)
 
 
 def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
@@ -71,7 +71,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
            out_sharding: Any = None) -> Array:
     d = float_dtype("gumbel", dtype)
     with lazy_eval("gumbel"):
-        return draw_gumbel(key_of("gumbel", key), shape_of("gumbel", shape), d, mode)
+        return draw_gumbel(key_of("gumbel", key), as_shape("gumbel", shape), d, mode)
 
 
 @document("Laplace numbers: density exp(-|x|) / 2.", "", "laplace(key, (2,))",
@@ -80,7 +80,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     d = float_dtype("laplace", dtype)
     with lazy_eval("laplace"):
         low = np.nextafter(_number(d, -1), _number(d, 0), dtype=d)
-        u = draw_uniform(key_of("laplace", key), shape_of("laplace", shape), d, low, 1)
+        u = draw_uniform(key_of("laplace", key), as_shape("laplace", shape), d, low, 1)
         return lax.sign(u) * lax.log1p(-lax.abs(u))
 
 
@@ -89,7 +89,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("logistic", dtype)
     with lazy_eval("logistic"):
-        u = draw_uniform(key_of("logistic", key), shape_of("logistic", shape), d,
+        u = draw_uniform(key_of("logistic", key), as_shape("logistic", shape), d,
                          limits(d).tiny, 1)
         return lax.log(u) - lax.log1p(-u)
 
@@ -99,7 +99,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("cauchy", dtype)
     with lazy_eval("cauchy"):
-        u = draw_uniform(key_of("cauchy", key), shape_of("cauchy", shape), d, limits(d).eps, 1)
+        u = draw_uniform(key_of("cauchy", key), as_shape("cauchy", shape), d, limits(d).eps, 1)
         return lax.tan(_number(d, math.pi) * (u - _number(d, 0.5)))
 
 
@@ -113,7 +113,7 @@ def _draw_maxwell(key: Any, shape: Shape, d: Dtype) -> Any:
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     d = float_dtype("maxwell", dtype)
     with lazy_eval("maxwell"):
-        return _draw_maxwell(key_of("maxwell", key), shape_of("maxwell", shape), d)
+        return _draw_maxwell(key_of("maxwell", key), as_shape("maxwell", shape), d)
 
 
 # ---- with parameters
@@ -127,7 +127,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     with lazy_eval("double_sided_maxwell"):
         typed = key_of("double_sided_maxwell", key)
         own, (loc, scale) = parameters("double_sided_maxwell", None, loc, scale, dtype=d)
-        size = (*(shape_of("double_sided_maxwell", shape) or own), *own)
+        size = (*(as_shape("double_sided_maxwell", shape) or own), *own)
         first, second = subkeys(typed)
         signs = draw_rademacher(second, size, d)
         return signs * _draw_maxwell(first, size, d) * scale + loc
@@ -190,7 +190,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
         _, given = parameters("weibull_min", None, scale, concentration)
         scale, concentration = (v if dtypes.is_inexact(v.dtype) else ew.convert(v, d)
                                 for v in given)
-        x = -lax.log1p(-draw_uniform(typed, shape_of("weibull_min", shape), d))
+        x = -lax.log1p(-draw_uniform(typed, as_shape("weibull_min", shape), d))
         return jnp.power(x, _number(d, 1) / concentration) * scale
 
 

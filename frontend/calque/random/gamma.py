@@ -26,7 +26,7 @@ from calque.primitives import shape as sh
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, given, parameters
 from calque.random.continuous import draw_exponential, limits
 from calque.random.documents import document
-from calque.random.keys import float_dtype, key_of, shape_of, subkeys
+from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]
@@ -244,7 +244,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
     d = float_dtype("gamma", dtype)
     with lazy_eval("generalized_normal"):
         typed = key_of("generalized_normal", key)
-        return _draw_generalized(typed, p, shape_of("generalized_normal", shape), d)
+        return _draw_generalized(typed, p, as_shape("generalized_normal", shape), d)
 
 
 @document("Points drawn uniformly from the unit ball of the p-norm in d dimensions.",
@@ -257,7 +257,7 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *,
     kind = float_dtype("gamma", dtype)
     with lazy_eval("ball"):
         first, second = subkeys(key_of("ball", key))
-        (n,), size = shape_of("ball", d), shape_of("ball", shape)
+        (n,), size = as_shape("ball", d), as_shape("ball", shape)
         p = jnp.asarray(p)
         x = _draw_generalized(first, p, (*size, n), kind)
         e = draw_exponential(second, size, kind)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes, errors
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, dtype_of
 from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.trace import Tracer
@@ -208,7 +208,7 @@ def key_impl(keys: Any) -> str:
       >>> random.key_impl(random.key(0))
       'threefry2x32'
     """
-    return str(aval_of(key_of("key_impl", keys, batched=True)).dtype.impl)
+    return str(dtype_of(key_of("key_impl", keys, batched=True)).impl)
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
@@ -278,7 +278,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
       [4197003906 1654466292] [1685972163 1654824463]
     """
     typed = key_of("split", key)
-    shape = shape_of("split", num)
+    shape = as_shape("split", num)
     with lazy_eval("split"):
         typed = key_of("split", key)
         return _like(key, prim.random_split_p.bind(
@@ -335,7 +335,7 @@ def subkeys(key: Any, num: int = 2) -> list[Any]:
     return [sh.squeeze(sh.slice_in_dim(keys, i, i + 1, 0), (0,)) for i in range(num)]
 
 
-def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     """A shape argument as a tuple; an integer is a vector's length."""
     try:
         sizes = tuple(d if isinstance(d, Dim) else operator.index(d)

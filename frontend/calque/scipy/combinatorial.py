@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.core.dtypes import default_dtype
 from calque.core.errors import explain
 from calque.numpy import util
@@ -160,7 +161,7 @@ def loggamma(x: Any) -> Any:
       3.1781
     """
     (x,) = util.promote_inexact("loggamma", x)
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     if kind.kind == "c":
         return util.cast(_loggamma(util.array(x)), kind)
     x = util.array(x)
@@ -203,8 +204,8 @@ def _planned(n: Any, k: Any, repetition: bool) -> Any:
     made = [util.array(v) for v in util.promote_inexact("comb", n, k)]
     if util.is_complex(made[0]):
         raise TypeError(explain("comb: lgamma does not accept dtype "
-                                f"{util.dtype_of(made[0])}.", fix="pass real arrays: x.real."))
-    kind = util.dtype_of(made[0])
+                                f"{dtype_of(made[0])}.", fix="pass real arrays: x.real."))
+    kind = dtype_of(made[0])
     given = n, k = util.broadcast_all("comb", *made)
     n, k = (ew.convert(v, np.dtype("float32") if kind.itemsize < 4 else kind) for v in given)
     if repetition:

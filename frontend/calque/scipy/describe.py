@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.primitives import elementwise as ew
@@ -64,17 +65,17 @@ def real(name: str, *values: Any) -> list[Any]:
 
 def widened(*xs: Any) -> list[Any]:
     """float16 and bfloat16 as float32, others unchanged."""
-    return [ew.convert(x, np.dtype("float32")) if util.dtype_of(x).itemsize < 4 else x for x in xs]
+    return [ew.convert(x, np.dtype("float32")) if dtype_of(x).itemsize < 4 else x for x in xs]
 
 
 def constant(value: float, like: Any) -> Any:
     """A Python float in an array's dtype."""
-    return util.dtype_of(like).type(value)
+    return dtype_of(like).type(value)
 
 
 def chebyshev(coefficients: Sequence[float], t: Any) -> Any:
     """sum c_k T_k(t), by Clenshaw's recurrence; float32 leaves out what it cannot see."""
-    tiny = 1e-9 if util.dtype_of(t).itemsize == 4 else 0.0
+    tiny = 1e-9 if dtype_of(t).itemsize == 4 else 0.0
     used = [c for c in coefficients if abs(c) > tiny]
     above, here = t * 0, t * 0
     for c in reversed(used[1:]):
@@ -84,7 +85,7 @@ def chebyshev(coefficients: Sequence[float], t: Any) -> Any:
 
 def square(x: Any) -> tuple[Any, Any]:
     """x^2 as a sum of two floats (Veltkamp's split, Dekker's product 1971)."""
-    split = constant(4097.0 if util.dtype_of(x).itemsize == 4 else 134217729.0, x)
+    split = constant(4097.0 if dtype_of(x).itemsize == 4 else 134217729.0, x)
     big = split * x
     high = big - (big - x)
     low = x - high

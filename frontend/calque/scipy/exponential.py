@@ -13,6 +13,7 @@ import numpy as np
 
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.logic import where
@@ -90,7 +91,7 @@ def absolute(x: Any) -> Any:
 
 @custom_jvp
 def _expi(x: Any) -> Any:
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     inside = (x > 0) & (x <= LARGE)
     value = where(inside, _positive(where(inside, x, 1), kind),
                   where(x > LARGE, _asymptotic(where(x > LARGE, x, LARGE)),
@@ -128,6 +129,6 @@ def expi(x: Any) -> Any:
     """
     (x,) = util.promote_inexact("expi", x)
     if util.is_complex(x):
-        raise TypeError(explain(f"expi: dtype {util.dtype_of(x)} is not supported.",
+        raise TypeError(explain(f"expi: dtype {dtype_of(x)} is not supported.",
                                 fix="pass a real array: x.real."))
     return _planned(util.array(x))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
@@ -124,7 +125,7 @@ def wofz(z: Any) -> Any:
     """
     (z,) = (util.array(v) for v in util.promote_inexact("wofz", z))
     (z,) = widened(z)
-    dtype = "complex128" if util.dtype_of(z) in (np.float64, np.complex128) else "complex64"
+    dtype = "complex128" if dtype_of(z) in (np.float64, np.complex128) else "complex64"
     return util.cast(_wofz(ew.convert(z, np.dtype(dtype))), np.dtype(dtype))
 
 
@@ -160,7 +161,7 @@ def erfcx(x: Any) -> Any:
       0.05614
     """
     (x,) = (util.array(v) for v in util.promote_inexact("erfcx", x))
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     if kind.kind == "c":
         return util.cast(_wofz(ew.complex_(-ew.imag(x), ew.real(x))), kind)
     return util.cast(_erfcx(widened(x)[0]), kind)
@@ -186,7 +187,7 @@ _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 @util.planned
 def dawsn(x: Any) -> Any:
     (x,) = real("dawsn", x)
-    return util.cast(_dawsn(widened(x)[0]), util.dtype_of(x))
+    return util.cast(_dawsn(widened(x)[0]), dtype_of(x))
 
 
 # ---- Fresnel's integrals
@@ -243,4 +244,4 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
 def fresnel(x: Any) -> tuple[Any, Any]:
     (x,) = floats("fresnel", x, error=NotImplementedError)
     s, c = _fresnel(widened(x)[0])
-    return util.cast(s, util.dtype_of(x)), util.cast(c, util.dtype_of(x))
+    return util.cast(s, dtype_of(x)), util.cast(c, dtype_of(x))

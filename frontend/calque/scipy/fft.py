@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.numpy import fft, util
@@ -38,7 +39,7 @@ def _operand(name: str, x: Any, kind: int, norm: str | None) -> Any:
             fix="use one of these."))
     (x,) = util.promote_inexact(name, x)
     x = util.array(x)
-    if not util.shape_of(x):
+    if not shape_of(x):
         raise ValueError(explain(f"{name} takes arrays with axes, got a scalar.",
                                  fix="pass an array of one axis or more."))
     return x
@@ -46,14 +47,14 @@ def _operand(name: str, x: Any, kind: int, norm: str | None) -> Any:
 
 def _sized(name: str, x: Any, n: Any, axis: int) -> Any:
     """x cut or filled with zeros to n elements along an axis."""
-    have = util.shape_of(x)[axis]
+    have = shape_of(x)[axis]
     want = have if n is None else operator.index(n)
     if want < 1:
         raise ValueError(explain(f"{name}: invalid number of data points ({want}) specified.",
                                  fix="pass n of 1 or more and an array with elements."))
     if want <= have:
         return sh.slice_in_dim(x, 0, want, axis)
-    widths = [(0, 0)] * util.ndim_of(x)
+    widths = [(0, 0)] * ndim_of(x)
     widths[axis] = (0, want - have)
     return pad(x, widths)
 
@@ -76,41 +77,41 @@ def _scales(n: int, dtype: Any) -> np.ndarray[Any, Any]:
 
 def _wide(x: Any) -> Any:
     """Halves are transformed as float32."""
-    small = util.dtype_of(x).itemsize < 4
+    small = dtype_of(x).itemsize < 4
     return _as_type(x, np.dtype(np.float32)) if small else x
 
 
 def _as_type(x: Any, dtype: Any) -> Any:
-    return x.astype(dtype) if util.dtype_of(x) != dtype else x
+    return x.astype(dtype) if dtype_of(x) != dtype else x
 
 
 def _forward(x: Any, axis: int, norm: str | None) -> Any:
-    dtype, rank = util.dtype_of(x), util.ndim_of(x)
+    dtype, rank = dtype_of(x), ndim_of(x)
     x = _wide(x)
-    n = util.shape_of(x)[axis]
+    n = shape_of(x)[axis]
     even = sh.slice_in_dim(x, 0, n, axis, stride=2) if n > 1 else x
     parts = [even]
     if n > 1:
         odd = sh.slice_in_dim(x, 1, n, axis, stride=2)
         parts.append(sh.rev(odd, (axis,)))
     spectrum = fft.fft(concatenate(parts, axis), axis=axis)
-    out = 2 * real(spectrum * _along(_turns(n, util.dtype_of(x)), axis, rank))
+    out = 2 * real(spectrum * _along(_turns(n, dtype_of(x)), axis, rank))
     if norm == "ortho":
-        out = out * _along(_scales(n, util.dtype_of(out)), axis, rank)
+        out = out * _along(_scales(n, dtype_of(out)), axis, rank)
     return _as_type(out, dtype)
 
 
 def _backward(x: Any, axis: int, norm: str | None) -> Any:
-    dtype, rank = util.dtype_of(x), util.ndim_of(x)
+    dtype, rank = dtype_of(x), ndim_of(x)
     x = _wide(x)
-    n = util.shape_of(x)[axis]
+    n = shape_of(x)[axis]
     if norm == "ortho":
-        x = x / _along(_scales(n, util.dtype_of(x)), axis, rank)
+        x = x / _along(_scales(n, dtype_of(x)), axis, rank)
     # the spectrum at k is (x_k - i x_{n-k}) / 2 turned back, x_n being 0
     back = sh.rev(x, (axis,))
     zero = sh.slice_in_dim(x, 0, 1, axis) * 0
     mirrored = concatenate([zero, sh.slice_in_dim(back, 0, n - 1, axis)], axis) if n > 1 else zero
-    turns = np.conj(_turns(n, util.dtype_of(x)))
+    turns = np.conj(_turns(n, dtype_of(x)))
     spectrum = (x - 1j * mirrored) * _along(turns / 2, axis, rank)
     mixed = real(fft.ifft(spectrum, axis=axis))
     half = (n + 1) // 2
@@ -120,7 +121,7 @@ def _backward(x: Any, axis: int, norm: str | None) -> Any:
     odd = sh.rev(sh.slice_in_dim(mixed, half, n, axis), (axis,))
     if half > n - half:  # as many of both; the last odd one is cut off again
         odd = concatenate([odd, sh.slice_in_dim(even, 0, 1, axis)], axis)
-    shape = list(util.shape_of(even))
+    shape = list(shape_of(even))
     pairs = concatenate([sh.reshape(v, inserted(shape, axis + 1, 1))
                          for v in (even, odd)], axis + 1)
     shape[axis] *= 2
@@ -137,13 +138,13 @@ def _linear(step: Any, x: Any, axis: int, norm: str | None) -> Any:
 
 def _one(name: str, step: Any, x: Any, kind: int, n: Any, axis: Any, norm: str | None) -> Any:
     x = _operand(name, x, kind, norm)
-    (d,) = util.axis_tuple(axis, util.ndim_of(x))
+    (d,) = util.axis_tuple(axis, ndim_of(x))
     return _linear(step, _sized(name, x, n, d), d, norm)
 
 
 def _many(name: str, step: Any, x: Any, kind: int, s: Any, axes: Any, norm: str | None) -> Any:
     x = _operand(name, x, kind, norm)
-    rank = util.ndim_of(x)
+    rank = ndim_of(x)
     if axes is None:
         chosen = tuple(range(rank))[0 if s is None else rank - len(s):]
     else:

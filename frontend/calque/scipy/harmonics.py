@@ -14,6 +14,7 @@ import numpy as np
 
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
@@ -23,7 +24,7 @@ from calque.primitives import elementwise as ew
 
 def _legendre(n: Any, m: Any, theta: Any, n_max: int) -> Any:
     """The normalized P_n^m(cos theta), m >= 0, with Condon and Shortley's sign."""
-    kind = util.dtype_of(theta)
+    kind = dtype_of(theta)
     z, s = ew.cos(theta), absolute(ew.sin(theta))  # (as JAX outside of [0, pi])
     zero = z * 0
 
@@ -63,7 +64,7 @@ def _polar(n: Any, m: Any, theta: Any, n_max: int) -> Any:
 
 @util.planned
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
-    kind = util.dtype_of(theta)
+    kind = dtype_of(theta)
     n, m = (ew.convert(v, kind) for v in (n, m))
     n = where(n > n_max, n_max, n)
     order = absolute(m)
@@ -109,20 +110,20 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None,
             "The 'diff_n' argument to jax.scipy.special.sph_harm_y is not supported.",
             fix="leave it out; derivatives are calque.jvp's."))
     n, m, theta, phi = (util.array(v) for v in util.check_arrays("sph_harm_y", n, m, theta, phi))
-    if not util.shape_of(n):
+    if not shape_of(n):
         raise TypeError(explain("sph_harm_y: n must have one axis: len() of unsized object",
                                 fix="pass n as an array: n[None]."))
     for name, v in (("n", n), ("m", m)):
-        if util.dtype_of(v).kind not in "iu":
+        if dtype_of(v).kind not in "iu":
             raise TypeError(explain(f"sph_harm_y: {name} must have integer or boolean type, got "
-                                    f"{util.dtype_of(v)}.", fix=f"use {name}.astype('int32')."))
+                                    f"{dtype_of(v)}.", fix=f"use {name}.astype('int32')."))
     theta, phi = util.promote_inexact("sph_harm_y", theta, phi)
     if util.is_complex(theta):
         raise TypeError(explain("sph_harm_y does not accept complex angles.",
                                 fix="pass real angles."))
-    if util.dtype_of(theta).itemsize < 4:
+    if dtype_of(theta).itemsize < 4:
         theta, phi = (ew.convert(v, np.dtype("float32")) for v in (theta, phi))
-    shape = util.common_shape("sph_harm_y", [util.shape_of(v) for v in (n, m, theta, phi)])
+    shape = util.common_shape("sph_harm_y", [shape_of(v) for v in (n, m, theta, phi)])
     if len(shape) != 1:
         raise ValueError(explain(f"sph_harm_y: arguments must have one axis, got shape {shape}.",
                                  fix="flatten them, and reshape the result."))

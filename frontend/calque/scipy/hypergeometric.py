@@ -11,6 +11,7 @@ import numpy as np
 
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
@@ -30,7 +31,7 @@ def _summed(upper: tuple[Any, ...], lower: tuple[Any, ...], x: Any) -> list[Any]
     the last one; written so that an a + k that is 0 does no harm.  It ends where all terms are
     nothing beside their sums twice in a row (a term can be small by an a + k near 0)."""
     count = len(upper) + len(lower)
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     zero = x * 0
     eps = constant(float(np.finfo(kind).eps) / 4, x)
 
@@ -90,7 +91,7 @@ def _whole(x: Any) -> Any:
 def _kummer(a: Any, b: Any, x: Any) -> list[Any]:
     """M(a, b, x), and its derivatives by a and b; M(a, b, x) = e^x M(b - a, b, -x) for x < 0."""
     below = (x < 0) & ~(_whole(a) & (a > b))
-    cap = constant(100.0 if util.dtype_of(x).itemsize == 4 else 750.0, x)
+    cap = constant(100.0 if dtype_of(x).itemsize == 4 else 750.0, x)
     size = where(below, -x, x)
     size = where(size > cap, cap, size)
     value, by_a, by_b = _summed((where(below, b - a, a),), (b,), size)
@@ -112,7 +113,7 @@ def _far(a: Any, b: Any, size: Any) -> Any:
 
 def _value(a: Any, b: Any, x: Any) -> Any:
     value = where((a == 0) | (x == 0), 1, _kummer(a, b, x)[0])
-    cap = constant(80.0 if util.dtype_of(x).itemsize == 4 else 700.0, x)
+    cap = constant(80.0 if dtype_of(x).itemsize == 4 else 700.0, x)
     far = (x < -cap) & (a != 0)
     value = where(far, _far(a, where(far, b, 1), where(far, -x, cap)), value)
     value = where((a == b) & (a != 0), ew.exp(x), value)
@@ -140,7 +141,7 @@ def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
 @util.planned
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     a, b, x = _reals("hyp1f1", a, b, x)
-    return util.cast(_hyp1f1(*widened(a, b, x)), util.dtype_of(x))
+    return util.cast(_hyp1f1(*widened(a, b, x)), dtype_of(x))
 
 
 def _reals(name: str, *values: Any) -> list[Any]:
@@ -213,4 +214,4 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
 @util.planned
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     a, b, c, x = _reals("hyp2f1", a, b, c, x)
-    return util.cast(_hyp2f1(*widened(a, b, c, x)), util.dtype_of(x))
+    return util.cast(_hyp2f1(*widened(a, b, c, x)), dtype_of(x))

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
@@ -28,7 +29,7 @@ TERMS = 22  # of the series at 1
 @custom_jvp
 def _exp1(x: Any) -> Any:
     inside = (x > 0) & (x < np.inf)
-    value = -_negative(where(inside, x, 1), util.dtype_of(x))
+    value = -_negative(where(inside, x, 1), dtype_of(x))
     outside = where(x == 0, constant(np.inf, x), where(x == np.inf, constant(0, x), np.nan))
     return where(inside, value, outside)
 
@@ -41,13 +42,13 @@ _exp1.defjvps(lambda t, out, x: -t * (ew.exp(-x) / x))
 @util.planned
 def exp1(x: Any) -> Any:
     (x,) = real("exp1", x)
-    return util.cast(_exp1(widened(x)[0]), util.dtype_of(x))
+    return util.cast(_exp1(widened(x)[0]), dtype_of(x))
 
 
 def _fraction(n: Any, x: Any) -> Any:
     """E_n of x >= 1: DLMF 8.19.17, its even part, from DEPTH levels down."""
     def level(i: Any, below: Any) -> Any:
-        k = (DEPTH - i).astype(util.dtype_of(x))
+        k = (DEPTH - i).astype(dtype_of(x))
         return x + n + 2 * (k - 1) - k * (n + k - 1) / below
 
     return ew.exp(-x) / lax.fori_loop(0, DEPTH, level, x + n + 2 * DEPTH)
@@ -113,7 +114,7 @@ def expn(n: Any, x: Any) -> Any:
     if not (util.is_arraylike(n) and util.is_arraylike(x)):
         n, x = asarray(n), asarray(x)  # JAX takes lists here
     n, x = real("expn", n, x)
-    return util.cast(_expn(*widened(n, x)), util.dtype_of(x))
+    return util.cast(_expn(*widened(n, x)), dtype_of(x))
 
 
 # ---- sine and cosine integral: |x| <= 4 and beyond; our own coefficients (mpmath)
@@ -206,7 +207,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 @util.planned
 def sici(x: Any) -> tuple[Any, Any]:
     (x,) = util.promote_inexact("sici", x)
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     if kind.kind == "c":
         raise ValueError(explain(f"Argument `x` to sici must be real-valued. Got dtype {kind}.",
                                  fix="pass a real array: x.real."))
@@ -269,11 +270,11 @@ def spence(x: Any) -> Any:
       1.6449
     """
     x = asarray(x)
-    if util.dtype_of(x) not in (np.dtype("float32"), np.dtype("float64")):
+    if dtype_of(x) not in (np.dtype("float32"), np.dtype("float64")):
         raise TypeError(explain(
-            f"x.dtype={util.dtype_of(x).name} is not supported, see docstring for supported types.",
+            f"x.dtype={dtype_of(x).name} is not supported, see docstring for supported types.",
             fix="convert it with astype('float32')."))
-    return util.cast(_spence(x), util.dtype_of(x))
+    return util.cast(_spence(x), dtype_of(x))
 
 
 # ---- Owen's T
@@ -320,4 +321,4 @@ _owens.defjvps(
 @util.planned
 def owens_t(h: Any, a: Any) -> Any:
     h, a = widened(*real("owens_t", h, a))
-    return util.cast(_owens(h, a), util.dtype_of(h))
+    return util.cast(_owens(h, a), dtype_of(h))

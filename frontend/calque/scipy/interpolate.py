@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.creation import asarray
@@ -60,19 +61,19 @@ class RegularGridInterpolator:
         (values,) = util.promote_inexact("RegularGridInterpolator", values)
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
         self.values = util.array(values)
-        shape = util.shape_of(values)
+        shape = shape_of(values)
         if len(points) > len(shape):
             raise ValueError(explain(f"there are {len(points)} point arrays, but values has "
                                      f"{len(shape)} dimensions", fix="pass one for each axis."))
         if fill_value is not None and not np.can_cast(np.asarray(fill_value).dtype,
-                                                      util.dtype_of(values), "same_kind"):
+                                                      dtype_of(values), "same_kind"):
             raise ValueError(explain("fill_value must be either 'None' or of a type compatible "
                                      "with values", fix="pass a number of values' dtype."))
         self.grid = tuple(asarray(p) for p in points)
         for i, (p, n) in enumerate(zip(self.grid, shape)):
-            if util.ndim_of(p) != 1 or util.shape_of(p)[0] != n:
+            if ndim_of(p) != 1 or shape_of(p)[0] != n:
                 raise ValueError(explain(
-                    f"points[{i}] has shape {util.shape_of(p)}: a should be 1-dimensional, of "
+                    f"points[{i}] has shape {shape_of(p)}: a should be 1-dimensional, of "
                     f"{n} coordinates", fix="pass one coordinate for each value of the axis."))
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
@@ -96,21 +97,21 @@ class RegularGridInterpolator:
                 "RegularGridInterpolator", *xi)), axis=-1)
         util.check_arrays("RegularGridInterpolator", xi)
         xi = util.array(util.promote_inexact("RegularGridInterpolator", xi)[0])
-        if util.ndim_of(xi) == 1:
+        if ndim_of(xi) == 1:
             xi = xi[:, None] if k == 1 else xi[None]
-        if util.shape_of(xi)[-1] != k:
+        if shape_of(xi)[-1] != k:
             raise ValueError(explain(
-                f"the requested sample points xi have dimension {util.shape_of(xi)[-1]}, but this "
+                f"the requested sample points xi have dimension {shape_of(xi)[-1]}, but this "
                 f"RegularGridInterpolator has dimension {k}", fix=f"pass shape (..., {k})."))
         with util.lazy_eval("RegularGridInterpolator"):
             return self._values_at([xi[..., i] for i in range(k)], method)
 
     def _values_at(self, places: list[Any], method: str) -> Any:
-        shape = util.shape_of(places[0])
-        tail = (1,) * (util.ndim_of(self.values) - len(places))
+        shape = shape_of(places[0])
+        tail = (1,) * (ndim_of(self.values) - len(places))
         sides, outside, unknown = [], places[0] != places[0], places[0] != places[0]
         for x, p in zip(places, self.grid):
-            n = util.shape_of(p)[0]
+            n = shape_of(p)[0]
             x, p = util.promote_inexact("RegularGridInterpolator", x, p)
             outside, unknown = outside | (x < p[0]) | (x > p[-1]), unknown | (x != x)
             if n == 1:
@@ -129,7 +130,7 @@ class RegularGridInterpolator:
             for _, w in corner:
                 found = found if w is None else found * w.reshape(*shape, *tail)
             total = found if total is None else total + found
-        total = util.cast(total, util.dtype_of(self.values))
+        total = util.cast(total, dtype_of(self.values))
         if self.fill_value is not None:
             total = where(outside.reshape(*shape, *tail), self.fill_value, total)
         return where(unknown.reshape(*shape, *tail), np.nan, total)

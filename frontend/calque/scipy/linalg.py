@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.lax import linalg as la
@@ -53,20 +54,20 @@ from calque.scipy.special_matrices import (
 
 def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
     """Leading axes broadcast; a vector b gets an axis."""
-    vector = util.ndim_of(b) == 1
+    vector = ndim_of(b) == 1
     if vector:
-        b = sh.reshape(b, (*util.shape_of(b), 1))
-    if util.ndim_of(b) < 2 or util.shape_of(b)[-2] != util.shape_of(a)[-1]:
+        b = sh.reshape(b, (*shape_of(b), 1))
+    if ndim_of(b) < 2 or shape_of(b)[-2] != shape_of(a)[-1]:
         raise ValueError(explain(
-            f"{name}: incompatible shapes {util.shape_of(a)} and {util.shape_of(b)}.",
+            f"{name}: incompatible shapes {shape_of(a)} and {shape_of(b)}.",
             fix="b needs as many rows as a has columns."))
-    lead = util.common_shape(name, [util.shape_of(a)[:-2], util.shape_of(b)[:-2]])
-    return (util.spread(a, (*lead, *util.shape_of(a)[-2:])),
-            util.spread(b, (*lead, *util.shape_of(b)[-2:])), vector)
+    lead = util.common_shape(name, [shape_of(a)[:-2], shape_of(b)[:-2]])
+    return (util.spread(a, (*lead, *shape_of(a)[-2:])),
+            util.spread(b, (*lead, *shape_of(b)[-2:])), vector)
 
 
 def _dropped(x: Any, vector: bool) -> Any:
-    return sh.squeeze(x, (util.ndim_of(x) - 1,)) if vector else x
+    return sh.squeeze(x, (ndim_of(x) - 1,)) if vector else x
 
 
 # ---- triangular systems
@@ -263,7 +264,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
     with util.lazy_eval("lu_solve"):
         factors, b = arrays("lu_solve", factors, b)
         factors, b, vector = _columns("lu_solve", check_square("lu_solve", factors), b)
-        lead, n = util.shape_of(b)[:-2], util.shape_of(b)[-2]
+        lead, n = shape_of(b)[:-2], shape_of(b)[-2]
         order = la.lu_pivots_to_permutation(util.array(pivots), n)
         order = util.spread(order, (*lead, n))
         solve = la.triangular_solve
@@ -281,7 +282,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 
 def _rows(b: Any, order: Any) -> Any:
     """The rows of b in another order, in every matrix."""
-    shape = util.shape_of(b)
+    shape = shape_of(b)
     places = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
     return picking.take_along_axis(b, places, axis=-2)
 
@@ -319,8 +320,8 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     with util.lazy_eval("lu"):
         (a,) = arrays("lu", a)
         factors, _, order = la.lu(a)
-        m, n = util.shape_of(a)[-2:]
-        k, kind = min_dim(m, n), util.dtype_of(factors)
+        m, n = shape_of(a)[-2:]
+        k, kind = min_dim(m, n), dtype_of(factors)
         real = np.empty(0, kind).real.dtype
         moved = order[..., None, :] == sh.iota(np.dtype("int32"), (m, 1), 0)
         permutation = ew.convert(moved, real)

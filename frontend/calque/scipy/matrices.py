@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.api.control import cond
 from calque.api.loops import fori_loop
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import arrange, creation, join, picking, util
 from calque.numpy import linalg as nl
@@ -20,12 +21,12 @@ from calque.primitives import shape as sh
 
 
 def arrays(name: str, *values: Any) -> list[Any]:
-    return [ew.convert(util.array(v), util.dtype_of(v))
+    return [ew.convert(util.array(v), dtype_of(v))
             for v in util.promote_inexact(name, *values)]
 
 
 def check_square(name: str, a: Any) -> Any:
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(f"{name}: expected a square matrix, got shape {shape}."))
     return a
@@ -66,13 +67,13 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     with util.lazy_eval("expm"):
         (a,) = arrays("expm", A)
         check_square("expm", a)
-        if util.dtype_of(a).itemsize < 4:
-            raise TypeError(explain(f"expm: A.dtype={util.dtype_of(a).name} is not supported.",
+        if dtype_of(a).itemsize < 4:
+            raise TypeError(explain(f"expm: A.dtype={dtype_of(a).name} is not supported.",
                                     fix="convert A to float32."))
-        n = util.shape_of(a)[-1]
+        n = shape_of(a)[-1]
         if not n:
             return a
-        real = util.dtype_of(ew.real(a) if util.is_complex(a) else a)
+        real = dtype_of(ew.real(a) if util.is_complex(a) else a)
         coefficients, limit = _PADE[8 if real.itemsize > 4 else 4]
         norm = rd.max(rd.sum(absolute(a), axis=-2), axis=-1)
         wanted = ew.ceil(ew.log(norm / limit) * (1 / math.log(2)))
@@ -96,7 +97,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
 def _pade(a: Any, c: tuple[float, ...], n: int) -> Any:
     """(V - U)^-1 (V + U), U the odd and V the even powers."""
-    one = creation.eye(n, dtype=util.dtype_of(a))
+    one = creation.eye(n, dtype=dtype_of(a))
     square = matmul(a, a)
     odd, even, power = c[1] * one, c[0] * one, one
     for k in range(2, len(c), 2):
@@ -131,20 +132,20 @@ def block_diag(*arrs: Any) -> Any:
     if not arrs:
         return creation.zeros((1, 0))
     util.check_arrays("block_diag", *arrs)
-    wrong = [i for i, a in enumerate(arrs) if util.ndim_of(a) > 2]
+    wrong = [i for i, a in enumerate(arrs) if ndim_of(a) > 2]
     if wrong:
         raise ValueError(explain("Arguments to jax.scipy.linalg.block_diag must have at most 2 "
-                                 f"dimensions, got {util.shape_of(arrs[wrong[0]])} at argument "
+                                 f"dimensions, got {shape_of(arrs[wrong[0]])} at argument "
                                  f"{wrong[0]}."))
     with util.lazy_eval("block_diag"):
-        parts = [ew.convert(util.array(v), util.dtype_of(v))
+        parts = [ew.convert(util.array(v), dtype_of(v))
                  for v in util.promote("block_diag", *arrs)]
-        parts = [sh.reshape(p, (1,) * (2 - util.ndim_of(p)) + util.shape_of(p))
+        parts = [sh.reshape(p, (1,) * (2 - ndim_of(p)) + shape_of(p))
                  for p in parts]
-        width, at, rows = sum(util.shape_of(p)[1] for p in parts), 0, []
+        width, at, rows = sum(shape_of(p)[1] for p in parts), 0, []
         for p in parts:
-            own = util.shape_of(p)[1]
-            rows.append(sh.pad(p, util.dtype_of(p).type(0), (
+            own = shape_of(p)[1]
+            rows.append(sh.pad(p, dtype_of(p).type(0), (
                 (0, 0, 0), (at, width - at - own, 0))))
             at += own
         return join.concatenate(rows)
@@ -174,11 +175,11 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     util.check_arrays("toeplitz", *given)
     with util.lazy_eval("toeplitz"):
         values = [util.array(v) for v in util.promote("toeplitz", *given)]
-        first = [v if util.shape_of(v) else sh.reshape(v, (1,)) for v in values]
+        first = [v if shape_of(v) else sh.reshape(v, (1,)) for v in values]
         column, row = first[0], conj(first[0]) if r is None else first[1]
-        m, n = util.shape_of(column)[-1], util.shape_of(row)[-1]
-        lead = util.common_shape("toeplitz", [util.shape_of(column)[:-1],
-                                              util.shape_of(row)[:-1]])
+        m, n = shape_of(column)[-1], shape_of(row)[-1]
+        lead = util.common_shape("toeplitz", [shape_of(column)[:-1],
+                                              shape_of(row)[:-1]])
         column, row = util.spread(column, (*lead, m)), util.spread(row, (*lead, n))
         line = join.concatenate([arrange.flip(column, -1), row[..., 1:]], axis=-1)
         places = np.arange(m)[::-1, None] + np.arange(n)[None, :]

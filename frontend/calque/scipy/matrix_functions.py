@@ -12,6 +12,7 @@ import calque.numpy as jnp
 from calque.api.autodiff import jvp
 from calque.api.batching import vmap
 from calque.api.loops import fori_loop
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.lax import linalg as la
 from calque.numpy import util
@@ -24,9 +25,9 @@ def _adjoint(a: Any) -> Any:
 
 def _inexact(name: str, a: Any) -> Any:
     util.check_arrays(name, a)
-    if util.dtype_of(a).kind not in "fc":
+    if dtype_of(a).kind not in "fc":
         raise TypeError(explain(
-            f"{name} does not accept dtype {util.dtype_of(a).name} at position 0. Accepted dtypes "
+            f"{name} does not accept dtype {dtype_of(a).name} at position 0. Accepted dtypes "
             "at position 0 are subtypes of floating, complexfloating.",
             fix="convert it to float32."))
     return a
@@ -62,7 +63,7 @@ def schur(a: Any, output: str = "real") -> Any:
 
 
 def _complex(a: Any) -> Any:
-    return jnp.asarray(a).astype(jnp.promote_types(util.dtype_of(a), np.complex64))
+    return jnp.asarray(a).astype(jnp.promote_types(dtype_of(a), np.complex64))
 
 
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:  # noqa: N803
@@ -88,7 +89,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:  # no
       Array([1., 1.], dtype=float32)
     """
     util.check_arrays("rsf2csf", T, Z)
-    shape, other = util.shape_of(T), util.shape_of(Z)
+    shape, other = shape_of(T), shape_of(Z)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(f"rsf2csf: Input 'T' must be square, got shape {shape}."))
     if shape[-2:] != other[-2:]:
@@ -157,7 +158,7 @@ def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False,
              [0., 1.]], dtype=float32)
     """
     util.check_arrays("hessenberg", a)
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(
             "hessenberg: Argument to Hessenberg reduction must have shape [..., n, n], got shape "
@@ -206,8 +207,8 @@ def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | Non
     if method not in ("qdwh", "svd"):
         raise ValueError(explain(f"polar: Unknown polar decomposition method {method}.",
                                  fix="use 'qdwh' or 'svd'."))
-    if util.dtype_of(a).kind not in "fc":
-        raise ValueError(explain(f"polar: data type {util.dtype_of(a).name} not inexact"))
+    if dtype_of(a).kind not in "fc":
+        raise ValueError(explain(f"polar: data type {dtype_of(a).name} not inexact"))
     a = jnp.asarray(a)
     if method == "svd":
         u, s, vh = jnp.linalg.svd(a, full_matrices=False)
@@ -288,11 +289,11 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False,
     util.check_arrays("qr_multiply", a, c)
     a, c = arrays("qr_multiply", a, c)
     q, *rest = la.qr(a, pivoting=pivoting, full_matrices=False)
-    rows = util.shape_of(q)[-1 if mode == "left" else -2]
-    shape = util.shape_of(c)
+    rows = shape_of(q)[-1 if mode == "left" else -2]
+    shape = shape_of(c)
     if not shape or shape[-1 if mode == "right" or len(shape) == 1 else -2] != rows:
         raise ValueError(explain(
-            f"qr_multiply: c of shape {shape} does not fit a of shape {util.shape_of(a)} with "
+            f"qr_multiply: c of shape {shape} does not fit a of shape {shape_of(a)} with "
             f"mode={mode!r}.", fix=f"c needs {rows} {'columns' if mode == 'right' else 'rows'}."))
     q = jnp.conj(q) if conjugate else q
     return (c @ q if mode == "right" else q @ c, *rest)
@@ -384,7 +385,7 @@ def _by_diagonals(diagonal: Any, step: Callable[[Any], Any], divisor: Any) -> An
 def _matrix(name: str, a: Any) -> Any:
     """One square matrix, of inexact dtype."""
     util.check_arrays(name, a)
-    shape = util.shape_of(a)
+    shape = shape_of(a)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(explain(f"{name}: expected square array_like input, got shape {shape}.",
                                  fix="use vmap for several matrices."))
@@ -491,7 +492,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None,  # noqa: N803
       Array([[1.]], dtype=float32)
     """
     util.check_arrays("expm_frechet", A, E)
-    shape, other = util.shape_of(A), util.shape_of(E)
+    shape, other = shape_of(A), shape_of(E)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain("expm_frechet: expected A to be a (batched) square matrix, got "
                                  f"A.shape={shape}."))
@@ -535,7 +536,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur",  # noqa: N
             f"solve_sylvester: Unrecognized method {method}. The two valid methods are either "
             '"schur" or "eigen".'))
     util.check_arrays("solve_sylvester", A, B, C)
-    shapes = [util.shape_of(v) for v in (A, B, C)]
+    shapes = [shape_of(v) for v in (A, B, C)]
     (a, b, c) = arrays("solve_sylvester", A, B, C)
     if any(len(s) < 2 for s in shapes) or shapes[0][-1] != shapes[0][-2] or (
             shapes[1][-1] != shapes[1][-2]) or shapes[2][-2:] != (shapes[0][-1], shapes[1][-1]):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.creation import asarray
@@ -37,7 +38,7 @@ _INSIDE: dict[str, Callable[[Any, int], Any]] = {
 
 
 def _nearest(x: Any) -> list[tuple[Any, Any]]:
-    index = ew.round_(x, rounding_method=0) if util.dtype_of(x).kind == "f" else x
+    index = ew.round_(x, rounding_method=0) if dtype_of(x).kind == "f" else x
     return [(ew.convert(index, np.dtype("int32")), None)]
 
 
@@ -78,7 +79,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
       Array([2.5, 7.5], dtype=float32)
     """
     x = asarray(input)
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     places = [asarray(c) for c in coordinates]
     if len(places) != len(shape):
         raise ValueError(explain(f"coordinates must be a sequence of length input.ndim, but "
@@ -97,13 +98,13 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     for c in places:
         if util.is_complex(c):
             raise TypeError(explain(f"map_coordinates: floor does not accept dtype "
-                                    f"{util.dtype_of(c)}.", fix="pass real coordinates."))
+                                    f"{dtype_of(c)}.", fix="pass real coordinates."))
     with util.lazy_eval("map_coordinates"):
         return _mapped(x, places, int(order), mode, cval)
 
 
 def _mapped(x: Any, places: list[Any], order: int, mode: str, cval: Any) -> Any:
-    shape, kind = util.shape_of(x), util.dtype_of(x)
+    shape, kind = shape_of(x), dtype_of(x)
     if order:
         places = [util.promote_inexact("map_coordinates", c)[0] for c in places]
     places = util.broadcast_all("map_coordinates", *places) if len(places) > 1 else places
@@ -124,7 +125,7 @@ def _mapped(x: Any, places: list[Any], order: int, mode: str, cval: Any) -> Any:
         part = part if valid is None else where(valid, part, outside)
         part = part if weight is None else weight * part
         total = part if total is None else total + part
-    if kind.kind in "iu" and util.dtype_of(total).kind == "f":
+    if kind.kind in "iu" and dtype_of(total).kind == "f":
         # halves away from zero
         total = ew.round_(total, rounding_method=0)
     return util.cast(total, kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.conv import conv_general_dilated
 from calque.numpy import fft, util
@@ -26,7 +27,7 @@ def __dir__() -> list[str]:
 
 def _operands(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
     a, b = util.check_arrays(name, in1, in2)
-    m, n = util.shape_of(a), util.shape_of(b)
+    m, n = shape_of(a), shape_of(b)
     if len(m) != len(n):
         raise ValueError(explain(
             f"{name}: in1 and in2 must have the same number of dimensions, got shapes {m} and {n}.",
@@ -47,7 +48,7 @@ def _check_mode(mode: str) -> None:
 
 def _ordered(name: str, x: Any, y: Any, mode: str) -> tuple[Any, Any]:
     """For 'valid' the larger array comes first."""
-    m, n = util.shape_of(x), util.shape_of(y)
+    m, n = shape_of(x), shape_of(y)
     if mode != "valid" or all(a >= b for a, b in zip(m, n)):
         return x, y
     if all(a <= b for a, b in zip(m, n)):
@@ -58,13 +59,13 @@ def _ordered(name: str, x: Any, y: Any, mode: str) -> tuple[Any, Any]:
 
 
 def _mirrored(y: Any) -> Any:
-    return sh.rev(y, tuple(range(util.ndim_of(y))))
+    return sh.rev(y, tuple(range(ndim_of(y))))
 
 
 def _direct(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
     """The sums; correlate2d's 'same' begins one element later where in2's size is even (SciPy)."""
     x, y = _ordered(name, x, y, mode)
-    m, n = util.shape_of(x), util.shape_of(y)
+    m, n = shape_of(x), shape_of(y)
     if not m:
         return ew.mul(x, y)
     late = name == "correlate2d"
@@ -72,7 +73,7 @@ def _direct(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
     padding = [(p, k - 1 - p if mode == "same" else p) for p, k in zip(before, n)]
     out = conv_general_dilated(sh.reshape(x, (1, 1, *m)), sh.reshape(_mirrored(y), (1, 1, *n)),
                                (1,) * len(m), padding, precision=precision)
-    return sh.reshape(out, util.shape_of(out)[2:])
+    return sh.reshape(out, shape_of(out)[2:])
 
 
 def _product(name: str, x: Any, y: Any) -> Any:
@@ -81,7 +82,7 @@ def _product(name: str, x: Any, y: Any) -> Any:
 
 def _by_fft(name: str, x: Any, y: Any, mode: str, axes: int | Sequence[int] | None) -> Any:
     x, y = _ordered(name, x, y, mode)
-    m, n = util.shape_of(x), util.shape_of(y)
+    m, n = shape_of(x), shape_of(y)
     rank = len(m)
     chosen = tuple(range(rank)) if axes is None else util.axis_tuple(axes, rank)
     for d in range(rank):
@@ -98,7 +99,7 @@ def _by_fft(name: str, x: Any, y: Any, mode: str, axes: int | Sequence[int] | No
     else:
         spectra = [fft.rfftn(v, sizes, chosen) for v in (x, y)]
         out = fft.irfftn(_product(name, *spectra), sizes, chosen)
-    shape = list(util.shape_of(out))
+    shape = list(shape_of(out))
     starts = [0] * rank
     for d in chosen:
         if mode == "same":
@@ -184,7 +185,7 @@ def _two_dimensional(name: str, in1: Any, in2: Any, mode: str, boundary: str, fi
         raise NotImplementedError(explain(
             f"{name}() only supports boundary='fill', fillvalue=0",
             fix="pad in1 with jnp.pad and use mode='valid'."))
-    if any(util.ndim_of(x) != 2 for x in util.check_arrays(name, in1, in2)):
+    if any(ndim_of(x) != 2 for x in util.check_arrays(name, in1, in2)):
         raise ValueError(explain(f"{name}() only supports 2-dimensional inputs.",
                                  fix=f"use {name[:-2]}, which takes any number of axes."))
     return _convolve(name, in1, in2, mode, "direct", precision, correlation)

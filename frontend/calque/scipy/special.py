@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.nn import normalize
@@ -111,10 +112,10 @@ def i1(x: Any) -> Any:
 
 def _sign(x: Any) -> Any:
     below = ew.floor(x)
-    odd = ew.ne(ew.rem(below, util.dtype_of(x).type(2)), util.dtype_of(x).type(0))
+    odd = ew.ne(ew.rem(below, dtype_of(x).type(2)), dtype_of(x).type(0))
     signed = where(odd, -1.0, 1.0)
     plain = where(x == 0, where(1 / x > 0, 1.0, -1.0), where(x == below, np.nan, signed))
-    return ew.convert(where(x > 0, 1.0, where(ew.eq(x, x), plain, np.nan)), util.dtype_of(x),
+    return ew.convert(where(x > 0, 1.0, where(ew.eq(x, x), plain, np.nan)), dtype_of(x),
                       util.weak_of(x))
 
 
@@ -123,7 +124,7 @@ def _sign(x: Any) -> Any:
 @util.planned
 def gammasgn(x: Any) -> Any:
     (x,) = _real("gammasgn", x, error=ValueError)
-    return util.cast(_sign(x), util.dtype_of(x))
+    return util.cast(_sign(x), dtype_of(x))
 
 
 # Lanczos' coefficients for g = 7, n = 9 (Godfrey, 2001): 15 digits for real parts >= 0.5.
@@ -157,9 +158,9 @@ def _real_gamma(x: Any) -> Any:
 def gamma(x: Any) -> Any:
     (x,) = (util.array(v) for v in util.promote_inexact("gamma", x))
     if util.is_complex(x):
-        return util.cast(_complex_gamma(x), util.dtype_of(x))
+        return util.cast(_complex_gamma(x), dtype_of(x))
     out = _real_gamma(x)
-    return util.cast(out, util.dtype_of(out))
+    return util.cast(out, dtype_of(out))
 
 
 def _betaln(a: Any, b: Any) -> Any:
@@ -180,7 +181,7 @@ def betaln(a: Any, b: Any) -> Any:
 def beta(a: Any, b: Any) -> Any:
     a, b = _real("beta", a, b, error=ValueError)
     out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp(_betaln(a, b))
-    return ew.convert(out, util.dtype_of(out))
+    return ew.convert(out, dtype_of(out))
 
 
 @util.planned
@@ -217,7 +218,7 @@ def poch(z: Any, m: Any) -> Any:
     z, m = util.broadcast_all("poch", *_real("poch", z, m, error=ValueError))
     ratio = ew.exp(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
     out = where(m == 0, 1, _sign(z + m) * _sign(z) * ratio)
-    return ew.convert(out, util.dtype_of(out))
+    return ew.convert(out, dtype_of(out))
 
 
 @util.planned
@@ -242,10 +243,10 @@ def multigammaln(a: Any, d: int) -> Any:
     d = int(d) if isinstance(d, float) and d.is_integer() else operator.index(d)  # type: ignore[attr-defined]
     with util.lazy_eval("multigammaln"):
         (a,) = _real("multigammaln", a)
-        halves = np.arange(d).astype(util.dtype_of(a)) / 2
+        halves = np.arange(d).astype(dtype_of(a)) / 2
         terms = sp.lgamma_p.bind(a[..., None] - halves)
         constant = d * (d - 1) / 4 * math.log(math.pi)
-        return rd.sum(terms, axis=-1) + util.dtype_of(a).type(constant)
+        return rd.sum(terms, axis=-1) + dtype_of(a).type(constant)
 
 
 @util.planned
@@ -409,7 +410,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
 # ---- the normal distribution
 def _float32_or_64(name: str, x: Any) -> Any:
     x = asarray(x)
-    dtype = util.dtype_of(x)
+    dtype = dtype_of(x)
     if dtype not in (np.dtype("float32"), np.dtype("float64")):
         raise TypeError(explain(
             f"x.dtype={dtype.name} is not supported, see docstring for supported types.",
@@ -418,7 +419,7 @@ def _float32_or_64(name: str, x: Any) -> Any:
 
 
 def _ndtr(x: Any) -> Any:
-    y = x * util.dtype_of(x).type(math.sqrt(0.5))
+    y = x * dtype_of(x).type(math.sqrt(0.5))
     # each form where it keeps its digits
     far = absolute(y) >= math.sqrt(0.5)
     tail = 0.5 * ew.erfc(absolute(y))
@@ -434,7 +435,7 @@ def ndtr(x: Any) -> Any:
 
 @custom_jvp
 def _log_ndtr(x: Any) -> Any:
-    wide = util.dtype_of(x).itemsize > 4
+    wide = dtype_of(x).itemsize > 4
     low, high = (-20.0, 8.0) if wide else (-10.0, 5.0)
     middle = ew.log(_ndtr(where(x < low, low, x)))
     # x << 0: the asymptotic series of the tail (Abramowitz and Stegun 26.2.12)
@@ -501,9 +502,9 @@ _Q2 = (1.0, 6.02427039364742014255E0, 3.67983563856160859403E0, 1.37702099489081
 
 
 def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
-    made = util.dtype_of(x).type(coefficients[0])
+    made = dtype_of(x).type(coefficients[0])
     for c in coefficients[1:]:
-        made = made * x + util.dtype_of(x).type(c)
+        made = made * x + dtype_of(x).type(c)
     return made
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, shape_of
 from calque.core.dims import is_static
 from calque.core.dtypes import canonical, default_dtype
 from calque.core.errors import explain
@@ -29,29 +30,29 @@ def _vector(name: str, *values: Any, inexact: bool = False, least: int = 0) -> l
     util.check_arrays(name, *values)
     made = [util.array(v) for v in (
         util.promote_inexact if inexact else util.promote)(name, *values)]
-    made = [ew.convert(v, util.dtype_of(v)) for v in made]
-    made = [v if util.shape_of(v) else sh.reshape(v, (1,)) for v in made]
+    made = [ew.convert(v, dtype_of(v)) for v in made]
+    made = [v if shape_of(v) else sh.reshape(v, (1,)) for v in made]
     for v in made:
-        if not is_static(util.shape_of(v)):
-            raise ValueError(explain(f"{name}: sizes must be known, got {util.shape_of(v)}."))
-    if util.shape_of(made[0])[-1] < least:
+        if not is_static(shape_of(v)):
+            raise ValueError(explain(f"{name}: sizes must be known, got {shape_of(v)}."))
+    if shape_of(made[0])[-1] < least:
         raise ValueError(explain(
             f"{name}: The length of `{'f' if name == 'leslie' else 'a'}` along the last axis must "
-            f"be at least {least}; got shape {util.shape_of(made[0])}.",
+            f"be at least {least}; got shape {shape_of(made[0])}.",
             fix="give a longer vector."))
     return made
 
 
 def _placed(values: Sequence[Any], places: Any) -> Any:
     """The matrix whose element i, j is number places[i, j] of vectors one behind the other."""
-    lead = util.common_shape("concatenate", [util.shape_of(v)[:-1] for v in values])
-    line = join.concatenate([util.spread(v, (*lead, util.shape_of(v)[-1])) for v in values],
+    lead = util.common_shape("concatenate", [shape_of(v)[:-1] for v in values])
+    line = join.concatenate([util.spread(v, (*lead, shape_of(v)[-1])) for v in values],
                             axis=-1)
     return picking.take(line, np.asarray(places, np.int32), axis=-1)
 
 
 def _numbers(like: Any, *values: float) -> Any:
-    return creation.asarray(np.array(values, util.dtype_of(like)))
+    return creation.asarray(np.array(values, dtype_of(like)))
 
 
 def _size(name: str, n: Any, least: int, error: type[Exception] = ValueError,
@@ -95,7 +96,7 @@ def circulant(c: Any) -> Any:
     """
     with util.lazy_eval("circulant"):
         (column,) = _vector("circulant", c)
-        i = np.arange(util.shape_of(column)[-1])
+        i = np.arange(shape_of(column)[-1])
         return _placed([column], (i[:, None] - i) % max(1, len(i)))
 
 
@@ -124,7 +125,7 @@ def companion(a: Any) -> Any:
     with util.lazy_eval("companion"):
         (a,) = _vector("companion", a, inexact=True, least=2)
         row = -a[..., 1:] / a[..., :1]
-        n = util.shape_of(row)[-1]
+        n = shape_of(row)[-1]
         return _placed([row, _numbers(row, 0, 1)],
                        np.vstack([np.arange(n), n + np.eye(n, dtype=int)[:-1]]))
 
@@ -156,7 +157,7 @@ def fiedler_companion(a: Any) -> Any:
     with util.lazy_eval("fiedler_companion"):
         (a,) = _vector("fiedler_companion", a, inexact=True, least=1)
         row = -a[..., 1:] / a[..., :1]
-        n = util.shape_of(row)[-1]
+        n = shape_of(row)[-1]
         zero, one = n, n + 1
         places = np.full((n, n), zero)
         if n:
@@ -200,7 +201,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
             f"convolution_matrix: mode must be one of 'full', 'valid', 'same'; got {mode!r}."))
     with util.lazy_eval("convolution_matrix"):
         (a,) = _vector("convolution_matrix", a, least=1)
-        m = util.shape_of(a)[-1]
+        m = shape_of(a)[-1]
         less = 0 if mode == "full" else min(m, n) - 1  # rows that are left out
         before, after = (less // 2, less - less // 2) if mode == "same" else (less, less)
         at = np.arange(before, m + n - 1 - after)[:, None] - np.arange(n)
@@ -259,14 +260,14 @@ def hankel(c: Any, r: Any = None) -> Any:
     given = (c,) if r is None else (c, r)
     util.check_arrays("hankel", *given)
     for name, v in zip("cr", given):
-        if not util.shape_of(v):
+        if not shape_of(v):
             raise ValueError(explain(
                 f"hankel: {name} must be at least 1-dimensional, got a scalar."))
     with util.lazy_eval("hankel"):
         made = _vector("hankel", *given)
         column = made[0]
         row = made[1] if len(made) > 1 else creation.zeros_like(column)
-        at = np.arange(util.shape_of(column)[-1])[:, None] + np.arange(util.shape_of(row)[-1])
+        at = np.arange(shape_of(column)[-1])[:, None] + np.arange(shape_of(row)[-1])
         return _placed([column, row[..., 1:]], at)
 
 
@@ -294,12 +295,12 @@ def leslie(f: Any, s: Any) -> Any:
     """
     with util.lazy_eval("leslie"):
         f, s = _vector("leslie", f, s, least=2)
-        n = util.shape_of(f)[-1]
-        if util.shape_of(s)[-1] != n - 1:
+        n = shape_of(f)[-1]
+        if shape_of(s)[-1] != n - 1:
             raise ValueError(explain(
                 "leslie: Incorrect lengths for f and s. The length of s along the last axis must "
-                f"be one less than the length of f; got f shape {util.shape_of(f)} and s shape "
-                f"{util.shape_of(s)}."))
+                f"be one less than the length of f; got f shape {shape_of(f)} and s shape "
+                f"{shape_of(s)}."))
         places = np.full((n, n), 2 * n - 1)
         places[0] = np.arange(n)
         places[np.arange(1, n), np.arange(n - 1)] = n + np.arange(n - 1)

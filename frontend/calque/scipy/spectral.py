@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import fft, frequencies, util
 from calque.numpy import reductions as rd
@@ -70,11 +71,11 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
     if type not in ("constant", "linear"):
         raise ValueError(explain("Trend type must be 'linear' or 'constant'.", fix="use one."))
     x = util.array(util.promote_inexact("detrend", asarray(data))[0])
-    ndim = util.ndim_of(x)
+    ndim = ndim_of(x)
     if not -ndim <= axis < ndim:
         raise IndexError(explain(f"detrend: axis {axis} is out of bounds for array of dimension "
                                  f"{ndim}", fix="name one of the array's axes."))
-    size = util.shape_of(x)[axis]
+    size = shape_of(x)[axis]
     if type == "constant" or not size:
         return x - rd.mean(x, axis=axis, keepdims=True) if size else x
     breaks = np.sort(np.unique(np.concatenate([
@@ -92,8 +93,8 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
 
 def _without_trend(x: Any) -> Any:
     """Less the line of least squares along the last axis, by moments about the middle."""
-    n = util.shape_of(x)[-1]
-    real = np.dtype(util.dtype_of(x).type(0).real.dtype)
+    n = shape_of(x)[-1]
+    real = np.dtype(dtype_of(x).type(0).real.dtype)
     t = (np.arange(n) - (n - 1) / 2) / n
     square = float(t @ t) or 1.0
     x = x - rd.mean(x, axis=-1, keepdims=True)
@@ -116,7 +117,7 @@ def _segments(name: str, window: Any, nperseg: Any, size: int) -> tuple[Any, int
             count = size
         return taper(window, count), count
     win = asarray(window)
-    shape = util.shape_of(win)
+    shape = shape_of(win)
     if len(shape) != 1:
         raise ValueError(explain("window must be 1-D", fix="pass a name, or one value a sample."))
     if shape[0] > size:
@@ -144,11 +145,11 @@ def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Both of one inexact dtype and rank, y None where it is x."""
     given = util.check_arrays(name, x, *([] if y is None else [y]))
     made = [util.array(v) for v in util.promote_inexact(name, *given)]
-    if util.dtype_of(made[0]).itemsize < 4:
+    if dtype_of(made[0]).itemsize < 4:
         raise ValueError(explain(
-            f"{name}: RFFT input must be float32 or float64, got {util.dtype_of(made[0])}",
+            f"{name}: RFFT input must be float32 or float64, got {dtype_of(made[0])}",
             fix="use x.astype('float32')."))
-    shapes = [util.shape_of(v) for v in made]
+    shapes = [shape_of(v) for v in made]
     if len({len(s) for s in shapes}) > 1:
         raise ValueError(explain(
             f"{name}: two-arguments must have the same rank ({len(shapes[0])} vs "
@@ -158,9 +159,9 @@ def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 def _framed(x: Any, nperseg: int, step: int) -> Any:
     """Segments along a new axis before the last."""
-    count = (util.shape_of(x)[-1] - nperseg) // step + 1
+    count = (shape_of(x)[-1] - nperseg) // step + 1
     if step == nperseg:
-        return x[..., :count * step].reshape(*util.shape_of(x)[:-1], count, nperseg)
+        return x[..., :count * step].reshape(*shape_of(x)[:-1], count, nperseg)
     return x[..., np.arange(count)[:, None] * step + np.arange(nperseg)]
 
 
@@ -187,31 +188,31 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
         raise ValueError(explain(f"Unknown scaling: {scaling}",
                                  fix="use 'density' or 'spectrum'."))
     x, y = _operands(name, x, y)
-    place = _axis(name, axis, util.ndim_of(x))
+    place = _axis(name, axis, ndim_of(x))
     signals = [moveaxis(v, place, -1) for v in (x, y) if v is not None]
-    outer = [util.shape_of(v)[:-1] for v in signals]
+    outer = [shape_of(v)[:-1] for v in signals]
     try:
         np.broadcast_shapes(*outer)
     except ValueError:
         raise ValueError(explain(f"{name}: x and y cannot be broadcast together.",
                                  fix="give them equal sizes along the other axes.")) from None
-    kind = util.dtype_of(x)
+    kind = dtype_of(x)
     real = np.dtype(kind.type(0).real.dtype)
-    if any(0 in util.shape_of(v) for v in signals):
-        shape = list(np.broadcast_shapes(*outer)) + [min(util.shape_of(v)[-1] for v in signals)]
+    if any(0 in shape_of(v) for v in signals):
+        shape = list(np.broadcast_shapes(*outer)) + [min(shape_of(v)[-1] for v in signals)]
         none = np.zeros(np.moveaxis(np.empty(shape), -1, place).shape, real)
         complexes = none.astype(np.result_type(real, np.complex64))
         return (asarray(none), asarray(none),
                 asarray(complexes if amplitudes or y is not None else none))
-    size = max(util.shape_of(v)[-1] for v in signals)
-    signals = [_ended(v, size - util.shape_of(v)[-1]) for v in signals]
+    size = max(shape_of(v)[-1] for v in signals)
+    signals = [_ended(v, size - shape_of(v)[-1]) for v in signals]
     win, nperseg = _segments(name, window, nperseg, size)
     noverlap, nfft = _counts(nperseg, noverlap, nfft)
     step = nperseg - noverlap
     if boundary is not None:
-        outside = [(0, 0)] * (util.ndim_of(x) - 1) + [(nperseg // 2,) * 2]
+        outside = [(0, 0)] * (ndim_of(x) - 1) + [(nperseg // 2,) * 2]
         signals = [pad(v, outside, **_EXTENSIONS[boundary]) for v in signals]
-        size = util.shape_of(signals[0])[-1]
+        size = shape_of(signals[0])[-1]
     if padded:
         more = (-(size - nperseg) % step) % nperseg
         signals, size = [_ended(v, more) for v in signals], size + more
@@ -220,7 +221,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
         onesided = False
     win = ew.convert(asarray(win), kind if util.is_complex(asarray(win)) else real)
     scale = 1 / (fs * rd.sum(win * win)) if scaling == "density" else 1 / rd.sum(win) ** 2
-    settle = _trend(trend, axis if axis < 0 else axis - util.ndim_of(x))
+    settle = _trend(trend, axis if axis < 0 else axis - ndim_of(x))
     transform = fft.rfft if onesided else fft.fft
     spectra = [transform(settle(_framed(v, nperseg, step)) * win, nfft) for v in signals]
     if amplitudes:
@@ -230,7 +231,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
         result = (conj(first) * spectra[1] if y is not None else
                   ew.real(first) ** 2 + ew.imag(first) ** 2) * scale
         if onesided:
-            twice = np.ones(util.shape_of(result)[-1], real)
+            twice = np.ones(shape_of(result)[-1], real)
             twice[1:None if nfft % 2 else -1] = 2
             result = result * twice
     freqs = (frequencies.rfftfreq if onesided else frequencies.fftfreq)(nfft, 1 / fs, dtype=real)
@@ -241,7 +242,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nove
 
 
 def _ended(x: Any, more: int) -> Any:
-    return pad(x, [(0, 0)] * (util.ndim_of(x) - 1) + [(0, more)]) if more else x
+    return pad(x, [(0, 0)] * (ndim_of(x) - 1) + [(0, more)]) if more else x
 
 
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,
@@ -295,7 +296,7 @@ def _averaged(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
     with util.lazy_eval(name):
         freqs, _, products = _spectra(name, x, y, fs, window, nperseg, noverlap, nfft, trend,
                                       onesided, scaling, axis, None, False, False)
-        shape = util.shape_of(products)
+        shape = shape_of(products)
         if 0 in shape:
             return freqs, products
         if average == "mean":
@@ -390,7 +391,7 @@ def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256,
 
 def _added(pieces: Any, step: int) -> Any:
     """Segments (..., count, n) added up, each a step later: by shifts of whole steps."""
-    *outer, count, n = util.shape_of(pieces)
+    *outer, count, n = shape_of(pieces)
     parts = -(-n // step)
     pieces = _ended(pieces, parts * step - n).reshape(*outer, count, parts, step)
     total = sum(pad(pieces[..., j, :], [(0, 0)] * len(outer) + [(j, parts - 1 - j), (0, 0)])
@@ -434,7 +435,7 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     """
     util.check_arrays("istft", Zxx)
     z = util.array(util.promote_inexact("istft", Zxx)[0])
-    shape = util.shape_of(z)
+    shape = shape_of(z)
     if len(shape) < 2:
         raise ValueError(explain("Input stft must be at least 2d!", fix="pass stft's result."))
     times, freqs = (_axis("istft", a, len(shape)) for a in (time_axis, freq_axis))
@@ -457,13 +458,13 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     step = nperseg - noverlap
     win: Any = taper(window, nperseg) if isinstance(window, (str, tuple, float, int)) else window
     win = asarray(win)
-    if util.shape_of(win) != (nperseg,):
+    if shape_of(win) != (nperseg,):
         raise ValueError(explain(f"window must have length of {nperseg}",
                                  fix="pass stft's window."))
     with util.lazy_eval("istft"):
         z = moveaxis(z, (times, freqs), (-2, -1))
         pieces = (fft.irfft if input_onesided else fft.ifft)(z, nfft)[..., :nperseg]
-        kind = np.dtype(util.dtype_of(pieces).type(0).real.dtype)
+        kind = np.dtype(dtype_of(pieces).type(0).real.dtype)
         win = ew.convert(win, kind)
         x = _added(pieces * win * rd.sum(win), step)
         norm = _added(util.spread(win * win, (shape[times], nperseg)), step)
@@ -473,5 +474,5 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
         x = x / where(norm > 1e-10, norm, 1)
         if times != len(shape) - 1 and len(shape) > 2:
             x = moveaxis(x, -1, times - (freqs < times))
-        made = np.arange(util.shape_of(x)[0]).astype(kind)  # (the first axis, as SciPy and JAX)
+        made = np.arange(shape_of(x)[0]).astype(kind)  # (the first axis, as SciPy and JAX)
         return util.cast(asarray(made) / fs, kind), x

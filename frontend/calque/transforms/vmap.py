@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, ndim_of
 from calque.core.lists import inserted
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
@@ -200,7 +200,7 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
 # ---- helpers for batching rules
 def move_axis(x: Any, source: int, target: int) -> Any:
     """x with one axis moved (a transpose)."""
-    ndim = aval_of(x).ndim
+    ndim = ndim_of(x)
     source, target = source % ndim, target % ndim
     if source == target:
         return x

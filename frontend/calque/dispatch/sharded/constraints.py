@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
@@ -79,7 +79,7 @@ def _constrained(v: Any, given: Any) -> Any:
     if sharding is None:
         return v
     (x,) = as_values([v])
-    shape = aval_of(x).shape
+    shape = shape_of(x)
     check_rank("One of with_sharding_constraint arguments", shape, sharding)
     if isinstance(sharding, NamedSharding):
         if isinstance(sharding.mesh, Mesh):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.evaluate import each, literal_value
 from calque.core.lists import replaced
 from calque.core.mesh import Mesh, OwnRows
@@ -269,7 +269,7 @@ class _Partitioner:
                for v, d in zip(values, form.operands)]
         outs_axes = [form.axes(d, chosen, self.grid) for d in form.results]
         shapes = [block_shape(v.aval.shape, a, self.grid) for v, a in zip(e.outputs, outs_axes)]
-        outs = e.primitive.bind(*ins, **form.params(e.params, [aval_of(x).shape for x in ins],
+        outs = e.primitive.bind(*ins, **form.params(e.params, [shape_of(x) for x in ins],
                                                     shapes))
         outs = list(outs) if e.primitive.multiple_results else [outs]
         in_results = {f for dims in form.results for d in dims for f in d}

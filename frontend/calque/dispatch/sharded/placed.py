@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core import errors
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -99,7 +99,7 @@ def _result(o: Any, given: Any) -> Any:
     s = as_sharding("jit", "out_shardings", given)
     if s is None:
         return o
-    shape = aval_of(o).shape
+    shape = shape_of(o)
     check_rank("One of pjit outputs", shape, s)
     if isinstance(s, NamedSharding):
         s.shard_shape(shape)

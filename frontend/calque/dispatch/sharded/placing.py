@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from calque.core.avals import aval_of
+from calque.core.avals import shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
@@ -95,7 +95,7 @@ def _typed(name: str, sharding: NamedSharding, make: Callable[[], Any]) -> Any:
 
 def _whole(name: str, x: Any, sharding: NamedSharding) -> Any:
     """A result with its type, which has an entry for each dimension."""
-    shape, spec = aval_of(x).shape, list(sharding.spec)
+    shape, spec = shape_of(x), list(sharding.spec)
     while len(spec) > len(shape) and spec[-1] is None:
         spec.pop()
     wanted = NamedSharding(sharding.mesh, PartitionSpec(*spec))

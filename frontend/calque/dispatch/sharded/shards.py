@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes, errors
-from calque.core.avals import aval_of, is_arraylike
+from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
@@ -163,18 +163,18 @@ def _moved(x: Any, device: Device) -> Array:
         raise TypeError(errors.explain(
             f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
             fix="pass arrays, numbers and trees of them."))
-    return from_numpy(np.asarray(x, aval_of(x).dtype), aval_of(x).weak_type, memory)
+    return from_numpy(np.asarray(x, dtype_of(x)), aval_of(x).weak_type, memory)
 
 
 def _put(x: Any, where: Any) -> Any:
     if isinstance(x, Tracer):
         if where is None:
             return x
-        check_divides("device_put", aval_of(x).shape, where)
+        check_divides("device_put", shape_of(x), where)
         return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
     if where is None:
         return x if type(x) is Array else _moved(x, current_device())
-    check_divides("device_put", aval_of(x).shape if is_arraylike(x) else (), where)
+    check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
     if where.spans:
         return _spread(x, where)
     made = _moved(x, where._assignment[0])
@@ -516,7 +516,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     where = _over(devices)
 
     def stacked(*parts: Any) -> Array:
-        values = [np.asarray(p, aval_of(p).dtype) for p in parts]
+        values = [np.asarray(p, dtype_of(p)) for p in parts]
         if len({v.shape for v in values}) > 1:
             raise ValueError(errors.explain(
                 "the shards passed to device_put_sharded must have consistent shapes, got "

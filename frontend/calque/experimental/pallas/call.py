@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.config import config
 from calque.core.dims import is_static
 from calque.core.errors import explain
@@ -158,7 +158,7 @@ class _Traced:
 
     def bound(self, *leaves: Any) -> list[Any]:
         """The results for arrays, or for numbers of such types."""
-        values = [ew.convert(x, aval_of(x).dtype) for x in leaves]
+        values = [ew.convert(x, dtype_of(x)) for x in leaves]
         made: list[Any] = pallas_call_p.bind(*values, **self.params)
         return made[:self.out_tree.num_leaves]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.numpy import reductions as rd
 from calque.numpy import util
@@ -40,7 +41,7 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     del check_finite
     obs, book = (util.array(v) for v in util.promote_inexact("scipy.cluster.vq.vq", obs,
                                                             code_book))
-    shape, codes = util.shape_of(obs), util.shape_of(book)
+    shape, codes = shape_of(obs), shape_of(book)
     if len(shape) != len(codes):
         raise ValueError(explain("Observation and code_book should have the same rank",
                                  f"obs has shape {shape}, code_book {codes}.",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import calque.numpy as jnp
-from calque.core.avals import aval_of, is_arraylike
+from calque.core.avals import is_arraylike, shape_of
 from calque.core.errors import explain
 from calque.lax.implicit import custom_linear_solve
 from calque.numpy import util
@@ -59,7 +59,7 @@ def function(name: str, what: str, a: Any) -> Function:
         raise TypeError(explain(
             f"{name}: linear operator {what} must be either a function or ndarray: got {a!r}.",
             fix="pass a function of a vector, or a square matrix."))
-    shape = aval_of(a).shape
+    shape = shape_of(a)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(explain(
             f"{name}: linear operator {what} must be a square matrix, but has shape: {shape}.",
@@ -86,7 +86,7 @@ def solved(name: str, solver: Callable[..., Any], a: Any, b: Any, x0: Any, m: An
             f"{name}: x0 and b must have matching tree structure: "
             f"{tree_util.tree_structure(x0)} vs {tree_util.tree_structure(b)}.",
             fix="start from a tree like b."))
-    shapes = [[aval_of(x).shape for x in tree_util.tree_leaves(t)] for t in (x0, b)]
+    shapes = [[shape_of(x) for x in tree_util.tree_leaves(t)] for t in (x0, b)]
     if shapes[0] != shapes[1]:
         raise ValueError(explain(
             f"{name}: arrays in x0 and b must have matching shapes: {shapes[0]} vs {shapes[1]}.",

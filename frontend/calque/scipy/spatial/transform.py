@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque import random as rng
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import linalg as nl
 from calque.numpy import reductions as rd
@@ -36,11 +37,11 @@ def __dir__() -> list[str]:
 def _floats(name: str, x: Any, *tail: int) -> Any:
     """As an array of floats whose last axes are given."""
     x = util.array(util.promote_inexact(f"Rotation.{name}", asarray(x))[0])
-    shape = util.shape_of(x)
+    shape = shape_of(x)
     if tail and shape[-len(tail):] != tail or util.is_complex(x):
         raise ValueError(explain(
             f"Rotation.{name}: expected real values of shape {('...', *tail)}, got "
-            f"{util.dtype_of(x)} of shape {shape}.".replace("'...'", "..."),
+            f"{dtype_of(x)} of shape {shape}.".replace("'...'", "..."),
             fix="put the components along the last axis."))
     return x
 
@@ -154,11 +155,11 @@ class Rotation(NamedTuple):
         angles has shape (..., len(seq)); a scalar does for one axis."""
         axes, moving = _axes(seq)
         a = _floats("from_euler", angles)
-        a = a.reshape(1) if not util.shape_of(a) else a
-        if util.shape_of(a)[-1] != len(axes):
+        a = a.reshape(1) if not shape_of(a) else a
+        if shape_of(a)[-1] != len(axes):
             raise ValueError(explain(
                 f"Rotation.from_euler: inconsistent size: {len(axes)} axes in {seq!r}, angles of "
-                f"shape {util.shape_of(a)}.", fix="pass angles of shape (..., len(seq))."))
+                f"shape {shape_of(a)}.", fix="pass angles of shape (..., len(seq))."))
         a = a * (math.pi / 360 if degrees else 0.5)
         total: Any = None
         for i, axis in enumerate(axes):
@@ -255,7 +256,7 @@ class Rotation(NamedTuple):
 
     def inv(self) -> Rotation:
         """The rotations back."""
-        return Rotation(self.quat * np.array([-1, -1, -1, 1], util.dtype_of(self.quat)))
+        return Rotation(self.quat * np.array([-1, -1, -1, 1], dtype_of(self.quat)))
 
     def magnitude(self) -> Any:
         """The angles, from 0 to pi."""
@@ -265,12 +266,12 @@ class Rotation(NamedTuple):
     def mean(self, weights: Any = None) -> Rotation:
         """The rotation with the least weighted squares of distances (Markley et al. 2007)."""
         quat = self.quat.reshape(-1, 4)
-        w = ones(util.shape_of(quat)[0], util.dtype_of(quat)) if weights is None else (
+        w = ones(shape_of(quat)[0], dtype_of(quat)) if weights is None else (
             _floats("mean", weights))
-        if util.shape_of(w) != util.shape_of(quat)[:1]:
+        if shape_of(w) != shape_of(quat)[:1]:
             raise ValueError(explain(
                 f"Expected `weights` to have number of values equal to number of rotations, got "
-                f"{util.shape_of(w)} values and {util.shape_of(quat)[0]} rotations.",
+                f"{shape_of(w)} values and {shape_of(quat)[0]} rotations.",
                 fix="pass one weight a rotation."))
         return Rotation(nl.eigh(einsum("n,ni,nj->ij", w, quat, quat))[1][:, -1])
 
@@ -282,12 +283,12 @@ class Rotation(NamedTuple):
     @property
     def single(self) -> bool:
         """Whether it is one rotation, without an axis for several."""
-        return util.ndim_of(self.quat) == 1
+        return ndim_of(self.quat) == 1
 
     def __len__(self) -> int:
         if self.single:
             raise TypeError(explain("Single rotation has no len().", fix="look at .single first."))
-        return int(util.shape_of(self.quat)[0])
+        return int(shape_of(self.quat)[0])
 
     def __getitem__(self, indexer: Any) -> Any:
         if self.single:
@@ -342,7 +343,7 @@ class Slerp(NamedTuple):
             raise ValueError(explain("`rotations` must be a sequence of at least 2 rotations.",
                                      fix="make them of an array of shape (n, 4)."))
         t = _floats("init", times)
-        if util.shape_of(t) != (len(rotations),):
+        if shape_of(t) != (len(rotations),):
             raise ValueError(explain(
                 "Expected number of rotations to be equal to number of timestamps given, got "
                 f"{len(rotations)} rotations and {t.size} timestamps.",
@@ -353,10 +354,10 @@ class Slerp(NamedTuple):
     def __call__(self, times: Any) -> Rotation:
         """The rotations at times, a scalar or an array of shape (m,); the outer arcs go on."""
         t = _floats("Slerp", times)
-        if util.ndim_of(t) > 1:
+        if ndim_of(t) > 1:
             raise ValueError(explain("`times` must be at most 1-dimensional.",
                                      fix="flatten the times."))
-        last = util.shape_of(self.timedelta)[0] - 1
+        last = shape_of(self.timedelta)[0] - 1
         arc = (searchsorted(self.times, t, side="right") - 1).clip(0, last)
         part = (t - self.times[arc]) / self.timedelta[arc]
         return self.rotations[arc] * Rotation.from_rotvec(self.rotvecs[arc] * part[..., None])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.logic import where
@@ -25,7 +26,7 @@ def _bernoulli_cdf(k: Any, p: Any) -> Any:
 def _bernoulli_ppf(q: Any, p: Any) -> Any:
     possible = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
     value = where(possible, where(q <= 1 - p, 0.0, 1.0), np.nan)
-    return util.cast(value, util.dtype_of(q))
+    return util.cast(value, dtype_of(q))
 
 
 def _log_choose(n: Any, k: Any) -> Any:
@@ -47,7 +48,7 @@ def _poisson_entropy(mu: Any, loc: Any) -> Any:
     mu = mu + 0 * loc
     near, far = where(mu <= _LIMIT, mu, _LIMIT), where(mu > _LIMIT, mu, _LIMIT)
     near = where(near >= 0, near, np.nan)
-    k = np.arange(_SERIES).astype(util.dtype_of(mu))
+    k = np.arange(_SERIES).astype(dtype_of(mu))
     logs = np.asarray([math.lgamma(i + 1) for i in range(_SERIES)], k.dtype)
     column = near[..., None]
     chances = ew.exp(xlogy(k, column) - logs - column)

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from calque import lax, random
+from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.nn.normalize import logsumexp
 from calque.numpy import linalg as nl
@@ -87,7 +88,7 @@ class gaussian_kde:
             return self.neff ** (-1.0 / (d + 4))
         if isinstance(method, str) and method == "silverman":
             return (self.neff * (d + 2) / 4.0) ** (-1.0 / (d + 4))
-        if util.is_arraylike(method) and not util.shape_of(method):
+        if util.is_arraylike(method) and not shape_of(method):
             return method
         if callable(method):
             return method(self)
@@ -179,7 +180,7 @@ class gaussian_kde:
         if self.d != 1:
             raise ValueError(explain("integrate_box_1d() only handles 1D pdfs"))
         low, high = util.promote_inexact("gaussian_kde", low, high)
-        if util.shape_of(low) or util.shape_of(high):
+        if shape_of(low) or shape_of(high):
             raise ValueError(explain("the limits of integration in integrate_box_1d must be "
                                      "scalars", fix="use calque.vmap for many of them."))
         sigma = ew.sqrt(self.covariance[0, 0])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque import lax
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import reductions as rd
@@ -48,7 +49,7 @@ def _policy(name: str, given: str) -> None:
 
 def _along_last(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
     """The array with the axis last, and where it was; all of it for None."""
-    (a,) = util.check_arrays(name, a)
+    a = util.one_array(name, a)
     a = util.array(a)
     if axis is None or not a.ndim:
         return a.reshape(-1), 0
@@ -148,7 +149,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         kind = util.to_inexact(rows.dtype)
         value = util.array(np.full(rows.shape[:-1], np.nan, kind))
         count = util.array(np.zeros(rows.shape[:-1], kind))
-    elif not util.shape_of(a):
+    elif not shape_of(a):
         value, count = rows[0], util.array(np.int32(1))
     else:
         rows = sort(rows)
@@ -158,9 +159,9 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         value = take_along_axis(rows, best, -1)[..., 0]
         count = take_along_axis(counts, best, -1)[..., 0]
     if keepdims:
-        lost = tuple(range(util.ndim_of(a))) if axis is None else back
+        lost = tuple(range(ndim_of(a))) if axis is None else back
         value, count = expand_dims(value, lost), expand_dims(count, lost)
-    if util.dtype_of(count).kind == "i":
+    if dtype_of(count).kind == "i":
         count = count.astype(int)
     return ModeResult(value, count)
 

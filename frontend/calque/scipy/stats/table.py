@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.logic import where
@@ -213,7 +214,7 @@ def _checked(body: Function, valid: Function) -> Function:
 
 def _unscaled(body: Function) -> Function:
     def f(x: Any, *shapes: Any) -> Any:
-        kind = util.dtype_of(x).type
+        kind = dtype_of(x).type
         return util.of_scalars(body(x, *shapes, kind(0), kind(1)), x, *shapes)
 
     return f
