@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
 from calque.core import dtypes, errors
-from calque.core.avals import ShapedArray, aval_of, dtype_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
@@ -205,7 +205,7 @@ def _given(wanted: Any, ct: Any) -> Any:
     if type(wanted) is not Ref:
         return ct if type(wanted) is GradValue else DidntWant()
     have, want = aval_of(ct), wanted.abstract.inner_aval
-    if (have.shape, have.dtype) != (want.shape, want.dtype):
+    if not same_type(have, want):
         raise ValueError(errors.explain(
             f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
             f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
@@ -492,7 +492,7 @@ def _check_tangent(t: Any, aval: ShapedArray) -> Any:
 
 def _check_linearized(t: Any, aval: ShapedArray) -> Any:
     want, have = aval.tangent(), aval_of(t)
-    if (have.shape, have.dtype) != (want.shape, want.dtype):
+    if not same_type(have, want):
         raise ValueError(errors.explain(
             "linearized function called on tangent values inconsistent with the original primal "
             f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "

@@ -12,6 +12,7 @@ import numpy as np
 from calque.core import errors
 from calque.core.avals import aval_of, ndim_of
 from calque.core.dims import as_size
+from calque.core.lists import as_tuple
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
 from calque.dispatch.array import as_values
@@ -68,7 +69,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             fix="pass 0, None, or a tuple such as (0, None)."))
 
     spmd = () if spmd_axis_name is None else (
-        spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,))
+        as_tuple(spmd_axis_name))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

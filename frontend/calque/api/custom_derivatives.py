@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import UnexpectedTracerError, explain
-from calque.core.lists import flagged
+from calque.core.lists import as_tuple, flagged
 from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
 from calque.core.zeros import Zero, is_zero
@@ -262,7 +262,7 @@ class custom_jvp:  # noqa: N801
                 have, want = aval_of(t), aval_of(o).tangent()
                 if isinstance(t, SymbolicZero) or want.dtype == dtypes.float0:
                     continue
-                if (have.shape, have.dtype) != (want.shape, want.dtype):
+                if not same_type(have, want):
                     raise TypeError(explain(
                         f"Custom JVP rule must produce primal and tangent outputs with equal "
                         f"shapes and dtypes, but {name_of(self.jvp)} for function {name} produced "
@@ -448,7 +448,7 @@ class _VjpCall:
         have = aval_of(ct)
         if have.dtype == dtypes.float0:
             return None
-        if (have.shape, have.dtype) != (want.shape, want.dtype):
+        if not same_type(have, want):
             raise ValueError(explain(
                 f"Custom VJP bwd rule {bwd} for function {self.name} must produce a cotangent of "
                 f"shape/dtype {want.short()} for an argument of type {aval.short()}, but got "
@@ -497,7 +497,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
         def flat(*cts: Any) -> list[Any]:
             found = rule(tree.unflatten(cts))
-            found = found if isinstance(found, tuple) else (found,)
+            found = as_tuple(found)
             values, made = tree_util.flatten(found)
             trees.append(made)
             return values

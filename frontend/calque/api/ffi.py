@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.lists import types_of
@@ -312,7 +312,7 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
             raise ValueError(explain(
                 f"ffi_call: input_output_aliases {i}: {j} of {name!r}, which has {len(ins)} "
                 f"arguments and {len(outs)} results.", fix="count from 0."))
-        if (ins[i].shape, ins[i].dtype) != (outs[j].shape, outs[j].dtype):
+        if not same_type(ins[i], outs[j]):
             raise ValueError(explain(
                 f"ffi_call: argument {i} of {name!r} is {ins[i].short()}, result {j} "
                 f"{outs[j].short()}: they cannot be the same memory.",

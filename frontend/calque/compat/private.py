@@ -65,7 +65,7 @@ def _package() -> dict[str, Any]:
 @_made("jax.version")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
-            "__version_info__": tuple(int(n) for n in JAX_VERSION.split("."))}
+            "__version_info__": tuple(map(int, JAX_VERSION.split(".")))}
 
 
 @_made("jax._src.monitoring")

@@ -223,6 +223,11 @@ def dtype_of(x: Any) -> Any:
     return aval_of(x).dtype
 
 
+def same_type(x: Any, y: Any) -> bool:
+    """Whether the shapes and the dtypes of two values are equal."""
+    return bool(x.shape == y.shape and x.dtype == y.dtype)
+
+
 def is_complex(x: Any) -> bool:
     """Whether a value's elements are complex numbers."""
     return dtypes.is_complex(aval_of(x).dtype)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, same_type
+from calque.core.lists import as_tuple
 from calque.core.program import Literal, Program, Var
 
 enabled = os.environ.get("CALQUE_CHECK", "0") not in ("0", "", "false")
@@ -59,7 +60,7 @@ def check(p: Program, when: str = "") -> Program:
                 raise ProgramError(f"{when}: equation {i} ({e.primitive}) redefines a variable")
             known.add(v)
         for value in e.params.values():
-            for inner in value if isinstance(value, tuple) else (value,):
+            for inner in as_tuple(value):
                 if isinstance(inner, Program):
                     if inner.const_vars:
                         raise ProgramError(f"{when}: inner program of {e.primitive} has consts")
@@ -76,7 +77,7 @@ def _check_types(p: Program, i: int, when: str) -> None:
     avals: list[ShapedArray] = list(want) if e.primitive.multiple_results else [want]
     have = [v.aval for v in e.outputs]
     if len(avals) != len(have) or any(
-            (a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(avals, have)):
+            not same_type(a, b) for a, b in zip(avals, have)):
         ins = ", ".join(a.aval.short() + ("" if isinstance(a, Var) else " literal")
                         for a in e.inputs)
         raise ProgramError(

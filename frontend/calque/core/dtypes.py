@@ -19,6 +19,7 @@ from calque.core.errors import TypePromotionError
 Dtype = np.dtype[Any]
 
 bool_ = np.dtype(bool)
+int32, float32 = np.dtype("int32"), np.dtype("float32")
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float0 = np.dtype([("float0", np.void, 0)])  # tangent dtype of integers and booleans
 FLOAT8 = tuple(np.dtype(t) for t in (

@@ -108,7 +108,7 @@ def three(what: str, value: Any, least: int, where: str = "") -> tuple[int, ...]
         raise ValueError(explain(
             f"{what} must be one to three ints from {least} on, got {value!r}.", where=where,
             fix="give a number, or a tuple with one for each axis."))
-    return tuple(int(n) for n in made)
+    return tuple(map(int, made))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ def replaced(values: Sequence[T], place: int, *new: T) -> tuple[T, ...]:
     return *values[:place], *new, *values[place + 1:]
 
 
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A tuple as it is, another value as one of it."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 def types_of(values: Iterable[Any]) -> list[tuple[tuple[int, ...], Any]]:
     """The shape and dtype of each value."""
     return [(v.shape, v.dtype) for v in values]

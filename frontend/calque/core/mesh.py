@@ -250,7 +250,7 @@ class AbstractMesh(_Axes):
     def __init__(self, axis_sizes: Sequence[int], axis_names: Any, axis_types: Any = None,
                  **_: Any) -> None:
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_sizes = tuple(int(s) for s in axis_sizes)
+        self.axis_sizes = tuple(map(int, axis_sizes))
         if len(self.axis_names) != len(self.axis_sizes):
             raise ValueError(explain(
                 f"AbstractMesh: {len(self.axis_sizes)} sizes and {len(self.axis_names)} names.",

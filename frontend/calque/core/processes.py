@@ -51,7 +51,7 @@ class ProcessGrid:
                 f"process {rank} has no device of the mesh: its devices are those of processes "
                 f"{sorted(self.ranks)}.", fix="make a mesh of calque.devices(), or let only those "
                 "processes compute over it."))
-        return tuple(int(i) for i in np.unravel_index(self.ranks.index(rank), self.counts))
+        return tuple(map(int, np.unravel_index(self.ranks.index(rank), self.counts)))
 
     def group(self, rank: int, names: Sequence[Any]) -> tuple[int, ...]:
         """The processes along axes through the place of one, the last name moving fastest."""
@@ -103,7 +103,7 @@ def grid_of(devices: Any, names: tuple[Any, ...]) -> ProcessGrid | None:
             f"Mesh: the devices of a process must be a block of the mesh, of one size for all "
             f"processes; by process they are {owners.tolist()} here.",
             fix="use calque.make_mesh, or order the devices so that each process's lie together."))
-    return ProcessGrid(names, counts, local, tuple(int(r) for r in corner.flat))
+    return ProcessGrid(names, counts, local, tuple(map(int, corner.flat)))
 
 
 def block_shape(shape: Sequence[int], spec: Sequence[tuple[Any, ...]], grid: ProcessGrid

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, Source
 
 if TYPE_CHECKING:
@@ -178,6 +179,10 @@ class Program:
     def effects(self) -> frozenset[Any]:
         return frozenset().union(*[e.effects for e in self.equations])
 
+    def used(self) -> set[Atom]:
+        """What equations or results use."""
+        return {a for e in self.equations for a in e.inputs} | set(self.outputs)
+
     def has_effects(self) -> bool:
         return any(e.primitive.has_effects(e.params) for e in self.equations)
 
@@ -220,7 +225,7 @@ class Program:
             return self.memo[what]
         except KeyError:
             made = make()
-            for p in made if isinstance(made, tuple) else (made,):
+            for p in as_tuple(made):
                 if isinstance(p, Program):
                     Program.checked(p, f"after {what}")
             if _holds_tracers(made):  # the function that it belongs to is being traced now only
@@ -230,7 +235,7 @@ class Program:
 
 def _holds_tracers(made: Any) -> bool:
     return any(isinstance(p, Program) and any(hasattr(c, "_trace") for c in p.consts)
-               for p in (made if isinstance(made, tuple) else (made,)))
+               for p in (as_tuple(made)))
 
 
 class ProgramKey:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import AbstractValue, ShapedArray, aval_of
+from calque.core.avals import AbstractValue, ShapedArray, aval_of, same_type
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import flagged
 from calque.core.primitive import registry
@@ -279,7 +279,7 @@ def assign(ref: Ref, value: Any) -> None:
     for trace in between:
         _check_between(ref, value, trace)
     want, have = ref.abstract.inner_aval, aval_of(value)
-    assert (want.shape, want.dtype) == (have.shape, have.dtype), (want, have)
+    assert same_type(want, have), (want, have)
     if want.weak_type != have.weak_type:
         value = registry["convert_element_type"].bind(
             value, new_dtype=want.dtype, weak_type=want.weak_type, sharding=None)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.mesh import AbstractMesh, AxisType, Mesh
 from calque.core.processes import between
 
@@ -90,7 +91,7 @@ class PartitionSpec:
     def axes(self) -> tuple[tuple[Any, ...], ...]:
         """The names of each dimension as a tuple; UNCONSTRAINED has none."""
         return tuple(() if p is None or p is UNCONSTRAINED else
-                     p if isinstance(p, tuple) else (p,) for p in self.partitions)
+                     as_tuple(p) for p in self.partitions)
 
     def names(self) -> tuple[Any, ...]:
         """All mesh axes that are mentioned."""

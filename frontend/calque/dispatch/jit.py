@@ -494,8 +494,7 @@ def as_ints(value: Any) -> tuple[int, ...] | None:
     """One integer or several as a tuple."""
     if value is None:
         return None
-    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(
-        int(v) for v in value)
+    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(map(int, value))
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, same_type
 from calque.core.errors import explain
 from calque.dispatch.tracing import name_of, signature_of
 from calque.transforms.explicit import is_explicit
@@ -44,7 +44,7 @@ def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence
                 ) -> list[Difference]:
     """The leaves whose shapes or dtypes differ, or that vary over more axes of a shard_map."""
     return [(n, a, b) for n, a, b in zip(names, have, got)
-            if (a.shape, a.dtype) != (b.shape, b.dtype) or b.vma - a.vma]
+            if not same_type(a, b) or b.vma - a.vma]
 
 
 def _moved(a: ShapedArray, b: ShapedArray) -> bool:
@@ -83,7 +83,7 @@ def carry_error(loop: str, fun: Callable[..., Any], tree: Any, have: Sequence[Sh
 
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
-    if (a.shape, a.dtype) == (b.shape, b.dtype):
+    if same_type(a, b):
         axes = tuple(sorted(b.vma - a.vma, key=str))
         return f"start {name} with jax.lax.pcast({name}, {axes}, to='varying')"
     if a.shape == b.shape:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from calque.core import errors
-from calque.core.avals import ShapedArray, aval_of
+from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.program import Program
 from calque.core.sharding import SingleDeviceSharding
@@ -322,7 +322,7 @@ class Compiled(_Stage):
         check_arguments(self._name, leaves, tree)
         for i, (x, want) in enumerate(zip(leaves, self._avals)):
             have = aval_of(x)
-            if (have.shape, have.dtype) != (want.shape, want.dtype):
+            if not same_type(have, want):
                 raise TypeError(errors.explain(
                     f"{self._name}: argument {argument_path(tree, i)} was compiled for "
                     f"{want.short()} and called with {have.short()}.",

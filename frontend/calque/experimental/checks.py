@@ -17,6 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.evaluate import each, literal_value
+from calque.core.lists import as_tuple
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var
 from calque.core.trace import Tracer
@@ -218,7 +219,7 @@ class _Run:
             outs: Sequence[Any] = within(self, args, params)
             return outs
         if any(_has_checks(v) for value in params.values()
-               for v in (value if isinstance(value, tuple) else (value,))):
+               for v in (as_tuple(value))):
             raise NotImplementedError(explain(
                 f"checkify: a check inside {prim.name} is not handed on.",
                 fix="check its arguments or its results."))
@@ -278,7 +279,7 @@ def _data(x: Any) -> Any:
 def _has_checks(p: Any) -> bool:
     return isinstance(p, Program) and any(e.primitive is check_p or any(
         _has_checks(v) for value in e.params.values()
-        for v in (value if isinstance(value, tuple) else (value,))) for e in p.equations)
+        for v in (as_tuple(value))) for e in p.equations)
 
 
 def _moved(code: Any, by: int) -> Any:

@@ -36,7 +36,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
       array([[CpuDevice(id=0)]], dtype=object)
     """
     found = list(all_devices() if devices is None else devices)
-    shape = tuple(int(s) for s in mesh_shape)
+    shape = tuple(map(int, mesh_shape))
     if math.prod(shape) != len(found):
         raise ValueError(explain(
             f"Number of devices {len(found)} must equal the product of mesh_shape {shape}",

@@ -306,7 +306,7 @@ def _sizes(op: Op, x: Any) -> tuple[int, ...]:
         raise UnsupportedOperationError(explain(
             f"{op.name}: a shape that depends on the values of arrays cannot be read.",
             where="deserialize", fix="export the function with shapes of its arguments only."))
-    return tuple(int(n) for n in value)
+    return tuple(map(int, value))
 
 
 @handles("dynamic_reshape")

@@ -214,7 +214,7 @@ def _gather(r: Reader, op: Op, xs: list[Any]) -> Any:
         if value is None:
             raise unsupported(op, "windows of unknown size cannot be read.",
                               "export with other shapes.")
-        sizes = tuple(int(n) for n in value)
+        sizes = tuple(map(int, value))
     has = op.attributes
     numbers = GatherDimensionNumbers(
         ints(op, "offset_dims"), ints(op, "collapsed_slice_dims"), ints(op, "start_index_map"),

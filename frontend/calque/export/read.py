@@ -159,7 +159,7 @@ def ints(op: Op, name: str) -> tuple[int, ...]:
     value = op.attributes[name]
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "iu":
         raise damaged(f"{name} of {op.name} is no vector of integers")
-    return tuple(int(n) for n in value)
+    return tuple(map(int, value))
 
 
 def pairs(op: Op, name: str) -> tuple[tuple[int, int], ...]:

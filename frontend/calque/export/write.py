@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, same_type
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.lists import types_of
@@ -42,7 +42,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def kept_inputs(p: Program) -> tuple[int, ...]:
     """Positions of the inputs that the results need, and of those that have symbolic sizes."""
     live = eliminate_dead_code(p)
-    used = {a for e in live.equations for a in e.inputs} | set(live.outputs)
+    used = live.used()
     return tuple(i for i, v in enumerate(p.inputs) if v in used or not is_static(v.aval.shape))
 
 
@@ -181,7 +181,7 @@ class Writer:
         self.equation = e
         outs = self._apply(name, values, params, avals)
         for v, a in zip(outs, avals, strict=True):
-            assert (v.shape, v.dtype) == (a.shape, a.dtype), (name, v, a)
+            assert same_type(v, a), (name, v, a)
         return outs
 
     def _apply(self, name: str, values: list[Value], params: dict[str, Any],

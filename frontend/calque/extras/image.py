@@ -84,7 +84,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 
 def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    wanted = tuple(operator.index(n) for n in shape)
+    wanted = tuple(map(operator.index, shape))
     given = shape_of(image)
     if len(wanted) != len(given):
         raise ValueError(explain(f"{name}: shape {wanted} for an image of shape {given}.",

@@ -47,7 +47,7 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
               ids: Any, num_segments: Any, bucket_size: Any, mode: Any) -> Any:
     data = util.one_array(name, data)
     data = util.array(data)
-    (ids,) = util.check_arrays(name, ids if hasattr(ids, "shape") else creation.asarray(ids))
+    ids = util.one_array(name, ids if hasattr(ids, "shape") else creation.asarray(ids))
     if not dtypes.is_integer(dtype_of(ids)):
         raise TypeError(explain(f"{name}: segment_ids must be integers, got dtype "
                                 f"{dtype_of(ids).name}.", fix="use astype(int)."))

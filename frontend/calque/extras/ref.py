@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
@@ -268,7 +269,7 @@ def _check_value(name: str, ref: Ref, want: ShapedArray, have: ShapedArray) -> N
 
 def _mode(idx: Any) -> str:
     """A computed position is moved inside, index arrays leave out what is outside, as in JAX."""
-    parts = idx if isinstance(idx, tuple) else (idx,)
+    parts = as_tuple(idx)
     return "drop" if any(np.ndim(i) for i in parts if is_arraylike(i)) else "clip"
 
 

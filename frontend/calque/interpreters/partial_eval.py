@@ -164,7 +164,7 @@ def dce_jaxpr(jaxpr: Program, used_outputs: bool | Sequence[bool],
             f"dce_jaxpr: {len(outs)} flags for {len(jaxpr.outputs)} results.",
             fix="give one flag for each result."))
     kept = eliminate_dead_code(jaxpr, list(outs))
-    read = {a for e in kept.equations for a in e.inputs} | set(kept.outputs)
+    read = kept.used()
     forced = [instantiate] * len(kept.inputs) if isinstance(instantiate, bool) else instantiate
     used = [v in read or bool(f) for v, f in zip(kept.inputs, forced)]
     return kept.replace(inputs=flagged(kept.inputs, used)), used

@@ -244,7 +244,7 @@ def rev(operand: Any, dimensions: Any) -> Any:
       Array([2, 1], dtype=int32)
     """
     x = as_operand("rev", operand)
-    axes = tuple(operator.index(d) for d in dimensions)
+    axes = tuple(map(operator.index, dimensions))
     return sh.rev_p.bind(x, dimensions=axes) if axes else unchanged(x)
 
 

@@ -45,11 +45,11 @@ class RaggedDotDimensionNumbers:
     rhs_group_dimensions: Sequence[int]
 
     def __post_init__(self) -> None:
-        dims = tuple(tuple(tuple(int(a) for a in axes) for axes in pair)
+        dims = tuple(tuple(tuple(map(int, axes)) for axes in pair)
                      for pair in self.dot_dimension_numbers)
         object.__setattr__(self, "dot_dimension_numbers", dims)
         for name in ("lhs_ragged_dimensions", "rhs_group_dimensions"):
-            object.__setattr__(self, name, tuple(int(a) for a in getattr(self, name)))
+            object.__setattr__(self, name, tuple(map(int, getattr(self, name))))
 
 
 def _fail(text: str, fix: str = "") -> Exception:
@@ -73,7 +73,7 @@ def _checked(lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray,
                     f"the number of axes of the lhs value, got {axis} for lhs of rank {lhs.ndim}.")
     ct.dot_general_p.rule("abstract")(
         lhs, rhs, dimension_numbers=numbers.dot_dimension_numbers, precision=None,
-        preferred_element_type=np.dtype("f4"))
+        preferred_element_type=dtypes.float32)
     mode = "contracting" if axis in lc else "batch" if axis in lb else "noncontracting"
     if mode == "noncontracting":
         if len(groups) != 1:
@@ -124,7 +124,7 @@ def _mask(sizes: Any, shape: tuple[int, ...], axis: int, outer: tuple[int, ...])
 def _by_group(x: Any, mask: Any) -> Any:
     """x with an axis of groups behind, 0 where the mask is."""
     shape = shape_of(mask)
-    wide = sh.broadcast_in_dim(x, shape, tuple(range(len(shape) - 1)))
+    wide = sh.columns_of(x, shape)
     zero = sh.broadcast_in_dim(np.zeros((), dtype_of(x)), shape, ())
     return ew.select_n(mask, zero, wide)
 
@@ -268,16 +268,16 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
     with lazy_eval("scaled_dot"):
         parts = [_scaled(v, s, axes) for v, s, axes in
                  zip((x, y), (lhs_scale, rhs_scale), dimension_numbers[0])]
-        out = dot_general(*parts, dimension_numbers, None, np.dtype("f4"))  # type: ignore[call-arg]
+        out = dot_general(*parts, dimension_numbers, None, dtypes.float32)  # type: ignore[call-arg]
         return ew.convert(out, dtype)
 
 
 def _scaled(x: Any, scale: Any, contracted: Sequence[int]) -> Any:
     """x in float32, times its scale."""
-    x = ew.convert(x, np.dtype("f4"))
+    x = ew.convert(x, dtypes.float32)
     if scale is None:
         return x
-    factor = ew.convert(unchanged(as_operand("scaled_dot", scale)), np.dtype("f4"))
+    factor = ew.convert(unchanged(as_operand("scaled_dot", scale)), dtypes.float32)
     shape, own = shape_of(x), shape_of(factor)
     fits = len(own) == len(shape) and all(
         (s and n % s == 0) if i in contracted else n == s

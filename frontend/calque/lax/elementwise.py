@@ -9,8 +9,6 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
@@ -466,8 +464,8 @@ def select_n(which: Any, *cases: Any) -> Any:
         raise TypeError(explain(
             f"select `which` must be boolean or integer type, got {kind.name}.",
             fix="compare it first, for example which > 0."))
-    if dtypes.is_integer(kind) and kind != np.dtype("int32"):
-        which = convert(which, np.dtype("int32"))
+    if dtypes.is_integer(kind) and kind != dtypes.int32:
+        which = convert(which, dtypes.int32)
     return ew.select_n(which, *values)
 
 

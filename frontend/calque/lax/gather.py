@@ -99,7 +99,7 @@ def gather(
     parsed = parse_mode("gather", mode, GatherScatterMode.PROMISE_IN_BOUNDS)
     dtype = dtype_of(x)
     fill = python_fill(fill_value, dtype) if parsed is GatherScatterMode.FILL_OR_DROP else None
-    numbers = GatherDimensionNumbers(*[tuple(int(i) for i in dims) for dims in dimension_numbers])
+    numbers = GatherDimensionNumbers(*[tuple(map(int, dims)) for dims in dimension_numbers])
     return ga.gather(
         x,
         indices,
@@ -156,7 +156,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
         taken = tuple(sorted(int(a) for a in axes))
         sizes = [1 if a in taken else n for a, n in enumerate(shape)]
         numbers = GatherDimensionNumbers(
-            tuple(range(1, len(shape) - len(taken) + 1)), taken, tuple(int(a) for a in axes)
+            tuple(range(1, len(shape) - len(taken) + 1)), taken, tuple(map(int, axes))
         )
         return gather(x, vectors, numbers, sizes, mode="promise_in_bounds")
 

@@ -103,7 +103,7 @@ def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
         if dtype.kind == "f":
             bits = gen.rng_bit_generator(state, sizes, "u4", RandomAlgorithm.RNG_PHILOX)[1]
             top = ew.convert(ew.shift_right_logical(bits, ew.const(bits, 8)),
-                             np.dtype("f4"))
+                             dtypes.float32)
             unit = ew.convert(ew.mul(top, ew.const(top, 2.0**-24)), dtype)
             made = ew.add(low, ew.mul(unit, span))
             return ew.select_n(ew.lt(made, high), low, made)

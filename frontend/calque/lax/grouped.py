@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
-from calque.core.lists import without
+from calque.core.lists import replaced, without
 from calque.core.trace import axis_env
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
@@ -28,7 +29,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 def checked(what: str, groups: Any, size: int, equal: bool) -> Groups:
     """Groups that cover the axis; ValueError where they do not."""
-    found = tuple(tuple(int(i) for i in g) for g in groups)
+    found = tuple(tuple(map(int, g)) for g in groups)
     if sorted(i for g in found for i in g) != list(range(size)):
         raise ValueError(explain(
             f"{what}: axis_index_groups must cover all indices exactly once, got {found} for an "
@@ -68,7 +69,7 @@ def pick(x: Any, index: Any, axis: int = 0) -> Any:
     """x at a traced position of an axis, without it."""
     shape = shape_of(x)
     starts = [index if i == axis else np.int32(0) for i in range(len(shape))]
-    sizes = tuple(1 if i == axis else d for i, d in enumerate(shape))
+    sizes = replaced(shape, axis, 1)
     part = ix.dynamic_slice(x, starts, sizes)
     return sh.reshape(part, without(shape, [axis]))
 
@@ -194,10 +195,10 @@ def ragged(sent: Any, out: Any, starts: Any, sizes: Any, targets: Any, names: Na
     me = position(names)
     runs = [pick(gathered(v, names), me, 1) for v in (starts, sizes, targets)]
     shape, length = shape_of(out), shape_of(sent)[0]
-    line, zero = sh.iota(np.dtype("int32"), (shape[0],)), ew.match_shape(np.int32(0), (shape[0],))
+    line, zero = sh.iota(dtypes.int32, (shape[0],)), ew.match_shape(np.int32(0), (shape[0],))
     for sender in range(size):
         start, count, target = (ew.match_shape(ew.convert(
-            pick(v, np.int32(sender)), np.dtype("int32")), (shape[0],)) for v in runs)
+            pick(v, np.int32(sender)), dtypes.int32), (shape[0],)) for v in runs)
         at = ew.sub(line, target)
         there = ew.and_(ew.ge(at, zero), ew.lt(at, count))
         source = ew.clamp(np.int32(0), ew.add(at, start), np.int32(max(length - 1, 0)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import checked_axes
@@ -76,7 +77,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
             return leaf * (size if groups is None else len(groups[0]))
         value = as_operand("psum", leaf)
         if dtype_of(value) == np.dtype(bool):
-            value = ew.convert(value, np.dtype("i4"))
+            value = ew.convert(value, dtypes.int32)
         return co.psum(value, names) if groups is None else grouped.reduced(
             "psum", value, names, groups)
 

@@ -40,7 +40,7 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
 
     def reduce(operand: Any, axes: Any) -> Any:
         x = as_operand(name, operand)
-        axes = tuple(operator.index(a) for a in axes)
+        axes = tuple(map(operator.index, axes))
         if not axes:
             rd_abstract(x, axes=(), **with_sharding)
             return unchanged(x)

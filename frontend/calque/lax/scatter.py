@@ -31,7 +31,7 @@ from calque.transforms.vmap import vmap_flat
 
 
 def _numbers(d: ScatterDimensionNumbers) -> ScatterDimensionNumbers:
-    return ScatterDimensionNumbers(*[tuple(int(i) for i in dims) for dims in d])
+    return ScatterDimensionNumbers(*[tuple(map(int, dims)) for dims in d])
 
 
 def _bind(

@@ -59,7 +59,7 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Any = None, *,
     sizes = as_sizes("reshape", new_sizes)
     a = aval_of(x)
     if dimensions is not None:
-        order = tuple(operator.index(d) for d in dimensions)
+        order = tuple(map(operator.index, dimensions))
         if order != tuple(range(a.ndim)):
             with lazy_eval("reshape"):
                 return reshape(transpose(x, order), sizes)
@@ -90,7 +90,7 @@ def transpose(operand: Any, permutation: Any) -> Any:
              [2, 4]], dtype=int32)
     """
     x = as_operand("transpose", operand)
-    order = tuple(operator.index(d) for d in permutation)
+    order = tuple(map(operator.index, permutation))
     if order == tuple(range(ndim_of(x))):
         return unchanged(x)
     return sh.transpose_p.bind(x, permutation=order)
@@ -152,7 +152,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any, *,
                          broadcast_dimensions)
     x = as_operand("broadcast_in_dim", operand)
     sizes = as_sizes("broadcast_in_dim", shape)
-    dims = tuple(operator.index(d) for d in broadcast_dimensions)
+    dims = tuple(map(operator.index, broadcast_dimensions))
     if sizes == shape_of(x) and dims == tuple(range(len(sizes))):
         return unchanged(x)
     order = sorted(range(len(dims)), key=dims.__getitem__)

@@ -197,7 +197,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
         return resharded("reduce", out_sharding, reduce, operands, init_values, computation,
                          dimensions)
     xs, inits, tree = _operands("reduce", operands, init_values)
-    axes = tuple(int(a) for a in dimensions)
+    axes = tuple(map(int, dimensions))
     a = aval_of(xs[0])
     if len(set(axes)) != len(axes):
         raise ValueError(explain(f"duplicate value in 'axes' of reduction: {axes}"))

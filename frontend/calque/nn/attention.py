@@ -125,7 +125,7 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     batch, targets, heads, size = shape_of(query)
     _, sources, groups, _ = shape_of(key)
     dtype = dtype_of(query)
-    working = dtype if dtype.itemsize > 4 else np.dtype("float32")
+    working = dtype if dtype.itemsize > 4 else dtypes.float32
     shared = heads // groups
     query = sh.reshape(query, (batch, targets, groups, shared, size))
     scores = einsum("btkgh,bskh->bkgts", query, key, preferred_element_type=working)
@@ -173,13 +173,13 @@ def _by_group(x: Any, full: tuple[int, ...]) -> Any:
 def _below(shape: tuple[int, int], lengths: Any) -> Any:
     """Positions before the lengths, (B, n)."""
     lengths = util.one_array("dot_product_attention", lengths)
-    lengths = ew.convert(util.array(lengths), np.dtype("int32"))
+    lengths = ew.convert(util.array(lengths), dtypes.int32)
     if shape_of(lengths) not in ((), (1,), (shape[0],)):
         raise ValueError(explain(
             f"dot_product_attention: sequence lengths must have shape ({shape[0]},), got "
             f"{shape_of(lengths)}."))
     ends = sh.broadcast_in_dim(util.spread(lengths, (shape[0],)), shape, (0,))
-    return ew.lt(broadcasted_iota(np.dtype("int32"), shape, 1), ends)
+    return ew.lt(broadcasted_iota(dtypes.int32, shape, 1), ends)
 
 
 def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_lengths: Any,
@@ -192,8 +192,8 @@ def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_length
         x = sh.broadcast_in_dim(x, full, axes)
         return x if found is None else ew.and_(found, x)
 
-    rows = broadcasted_iota(np.dtype("int32"), (targets, sources), 0)
-    columns = broadcasted_iota(np.dtype("int32"), (targets, sources), 1)
+    rows = broadcasted_iota(dtypes.int32, (targets, sources), 0)
+    columns = broadcasted_iota(dtypes.int32, (targets, sources), 1)
     if is_causal:
         found = both(rows >= columns, (3, 4))
     if window is not None:

@@ -17,7 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
-from calque.core.lists import inserted, without
+from calque.core.lists import as_tuple, inserted, without
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array, from_numpy
@@ -155,7 +155,7 @@ def _mask_positions(mask: Any, shape: tuple[int, ...], axis: int, position: int)
 
 def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
     """The Fancy of an index into an array of a shape; wrap: negatives count from the end."""
-    items = index if isinstance(index, tuple) else (index,)
+    items = as_tuple(index)
     entries = _entries(items, shape)
     runs: list[ix.Run] = []
     axes: list[int] = []

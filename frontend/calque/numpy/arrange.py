@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
@@ -154,7 +155,7 @@ def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
         raise ValueError(explain(
             "'shift' and 'axis' arguments to roll must be scalars or 1D arrays"))
     with util.lazy_eval("roll"):
-        shifts = ew.convert(ravel(shift), np.dtype("int32"))
+        shifts = ew.convert(ravel(shift), dtypes.int32)
         count = shape_of(shifts)[0]
         (count,) = np.broadcast_shapes((count,), (len(axes),))  # (ValueError where they differ)
         shifts, axes = util.spread(shifts, (count,)), axes * (count // len(axes) or 1)
@@ -304,7 +305,7 @@ def diag(v: Any, k: int = 0) -> Any:
         (n,), k = shape_of(x), operator.index(k)
         size = n + abs(k)
         full = sh.broadcast_in_dim(x, (n, n), (0,))
-        row, column = (sh.iota(np.dtype("int32"), (n, n), i) for i in (0, 1))
+        row, column = (sh.iota(dtypes.int32, (n, n), i) for i in (0, 1))
         zero = constant(x, 0) if dtype_of(x) != np.bool_ else np.False_
         made = choose(ew.eq(row, column), full, zero)
         above, left = max(-k, 0), max(k, 0)

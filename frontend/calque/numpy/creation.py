@@ -392,7 +392,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     if shape is None and not hasattr(a, "aval"):
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
-    (value,) = util.check_arrays(name, value, start=1)
+    value = util.one_array(name, value, 1)
     keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
     if dtypes.is_key(keys) and dtype_of(value) == keys:
         from calque.numpy.shapes import broadcast_to
@@ -547,9 +547,9 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
         if at_bottom() and isinstance(k, (int, np.integer)):
             return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
         with lazy_eval("eye"):
-            row = sh.iota(np.dtype("int32"), (rows, columns), 0)
-            column = sh.iota(np.dtype("int32"), (rows, columns), 1)
-            shift = util.cast(util.one_array("eye", k), np.dtype("int32"))
+            row = sh.iota(dtypes.int32, (rows, columns), 0)
+            column = sh.iota(dtypes.int32, (rows, columns), 1)
+            shift = util.cast(util.one_array("eye", k), dtypes.int32)
             return ew.convert(ew.eq(ew.add(row, shift), column), wanted)
 
     return made_on("eye", device, None, make, (rows, columns))
@@ -608,8 +608,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 def below(rows: int, columns: int, k: int) -> Any:
     """The bool matrix of tri, recorded."""
-    row = sh.iota(np.dtype("int32"), (rows, columns), 0)
-    column = sh.iota(np.dtype("int32"), (rows, columns), 1)
+    row = sh.iota(dtypes.int32, (rows, columns), 0)
+    column = sh.iota(dtypes.int32, (rows, columns), 1)
     return ew.ge(ew.add(row, np.int32(k)), column)
 
 

@@ -317,8 +317,7 @@ def _tolerance(rtol: Any, like: Any, default: Any) -> Any:
 def _beside(x: Any, shape: tuple[int, ...]) -> Any:
     """A number per matrix, spread over its singular values."""
     lead = shape_of(x)
-    return sh.broadcast_in_dim(util.spread(x, shape[:-1]) if lead != shape[:-1] else x, shape,
-                               tuple(range(len(shape) - 1)))
+    return sh.columns_of(util.spread(x, shape[:-1]) if lead != shape[:-1] else x, shape)
 
 
 @util.planned

@@ -43,7 +43,7 @@ def _scale(name: str, norm: Any, inverse: bool, sizes: Sequence[int]) -> float:
 def _axes_and_sizes(name: str, kind: FftType, shape: tuple[int, ...], s: Any,
                     axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Which axes, and the sizes of the transform (for IRFFT those of the result)."""
-    sizes = None if s is None else tuple(operator.index(n) for n in s)
+    sizes = None if s is None else tuple(map(operator.index, s))
     if sizes is not None and any(n <= 0 for n in sizes):
         raise ValueError(explain("Shape should be positive.",
                                  fix=f"pass sizes of at least 1 to {name}, got {sizes}."))

@@ -31,7 +31,7 @@ from calque.primitives.gather import GatherScatterMode, ScatterDimensionNumbers
 def _added(places: Any, weights: Any, length: int) -> Any:
     """Sums of weights per place; places outside [0, length) are left out."""
     dtype = dtype_of(weights)
-    working = np.dtype("int32") if dtype == dtypes.bool_ else dtype
+    working = dtypes.int32 if dtype == dtypes.bool_ else dtype
     blank = sh.broadcast_in_dim(working.type(0), (length,), ())
     if not length or not aval_of(places).size:
         return blank
@@ -94,7 +94,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         kind = dtypes.default_dtype(int)
         at = asarray(values)
         if dtype.kind != "u":
-            at = maximum(util.cast(at, np.dtype("int32") if dtype == dtypes.bool_ else dtype), 0)
+            at = maximum(util.cast(at, dtypes.int32 if dtype == dtypes.bool_ else dtype), 0)
         w = (sh.broadcast_in_dim(kind.type(1), (n,), ()) if weights is None
              else asarray(weights))
         return util.array(_added(at, w, count))

@@ -17,6 +17,7 @@ import numpy as np
 from calque.core import dims, dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
+from calque.core.lists import as_tuple
 from calque.core.trace import Tracer, at_bottom
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
@@ -107,7 +108,7 @@ def is_basic(index: Any) -> bool:
     """Whether an index has no arrays of integers or booleans (scalars may be traced)."""
     if isinstance(index, list):
         raise refusal(index)
-    items = index if isinstance(index, tuple) else (index,)
+    items = as_tuple(index)
     return all(type(i) in _BASIC or integer(i) is not None or isinstance(i, slice) for i in items)
 
 
@@ -153,7 +154,7 @@ def _bound(value: Any, whole: Any, position: int) -> Any:
 
 def parse(index: Any, shape: Sequence[int]) -> Plan:
     """The Plan of an index into an array of a shape; TypeError, IndexError for what is none."""
-    items = index if isinstance(index, tuple) else (index,)
+    items = as_tuple(index)
     ellipses = sum(item is Ellipsis for item in items)
     if ellipses > 1:
         raise IndexError(explain("an index can only have a single ellipsis ('...')"))
@@ -287,7 +288,7 @@ def traced_starts(plan: Plan) -> list[Any]:
 def widened(index: Any) -> Any:
     """An index of at least int32."""
     aval = aval_of(index)
-    wide = np.dtype("int32") if aval.dtype.itemsize < 4 else aval.dtype
+    wide = dtypes.int32 if aval.dtype.itemsize < 4 else aval.dtype
     return ew.convert(index, wide, aval.weak_type)
 
 

@@ -82,7 +82,7 @@ def _exponent(bits: Any, kind: Any, info: Any) -> Any:
     """The biased exponent as int32."""
     shifted = ew.shift_right_logical(bits, kind.type(info.nmant))
     masked = ew.and_(shifted, kind.type((1 << info.nexp) - 1))
-    return ew.convert(masked, np.dtype("int32"))
+    return ew.convert(masked, dtypes.int32)
 
 
 @named("Mantissa in [0.5, 1) and exponent: x = mantissa * 2**exponent.", ["x"],
@@ -96,7 +96,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     field = _exponent(bits, kind, info)
     small = (field == 0) & (mantissa != 0)
     # subnormal: the mantissa is brought to its place, the exponent counts the steps
-    lead = ew.convert(ew.clz(mantissa), np.dtype("int32")) - (info.bits - info.nmant - 1)
+    lead = ew.convert(ew.clz(mantissa), dtypes.int32) - (info.bits - info.nmant - 1)
     moved = ew.shift_left(mantissa, ew.convert(where(small, lead, 0), kind))
     mantissa = ew.and_(where(small, moved, mantissa), kind.type((1 << info.nmant) - 1))
     exponent = where(small, 1 - lead, field) - (bias - 1)

@@ -360,7 +360,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
         return resharded("jnp.repeat", out_sharding, repeat, a, repeats, axis,
                          total_repeat_length=total_repeat_length)
     x = util.one_array("repeat", a)
-    (repeats,) = util.check_arrays("repeat", repeats, start=1)
+    repeats = util.one_array("repeat", repeats, 1)
     if axis is not None and not shape_of(x):  # (JAX: a scalar has any axis)
         x, axis = sh.reshape(x, (1,)), 0
     own = shape_of(x)

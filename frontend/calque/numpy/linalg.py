@@ -8,8 +8,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
@@ -95,8 +94,8 @@ def _diagonal(a: Any) -> Any:
 def _sign_of(pivots: Any, like: Any) -> Any:
     """1 or -1: whether the exchanges are even."""
     shape = shape_of(pivots)
-    at = sh.iota(np.dtype("i4"), shape, len(shape) - 1)
-    moved = ew.convert(ew.ne(pivots, at), np.dtype("i4"))
+    at = sh.iota(dtypes.int32, shape, len(shape) - 1)
+    moved = ew.convert(ew.ne(pivots, at), dtypes.int32)
     odd = rd.reduce_sum(moved, (len(shape) - 1,))
     odd = ew.and_(odd, ew.const(odd, 1))
     return ew.convert(ew.sub(la.filled(odd, 1), ew.mul(odd, ew.const(odd, 2))),

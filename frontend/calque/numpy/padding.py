@@ -13,7 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
-from calque.core.lists import replaced
+from calque.core.lists import as_tuple, replaced
 from calque.core.trace import Tracer
 from calque.numpy import arithmetic as ar
 from calque.numpy import picking, ranges, statistics, util
@@ -127,7 +127,7 @@ def _pairs(name: str, value: Any, rank: int) -> Pairs:
         rows = [tuple(v) if isinstance(v, (tuple, list)) or np.ndim(v) else v for v in value]
         nested = [r for r in rows if isinstance(r, tuple)]
         shape = (len(rows), len(nested[0])) if nested else (len(rows),)
-        flat = [r if isinstance(r, tuple) else (r,) for r in rows] if nested else [tuple(rows)]
+        flat = [as_tuple(r) for r in rows] if nested else [tuple(rows)]
     else:
         shape = np.shape(value)
         if len(shape) == 0:

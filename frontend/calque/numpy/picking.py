@@ -11,6 +11,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.lists import replaced
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
@@ -94,7 +95,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
     with lazy_eval("take"):
         x = asarray(x)
         if dtype_of(i) == dtypes.bool_:  # True is position 1
-            i = util.cast(i, np.dtype("int32"))
+            i = util.cast(i, dtypes.int32)
         x, axis = (ravel(x), 0) if axis is None else (x, axis)
         shape = shape_of(x)
         axis = canonical_axis(axis, len(shape)) if shape else 0
@@ -173,7 +174,7 @@ def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) 
     windows = [d for d, b in enumerate(sizes) if d != axis and b == 1]
     for d, (a, b) in enumerate(zip(shape, sizes)):
         if d != axis and a != b and d not in spread and d not in windows:
-            others = tuple(1 if k == axis else n for k, n in enumerate(shape))
+            others = replaced(shape, axis, 1)
             raise ValueError(explain(
                 f"Incompatible shapes for broadcasting: shapes={[sizes, others]}",
                 fix="the other axes of indices and arr must be equal or 1."))
@@ -312,7 +313,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
         if not aval_of(x).size:
             return x
         flat = ravel(as_truth(m))
-        number = ew.sub(cumsum(ew.convert(flat, np.dtype("int32"))), np.int32(1))
+        number = ew.sub(cumsum(ew.convert(flat, dtypes.int32)), np.int32(1))
         fancy = advanced.plan(_wrapped(number, aval_of(v).size), shape_of(v))
         picked = util.cast(advanced.read(v, fancy), dtype_of(x))
         made = ew.select_n(flat, ravel(x), picked)

@@ -211,7 +211,7 @@ def _mixed(first: Any, last: Any, parts: int, working: Any) -> Any:
     real = dtypes.real_dtype(working)
     i, inverse = np.arange(parts).astype(real), real.type(1) / real.type(parts)
     head = first * (real.type(1) - i * inverse)
-    if working == np.dtype("float32"):
+    if working == dtypes.float32:
         slope = np.float64(last * inverse)
         return (i.astype(np.float64) * slope + head.astype(np.float64)).astype(working)
     return head + i * (last * inverse)

@@ -118,7 +118,7 @@ def _no_identity(name: str) -> Exception:
 def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
             keepdims: Any, initial: Any, where: Any, identity: Any, working: Any = None) -> Any:
     """Convert, mask, reduce, join with initial, convert back."""
-    working = working or (np.dtype("float32") if result in _HALF and prim in (
+    working = working or (dtypes.float32 if result in _HALF and prim in (
         rd.reduce_sum_p, rd.reduce_prod_p) else result)
     x = util.cast(x, working)
     x = masked(name, x, where, identity(working))
@@ -312,7 +312,7 @@ def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
     """(dtype of the computation, dtype of the result)."""
     result = util.to_inexact(dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
     working = util.to_inexact(result)
-    return (np.dtype("float32") if working in _HALF else working), result
+    return (dtypes.float32 if working in _HALF else working), result
 
 
 @_doc("mean", "Arithmetic mean", "jnp.array([1, 2])", "Array(1.5, dtype=float32)", more=_DTYPE)

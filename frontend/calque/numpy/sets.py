@@ -30,7 +30,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so
 
-_I32 = np.dtype("int32")
+_I32 = dtypes.int32
 
 
 # ---- groups of equal rows

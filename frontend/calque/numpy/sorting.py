@@ -110,7 +110,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     turned = descending and stable
     if turned:
         x = sh.rev(x, (at,))
-    positions = sh.iota(np.dtype("int32"), shape_of(x), at)
+    positions = sh.iota(dtypes.int32, shape_of(x), at)
     found = so.sort([x, positions], at, is_stable=bool(stable))[1]
     if turned:
         found = ew.sub(ew.const(found, n - 1), found)
@@ -147,7 +147,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     if not shape:
         return asarray(kind.type(0))
     at = canonical_axis(axis, len(shape))
-    positions = sh.iota(np.dtype("int32"), shape, at)
+    positions = sh.iota(dtypes.int32, shape, at)
     found = so.sort([*reversed(values), positions], at, num_keys=len(values))[-1]
     return ew.convert(found, kind)
 
@@ -247,7 +247,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     x, at, k, mirrored = _split("argpartition", a, kth, axis)
     shape = shape_of(x)
-    order = so.sort([ew.not_(_top_key(mirrored)), sh.iota(np.dtype("int32"), shape, at)],
+    order = so.sort([ew.not_(_top_key(mirrored)), sh.iota(dtypes.int32, shape, at)],
                     at)[1]
     low = sh.slice_in_dim(order, 0, k + 1, at)
     high = so.sort([sh.slice_in_dim(order, k + 1, shape[at], at)], at)[0]
@@ -309,7 +309,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *,
 def places(x: Any, v: Any, side: str) -> Any:
     """searchsorted of operands of one dtype: pairs compared, or a search by halves."""
     n, m = aval_of(x).size, aval_of(v).size
-    shape, kind = shape_of(v), np.dtype("int32")
+    shape, kind = shape_of(v), dtypes.int32
     if not n or not m:
         return sh.broadcast_in_dim(kind.type(0), shape, ())
     flat = sh.reshape(v, (m,))
@@ -334,7 +334,7 @@ def places(x: Any, v: Any, side: str) -> Any:
 
 def _merged(x: Any, v: Any, side: str) -> Any:
     """Both sorted together: how many of x come before each of v."""
-    n, m, kind = aval_of(x).size, aval_of(v).size, np.dtype("int32")
+    n, m, kind = aval_of(x).size, aval_of(v).size, dtypes.int32
     first = side == "left"
     joined = sh.concatenate([v, x] if first else [x, v], 0)
     order = so.sort([joined, sh.iota(kind, (n + m,))], 0)[1]

@@ -118,7 +118,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         raise TypeError(explain(
             "Slice size at index 0 in gather op is out of range, must be within [0, 0 + 1), got "
             f"1: {name} of an empty axis.", fix="check the size first."))
-    working = dtype if dtype.itemsize >= 4 else np.dtype("float32")
+    working = dtype if dtype.itemsize >= 4 else dtypes.float32
     q = util.cast(asarray(q), working)
     many = shape_of(q)
     q = sh.reshape(q, (aval_of(q).size,))
@@ -163,7 +163,7 @@ def _at(rows: Any, index: Any, q: Any) -> Any:
     """Elements of sorted rows, as wide as q; none of a row without elements, or for a NaN q."""
     bad = ew.ne(index, index)
     positions = ew.convert(choose(bad, dtype_of(index).type(0), maximum(index, 0)),
-                           np.dtype("int32"))
+                           dtypes.int32)
     found = util.cast(take_along_axis(rows, positions, -1, mode="clip"), dtype_of(q))
     return choose(bad, dtype_of(q).type(np.nan), found)
 
@@ -191,7 +191,7 @@ def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any
     reached = ew.lt(
         sh.broadcast_in_dim(running, wide, (*range(at), at + 1)),
         sh.broadcast_in_dim(util.array(q * total), wide, tuple(range(at + 1))))
-    index = rd.sum(reached, -1, dtype=np.dtype("int32"))
+    index = rd.sum(reached, -1, dtype=dtypes.int32)
     return take_along_axis(ordered, index, -1, mode="clip")
 
 

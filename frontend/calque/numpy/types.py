@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 
 
 class _ScalarMeta(type):
@@ -201,7 +202,7 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
       True
     """
     found = np.dtype(_plain(dtype))
-    kinds = kind if isinstance(kind, tuple) else (kind,)
+    kinds = as_tuple(kind)
     return any(_is_kind(found, k) for k in kinds)
 
 

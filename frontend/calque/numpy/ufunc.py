@@ -176,7 +176,7 @@ class _Methods:
             raise ValueError(explain("reduceat requires a single integer axis."))
         axis = canonical_axis(axis, ndim_of(x))
         if dtype_of(indices) == dtypes.bool_:
-            indices = util.cast(indices, np.dtype("int32"))
+            indices = util.cast(indices, dtypes.int32)
         if ndim_of(indices) != 1:
             raise ValueError(explain(f"{self.name}.reduceat: indices must be a vector."))
         with util.lazy_eval(f"{self.name}.reduceat"):

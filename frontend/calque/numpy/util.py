@@ -181,7 +181,7 @@ def promote_numeric(name: str, *values: Any) -> list[Any]:
 
 def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
     """bool becomes int32 (in x64, too, as JAX has it)."""
-    return (np.dtype("int32"), False) if dtype == dtypes.bool_ else (dtype, weak)
+    return (dtypes.int32, False) if dtype == dtypes.bool_ else (dtype, weak)
 
 
 # ---- shapes

@@ -52,7 +52,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], *,
       Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Explicit,))
     """
     found = list(all_devices() if devices is None else devices)
-    shape = tuple(int(s) for s in axis_shapes)
+    shape = tuple(map(int, axis_shapes))
     count = math.prod(shape)
     if count > len(found):
         raise ValueError(explain(

@@ -24,7 +24,7 @@ from calque.primitives import shape as sh
 from calque.transforms.vmap import move_axis, to_front
 
 Axes = tuple[Any, ...]
-INT = np.dtype("i4")
+INT = dtypes.int32
 
 
 def size_of(name: Any, what: str = "collective") -> int:

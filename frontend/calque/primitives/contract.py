@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, dtype_of, ndim_of
 from calque.core.errors import explain
+from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -26,7 +27,7 @@ def dot_general(x: Any, y: Any, dims: Dims, precision: Any = None, preferred: An
 def kept(ndim: int, *used: Sequence[int]) -> tuple[int, ...]:
     """The axes that are neither contracted nor batched."""
     gone = {a for u in used for a in u}
-    return tuple(i for i in range(ndim) if i not in gone)
+    return without(range(ndim), gone)
 
 
 def _fail(what: str, fix: str = "") -> Exception:
@@ -117,7 +118,7 @@ def _pull(ct: Any, aval: ShapedArray, other: Any, contract: Any, batch: Any, swa
         x, y, xc, xb, yc, yb, axes = other, ct, yc, yb, xc, xb, turned
     out = dot_general(x, y, ((tuple(xc), tuple(yc)), (tuple(xb), tuple(yb))), precision,
                       aval.dtype if aval.dtype != dtype_of(other) else None)
-    return sh.transpose(out, tuple(int(i) for i in np.argsort(axes)))
+    return sh.transpose(out, tuple(map(int, np.argsort(axes))))
 
 
 def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,

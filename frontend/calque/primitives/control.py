@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.lists import flagged, types_of
 from calque.core.primitive import Primitive, is_linear, registry
@@ -66,7 +67,7 @@ def with_consts(programs: Sequence[Program]) -> tuple[Sequence[Program], list[An
 
 def _cond_abstract(index: ShapedArray, *operands: ShapedArray,
                    branches: tuple[Program, ...]) -> list[ShapedArray]:
-    assert not index.shape and index.dtype == np.dtype("int32"), index
+    assert not index.shape and index.dtype == dtypes.int32, index
     for b in branches:
         assert types_of(b.in_avals) == types_of(operands)
     outs = [b.out_avals for b in branches]

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
+from calque.core.avals import (
+    ShapedArray,
+    aval_of,
+    dtype_of,
+    is_complex,
+    ndim_of,
+    same_type,
+    shape_of,
+)
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
@@ -516,11 +524,11 @@ select_n_p = Primitive("select_n", elementwise=True, keys=True)
 def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
     if not cases:
         raise TypeError("select_n must have at least one case")
-    if any((c.shape, c.dtype) != (cases[0].shape, cases[0].dtype) for c in cases):
+    if any(not same_type(c, cases[0]) for c in cases):
         text = ", ".join(c.short() for c in cases)
         raise TypeError(explain(f"select_n cases must have the same shapes and dtypes, got {text}.",
                                 fix="broadcast and cast them to one shape and dtype."))
-    if which.dtype != dtypes.bool_ and which.dtype != np.dtype("int32"):
+    if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
         raise TypeError(explain(f"select_n must have bool or int32 which, got {which.dtype}."))
     if which.dtype == dtypes.bool_ and len(cases) > 2:
         raise TypeError(f"select_n with a bool which takes at most 2 cases, got {len(cases)}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -111,7 +112,7 @@ def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ..
         return [zeros(x.aval)]
     half = fft(ct, FftType.RFFT, fft_lengths)
     shape = shape_of(half)
-    at = sh.iota(np.dtype("i4"), (shape[-1],), 0)
+    at = sh.iota(dtypes.int32, (shape[-1],), 0)
     single = ew.eq(at, ew.const(at, 0))
     if n % 2 == 0:
         single = ew.or_(single, ew.eq(at, ew.const(at, n // 2)))

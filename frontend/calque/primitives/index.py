@@ -124,7 +124,7 @@ def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
     result: list[Any] = [None, None, *[None] * len(starts)]
-    shape = update.shape if is_linear(update) else shape_of(update)
+    shape = shape_of(update)
     if is_linear(x):
         blank = zeros(ShapedArray(shape, dtype_of(ct)))
         result[0] = dynamic_update_slice(ct, blank, starts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core.lists import as_tuple
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.primitives.control import cond, scan
@@ -16,7 +17,7 @@ from calque.transforms.stage import closed, replay
 
 def inner_of(params: dict[str, Any]) -> list[Program]:
     """The Programs among parameters."""
-    return [q for v in params.values() for q in (v if isinstance(v, tuple) else (v,))
+    return [q for v in params.values() for q in (as_tuple(v))
             if isinstance(q, Program)]
 
 

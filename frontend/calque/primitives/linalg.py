@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, is_complex, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
@@ -27,7 +26,7 @@ cholesky_p = Primitive("cholesky")
 triangular_solve_p = Primitive("triangular_solve")
 lu_p = Primitive("lu", multiple_results=True)
 lu_pivots_to_permutation_p = Primitive("lu_pivots_to_permutation", differentiable=False)
-INT = np.dtype("int32")
+INT = dtypes.int32
 
 
 def cholesky(a: Any) -> Any:
@@ -259,7 +258,7 @@ def solved(v: Any, b: Any) -> Any:
     """v^-1 b."""
     factors, _, order = lu(v)
     shape = shape_of(b)
-    rows = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
+    rows = sh.columns_of(order, shape)
     b = take_along(b, rows, len(shape) - 2)
     b = triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
     return triangular_solve(factors, b, left_side=True, lower=False)

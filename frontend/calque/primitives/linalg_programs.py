@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, shape_of
 from calque.core.dims import number
 from calque.core.program import Program
@@ -34,7 +35,7 @@ PANEL = 800_000  # the same for lu: narrow panels run faster, but each is compil
 HALVED = 512 * 256
 NARROW = 4  # columns of a panel at least, whatever its height
 ZERO = np.int32(0)
-INT = np.dtype("i4")
+INT = dtypes.int32
 
 
 @functools.cache
@@ -209,7 +210,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
     dtype = dtype_of(b)
     narrow = dtype.itemsize == 2
     if narrow:
-        a, b = (ew.convert(x, np.dtype("f4")) for x in (a, b))
+        a, b = (ew.convert(x, dtypes.float32) for x in (a, b))
     a = conj(a) if conjugate_a else a
     # rows of `columns` are columns of the matrix that stands left of x (or of x^T)
     flipped = transpose_a == left_side

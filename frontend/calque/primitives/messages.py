@@ -114,7 +114,7 @@ def _summable(x: Any) -> tuple[Any, Callable[[Any], Any]]:
     y, restore = plain(x)
     dtype = dtype_of(y)
     if dtypes.is_inexact(dtype) and dtype.itemsize < 4:
-        return ew.convert(y, np.dtype("f4")), lambda z: ew.convert(z, dtype)
+        return ew.convert(y, dtypes.float32), lambda z: ew.convert(z, dtype)
     return y, restore
 
 

@@ -387,7 +387,7 @@ def _pinv_program(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> Prog
         shape = shape_of(s)
         size = ew.abs_(s)
         most = reduce_max_p.bind(size, axes=(len(shape) - 1,), out_sharding=None)
-        least = sh.broadcast_in_dim(mul(rtol, most), shape, tuple(range(len(shape) - 1)))
+        least = sh.columns_of(mul(rtol, most), shape)
         kept = ew.gt(size, least)
         one = filled(s, 1)
         lost = ew.ne(size, size)  # NaN stays

@@ -13,7 +13,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
 from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.core.lists import without
+from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, registry
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
@@ -106,7 +106,7 @@ def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[in
 def _product_of_others(x: Any, axis: int) -> Any:
     """At each element of an axis, the product of all others: of those before and those behind."""
     shape, running = shape_of(x), registry["cumprod"]
-    one = ew.match_shape(ew.const(x, 1), tuple(1 if i == axis else n for i, n in enumerate(shape)))
+    one = ew.match_shape(ew.const(x, 1), replaced(shape, axis, 1))
     before = running.bind(sh.concatenate([one, x], axis), axis=axis, reverse=False)
     behind = running.bind(sh.concatenate([x, one], axis), axis=axis, reverse=True)
     n = shape[axis]

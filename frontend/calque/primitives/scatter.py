@@ -195,7 +195,7 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
     if any(shape[i] == 0 for i in d.inserted_window_dims):
         return zeros(
             ShapedArray(
-                shape_of(updates) if not is_linear(updates) else updates.shape,
+                shape_of(updates),
                 dtype_of(x),
             )
         )
@@ -206,7 +206,7 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
         d.operand_batching_dims,
         d.scatter_indices_batching_dims,
     )
-    of = updates.shape if is_linear(updates) else shape_of(updates)
+    of = shape_of(updates)
     mode = params["mode"]
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
         mode = GatherScatterMode.FILL_OR_DROP  # what scatter does to indices that break the promise
@@ -248,7 +248,7 @@ def _sum_transpose(p: Primitive) -> Any:
 
 def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
     """To the operand what was not overwritten, to the updates what was written last."""
-    shape = updates.shape if is_linear(updates) else shape_of(updates)
+    shape = shape_of(updates)
     result: list[Any] = [None, None, None]
     if is_linear(x):
         blank = zeros(ShapedArray(shape, dtype_of(ct)))

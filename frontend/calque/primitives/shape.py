@@ -98,7 +98,7 @@ def _transpose_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 transpose_p.abstract, transpose_p.batch = _transpose_abstract, _transpose_batch
 transpose_p.jvp = _linear_jvp(transpose_p)
 transpose_p.transpose = lambda ct, x, *, permutation: [
-    transpose(ct, tuple(int(i) for i in np.argsort(permutation)))]
+    transpose(ct, tuple(map(int, np.argsort(permutation))))]
 
 # ---- broadcast_in_dim
 broadcast_in_dim_p = Primitive("broadcast_in_dim", moves=True, memory="view", kernel="view",
@@ -110,6 +110,11 @@ def broadcast_in_dim(x: Any, shape: Sequence[int], broadcast_dimensions: Sequenc
     if hasattr(x, "aval") and shape_of(x) == shape and dims == tuple(range(len(shape))):
         return x
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+
+def columns_of(x: Any, shape: tuple[int, ...]) -> Any:
+    """x at all places along a last axis."""
+    return broadcast_in_dim(x, shape, range(len(shape) - 1))
 
 
 def _broadcast_abstract(x: ShapedArray, *, shape: tuple[int, ...],
@@ -200,7 +205,7 @@ def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimensi
 def _concatenate_transpose(ct: Any, *xs: Any, dimension: int) -> list[Any]:
     result, start = [], 0
     for x in xs:
-        size = shape_of(x)[dimension] if not is_linear(x) else x.shape[dimension]
+        size = shape_of(x)[dimension]
         result.append(slice_in_dim(ct, start, start + size, dimension) if is_linear(x) else None)
         start += size
     return result
@@ -334,7 +339,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> list[
     if is_linear(value):
         every = registry["reduce_sum"].bind(ct, axes=tuple(range(ndim_of(ct))),
                                             out_sharding=None) if ndim_of(ct) else ct
-        shape = x.shape if is_linear(x) else shape_of(x)
+        shape = shape_of(x)
         own = back(ct, shape)
         inside = registry["reduce_sum"].bind(own, axes=tuple(range(len(shape))),
                                              out_sharding=None) if shape else own

@@ -16,7 +16,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.errors import explain
-from calque.core.lists import flagged, types_of, without
+from calque.core.lists import flagged, replaced, types_of, without
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
@@ -301,7 +301,7 @@ def _nested(body: Program, names: Sequence[Any], sizes: dict[Any, int], values: 
 
 def _first(x: Any, axis: int) -> Any:
     shape = shape_of(x)
-    limits = tuple(1 if i == axis else d for i, d in enumerate(shape))
+    limits = replaced(shape, axis, 1)
     part = sh.slice_(x, (0,) * len(shape), limits)
     return sh.reshape(part, without(shape, [axis]))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import literal_value
-from calque.core.lists import inserted
+from calque.core.lists import as_tuple, inserted
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import replaying
 from calque.primitives import elementwise as ew
@@ -45,7 +45,7 @@ def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any], cells: int
 
 def _traced(p: Program, args: Sequence[Fact], cells: int) -> list[Fact]:
     env: dict[Var, Fact] = dict(zip(p.inputs, args))
-    used = {a for e in p.equations for a in e.inputs} | set(p.outputs)
+    used = p.used()
 
     def value(a: Atom) -> Fact:
         return (literal_value(a), np.asarray(a.value)) if isinstance(a, Literal) else env[a]
@@ -111,7 +111,7 @@ def _is_short(body: Program, length: int) -> bool:
 
 def _inner(e: Equation) -> list[Program]:
     return [q for value in e.params.values() for q in (
-        value if isinstance(value, tuple) else (value,)) if isinstance(q, Program)]
+        as_tuple(value)) if isinstance(q, Program)]
 
 
 def _count(p: Program) -> int:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
@@ -80,7 +78,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     if all(is_zero(t) for t in tangents):
         outs = sort_p.bind(*primals, **params)
         return outs, [zero_like(o) for o in outs]
-    positions = sh.iota(np.dtype("int32"), shape_of(primals[0]), dimension)
+    positions = sh.iota(dtypes.int32, shape_of(primals[0]), dimension)
     *outs, order = sort_p.bind(*primals, positions, **params)
     return outs, [zero_like(o) if is_zero(t) else take_along(t, order, dimension)
                   for o, t in zip(outs, tangents)]
@@ -115,7 +113,7 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
             "k argument to top_k must be no larger than size along axis; got k="
             f"{k} with shape={list(x.shape)} and axis={axis}"))
     shape = replaced(x.shape, axis, k)
-    return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, np.dtype("int32"))]
+    return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)]
 
 
 def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int, axis: int) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dtypes import complex_dtype
 from calque.core.errors import explain
@@ -98,7 +97,7 @@ def _turned(v: Any, inner: Any, w: Any) -> Any:
     gaps = sub(_along(w, shape, -1), _along(w, shape, -2))
     moved = product(v, mul(sub(div(filled(eye, 1), add(eye, gaps)), eye), inner))
     size = add(mul(ew.real(v), ew.real(v)), mul(ew.imag(v), ew.imag(v)))
-    top = argmax_p.bind(size, axes=(rank - 2,), index_dtype=np.dtype("i4"))
+    top = argmax_p.bind(size, axes=(rank - 2,), index_dtype=dtypes.int32)
     at = sh.broadcast_in_dim(top, (*shape[:-2], 1, shape[-1]), (*range(rank - 2), rank - 1))
     peak, slope = (sh.reshape(take_along(x, at, rank - 2), (*shape[:-2], shape[-1]))
                    for x in (v, moved))

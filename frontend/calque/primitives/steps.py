@@ -39,7 +39,7 @@ def scanned(body: Program, fixed: Sequence[Any], first: int, state: Sequence[Any
     if early:
         body, more = _moved(body, early, k, end, [*fixed], first, rows, length)
         rows = [*rows, *more]
-    used = {a for e in body.equations for a in e.inputs} | set(body.outputs)
+    used = body.used()
     keep = [v in used or k <= i < end for i, v in enumerate(body.inputs)]
     body = body.replace(inputs=flagged(body.inputs, keep))
     return scan(body, flagged(fixed, keep), [np.int32(first), *state],

@@ -89,7 +89,7 @@ def _solve_abstract(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedA
 def _rows(v: Any, like: Any) -> Any:
     """A diagonal, spread over the columns of `like`."""
     shape = shape_of(like)
-    return sh.broadcast_in_dim(v, shape, tuple(range(len(shape) - 1)))
+    return sh.columns_of(v, shape)
 
 
 def _moved(x: Any, by: int) -> Any:

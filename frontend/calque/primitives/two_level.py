@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import processes
+from calque.core import dtypes, processes
 from calque.core.avals import shape_of
 from calque.core.evaluate import literal_value
 from calque.core.mesh import AbstractMesh
@@ -30,7 +30,7 @@ from calque.primitives.inner import bind_inner, inner_of
 from calque.transforms.stage import stage
 from calque.transforms.vmap import move_axis
 
-INT = np.dtype("i4")
+INT = dtypes.int32
 _coordinates: dict[tuple[ProcessGrid, Any], Any] = {}
 
 

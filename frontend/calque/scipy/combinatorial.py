@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.dtypes import default_dtype
 from calque.core.errors import explain
@@ -207,7 +208,7 @@ def _planned(n: Any, k: Any, repetition: bool) -> Any:
                                 f"{dtype_of(made[0])}.", fix="pass real arrays: x.real."))
     kind = dtype_of(made[0])
     given = n, k = util.broadcast_all("comb", *made)
-    n, k = (ew.convert(v, np.dtype("float32") if kind.itemsize < 4 else kind) for v in given)
+    n, k = (ew.convert(v, dtypes.float32 if kind.itemsize < 4 else kind) for v in given)
     if repetition:
         nothing = n == 0
         value = _comb(where(nothing, k, n + k - 1), k)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
@@ -65,7 +64,7 @@ def real(name: str, *values: Any) -> list[Any]:
 
 def widened(*xs: Any) -> list[Any]:
     """float16 and bfloat16 as float32, others unchanged."""
-    return [ew.convert(x, np.dtype("float32")) if dtype_of(x).itemsize < 4 else x for x in xs]
+    return [ew.convert(x, dtypes.float32) if dtype_of(x).itemsize < 4 else x for x in xs]
 
 
 def constant(value: float, like: Any) -> Any:

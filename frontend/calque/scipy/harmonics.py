@@ -10,10 +10,9 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
@@ -122,7 +121,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None,
         raise TypeError(explain("sph_harm_y does not accept complex angles.",
                                 fix="pass real angles."))
     if dtype_of(theta).itemsize < 4:
-        theta, phi = (ew.convert(v, np.dtype("float32")) for v in (theta, phi))
+        theta, phi = (ew.convert(v, dtypes.float32) for v in (theta, phi))
     shape = util.common_shape("sph_harm_y", [shape_of(v) for v in (n, m, theta, phi)])
     if len(shape) != 1:
         raise ValueError(explain(f"sph_harm_y: arguments must have one axis, got shape {shape}.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque import lax
 from calque.api.custom_derivatives import custom_jvp
+from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
@@ -270,7 +271,7 @@ def spence(x: Any) -> Any:
       1.6449
     """
     x = asarray(x)
-    if dtype_of(x) not in (np.dtype("float32"), np.dtype("float64")):
+    if dtype_of(x) not in (dtypes.float32, np.dtype("float64")):
         raise TypeError(explain(
             f"x.dtype={dtype_of(x).name} is not supported, see docstring for supported types.",
             fix="convert it with astype('float32')."))

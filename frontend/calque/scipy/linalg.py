@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.dims import min_dim
 from calque.core.errors import explain
@@ -283,7 +284,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 def _rows(b: Any, order: Any) -> Any:
     """The rows of b in another order, in every matrix."""
     shape = shape_of(b)
-    places = sh.broadcast_in_dim(order, shape, tuple(range(len(shape) - 1)))
+    places = sh.columns_of(order, shape)
     return picking.take_along_axis(b, places, axis=-2)
 
 
@@ -323,7 +324,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
         m, n = shape_of(a)[-2:]
         k, kind = min_dim(m, n), dtype_of(factors)
         real = np.empty(0, kind).real.dtype
-        moved = order[..., None, :] == sh.iota(np.dtype("int32"), (m, 1), 0)
+        moved = order[..., None, :] == sh.iota(dtypes.int32, (m, 1), 0)
         permutation = ew.convert(moved, real)
         low = arrange.tril(factors, -1)[..., :, :k] + creation.eye(m, k, dtype=kind)
         high = arrange.triu(factors)[..., :k, :]

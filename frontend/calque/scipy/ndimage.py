@@ -9,8 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
@@ -39,12 +38,12 @@ _INSIDE: dict[str, Callable[[Any, int], Any]] = {
 
 def _nearest(x: Any) -> list[tuple[Any, Any]]:
     index = ew.round_(x, rounding_method=0) if dtype_of(x).kind == "f" else x
-    return [(ew.convert(index, np.dtype("int32")), None)]
+    return [(ew.convert(index, dtypes.int32), None)]
 
 
 def _linear(x: Any) -> list[tuple[Any, Any]]:
     lower = ew.floor(x)
-    index = ew.convert(lower, np.dtype("int32"))
+    index = ew.convert(lower, dtypes.int32)
     return [(index, 1 - (x - lower)), (index + 1, x - lower)]
 
 

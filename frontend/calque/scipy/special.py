@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -411,7 +412,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
 def _float32_or_64(name: str, x: Any) -> Any:
     x = asarray(x)
     dtype = dtype_of(x)
-    if dtype not in (np.dtype("float32"), np.dtype("float64")):
+    if dtype not in (dtypes.float32, np.dtype("float64")):
         raise TypeError(explain(
             f"x.dtype={dtype.name} is not supported, see docstring for supported types.",
             fix="convert it with astype('float32')."))

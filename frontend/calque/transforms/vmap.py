@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, ndim_of
-from calque.core.lists import inserted
+from calque.core.lists import as_tuple, inserted
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.source import here
@@ -58,7 +58,7 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
     if prim.collective is not None:
         return name in params["axes"]
     for value in params.values():
-        for p in value if isinstance(value, tuple) else (value,):
+        for p in as_tuple(value):
             if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(  # type: ignore[misc]
                     uses_axis(e.primitive, e.params, name) for e in p.equations)):
                 return True

@@ -13,6 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.mesh import Mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code
@@ -41,7 +42,7 @@ def places(prim: Primitive, params: dict[str, Any]) -> bool:
     """Whether an operation, or a Program that it holds, says where its results are."""
     return prim.name in _PLACES or (prim.higher_order and any(
         program_places(p) for value in params.values()
-        for p in (value if isinstance(value, tuple) else (value,)) if isinstance(p, Program)))
+        for p in (as_tuple(value)) if isinstance(p, Program)))
 
 
 def program_places(p: Program) -> bool:
@@ -58,7 +59,7 @@ def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
         elif e.primitive.name == "sharding_constraint":
             found.append(getattr(e.params["sharding"], "mesh", None))
         for value in e.params.values():
-            for q in value if isinstance(value, tuple) else (value,):
+            for q in as_tuple(value):
                 if isinstance(q, Program):
                     found += meshes_of(q, kind)
     return [m for m in found if isinstance(m, kind)]
@@ -124,8 +125,7 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     if not any_of(avals) and not places(prim, params):
         return out
     outs = list(out) if prim.multiple_results else [out]
-    inner = [p for value in params.values() for p in (value if isinstance(value, tuple)
-             else (value,)) if isinstance(p, Program)]
+    inner = [p for value in params.values() for p in (as_tuple(value)) if isinstance(p, Program)]
     meshes = [m for p in inner for m in meshes_of(p)]
     where = params.get("mesh", getattr(params.get("sharding"), "mesh", None))
     if prim.name in _PLACES and isinstance(where, Mesh):
@@ -165,7 +165,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     every = [*[v.aval for v in p.const_vars], *avals]
     count = len(p.const_vars)
     live = eliminate_dead_code(p)
-    used = {a for e in live.equations for a in e.inputs} | set(live.outputs)
+    used = live.used()
     seen = [a if v in used else a.plain for v, a in zip((*p.const_vars, *p.inputs), every)]
     plain = stripped(p.out_avals)
     place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",

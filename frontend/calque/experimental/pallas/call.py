@@ -20,6 +20,7 @@ from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.config import config
 from calque.core.dims import is_static
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef
 from calque.core.source import called
@@ -396,10 +397,10 @@ def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray
         first = in_tree.unflatten(rest[:n_in])
         second = out_tree.unflatten(rest[n_in:len(arrays)])
         third = scratch_tree.unflatten(rest[len(arrays):])
-        positional = [*first, *(second if isinstance(second, tuple) else (second,))]
+        positional = [*first, *(as_tuple(second))]
         named = third if isinstance(third, dict) else {}
         positional += () if isinstance(third, dict) else (
-            third if isinstance(third, tuple) else (third,))
+            as_tuple(third))
         _check_arity(f"pallas_call {call.label}: the kernel", call.kernel, len(positional), named,
                      "reference")
         with in_cell(grid, place):
