@@ -65,13 +65,18 @@ class HostFunction:
 
 def _promised(name: str, spec: Any) -> tuple[tuple[ShapedArray, ...], Any]:
     leaves, tree = tree_util.flatten(spec)
+    return promised_avals(name, leaves), tree
+
+
+def promised_avals(name: str, leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
+    """The types of results that a caller describes."""
     for leaf in leaves:
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
             raise TypeError(errors.explain(
                 f"{name}: result_shape_dtypes must hold objects with shape and dtype, got "
                 f"{type(leaf).__name__}.", fix="use calque.ShapeDtypeStruct(shape, dtype)."))
     return tuple(ShapedArray(tuple(x.shape), dtypes.canonical(np.dtype(x.dtype)))
-                 for x in leaves), tree
+                 for x in leaves)
 
 
 def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.callbacks import promised_avals
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.errors import explain
@@ -126,13 +127,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     if not specs:
         raise ValueError(explain("ffi_call: a kernel must have a result.",
                                  fix="give result_shape_dtypes a ShapeDtypeStruct."))
-    for spec in specs:
-        if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
-            raise TypeError(explain(
-                "ffi_call: result_shape_dtypes must hold objects with shape and dtype, got "
-                f"{type(spec).__name__}.", fix="use calque.ShapeDtypeStruct(shape, dtype)."))
-    avals = tuple(ShapedArray(tuple(s.shape), dtypes.canonical(np.dtype(s.dtype)))
-                  for s in specs)
+    avals = promised_avals("ffi_call", specs)
     aliases = tuple((input_output_aliases or {}).items())
 
     def call(*args: Any, **attributes: Any) -> Any:

@@ -61,6 +61,9 @@ class Stream:
         n = self.varint()
         return (n >> 1) ^ -(n & 1)
 
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.signed() for _ in range(self.count()))
+
     def count(self) -> int:
         """How many things follow; each takes a byte at least."""
         n = self.varint()

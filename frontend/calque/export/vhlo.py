@@ -7,6 +7,7 @@ Start reading at `read_attribute`; `OPS` says what operations there are.
 """
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -136,7 +137,7 @@ def read_type(s: Stream, t: Tables) -> Any:
         return np.dtype(f"c{2 * part.itemsize}")
     if code in (_TENSOR, _TENSOR_ENCODED):
         bounds = t.attribute(s.varint()) if code == _TENSOR_ENCODED else ()
-        return _tensor(tuple(s.signed() for _ in range(s.count())), t.type(s.varint()), bounds)
+        return _tensor(s.sizes(), t.type(s.varint()), bounds)
     if code == _FUNCTION:
         return Function(_types(s, t), _types(s, t))
     if code in (_TUPLE, _FUTURE):
@@ -144,8 +145,7 @@ def read_type(s: Stream, t: Tables) -> Any:
     if code == _UNRANKED:
         return Special("unranked", (t.type(s.varint()),))
     if code == _BUFFER:
-        for _ in range(s.count()):
-            s.signed()
+        s.sizes()
         return Special("buffer", (t.type(s.varint()),))
     if code in (24, 30):
         raise UnsupportedOperationError(
@@ -228,8 +228,7 @@ def read_attribute(s: Stream, t: Tables) -> Any:
     if code == 9:
         return _integer(s, t.type(s.varint()))
     if code == 10:
-        return Alias(tuple(s.signed() for _ in range(s.count())), s.signed(),
-                     tuple(s.signed() for _ in range(s.count())))
+        return Alias(s.sizes(), s.signed(), s.sizes())
     if code == 14:
         return t.string(s.varint())
     if code == 15:
@@ -237,7 +236,7 @@ def read_attribute(s: Stream, t: Tables) -> Any:
     if code == 17:
         return TypeOf(t.type(s.varint()))
     if code == 18:
-        return tuple(s.signed() for _ in range(s.count()))
+        return s.sizes()
     if code == 20:
         atol, rtol = (_double(s) for _ in range(2))
         return Accuracy(atol, rtol, s.signed(), t.attribute(s.varint()))
@@ -290,9 +289,7 @@ def _dense(t: Any, raw: bytes) -> np.ndarray[Any, Any]:
     """Elements from their bytes; one element for all is spread without memory."""
     if not isinstance(t, Tensor) or DYNAMIC in t.shape:
         raise damaged("a constant of no fixed shape")
-    count = 1
-    for n in t.shape:
-        count *= n
+    count = math.prod(t.shape)
     if t.dtype == np.dtype(bool):
         return _booleans(t, raw, count)
     size = t.dtype.itemsize

@@ -8,7 +8,7 @@ import numpy as np
 
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
-from calque.core.lists import inserted
+from calque.core.lists import inserted, replaced
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
@@ -108,10 +108,9 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     start = 0 if start_index is None else as_size("slice_in_dim", start_index)
     limit = n if limit_index is None else as_size("slice_in_dim", limit_index)
     start, limit = (i + n if i < 0 else i for i in (start, limit))
-    starts, limits = [0] * len(shape), list(shape)
-    starts[axis], limits[axis] = start, limit
-    steps = None if stride == 1 else [int(stride) if i == axis else 1 for i in range(len(shape))]
-    return slice(x, starts, limits, steps)
+    ones = (1,) * len(shape)
+    steps = None if stride == 1 else replaced(ones, axis, int(stride))
+    return slice(x, replaced((0,) * len(shape), axis, start), replaced(shape, axis, limit), steps)
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:

@@ -17,7 +17,7 @@ from calque.numpy.advanced import take
 from calque.numpy.at import At
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import widened
-from calque.numpy.shapes import ravel
+from calque.numpy.shapes import ravel, with_axis
 from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -53,7 +53,7 @@ def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool 
     """
     x = util.one_array("delete", arr)
     x = asarray(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    x, axis = with_axis(x, axis)
     n = shape_of(x)[axis]
     if isinstance(obj, slice):
         return _on_axis(x, np.delete(np.arange(n), obj), axis)
@@ -113,7 +113,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     check_fits(obj)
     x, v = util.check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)[::2]
     x, v = asarray(x), asarray(v)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    x, axis = with_axis(x, axis)
     shape = shape_of(x)
     n = shape[axis]
     at = np.arange(*obj.indices(n)) if isinstance(obj, slice) else _value_of(obj)

@@ -8,15 +8,14 @@ import numpy as np
 from calque.api.custom_derivatives import custom_jvp
 from calque.api.loops import while_loop
 from calque.core import dtypes
-from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
-from calque.lax.operands import canonical_axis
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.documents import named
 from calque.numpy.logic import where
-from calque.numpy.shapes import moveaxis, ravel
+from calque.numpy.shapes import moveaxis, with_axis
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -153,10 +152,7 @@ def _order(bitorder: str) -> Any:
 
 def _last(x: Any, axis: Any) -> tuple[Any, int]:
     """x with the axis last (flattened for None), and the axis."""
-    x = util.array(x)
-    if axis is None:
-        return ravel(x), 0
-    axis = canonical_axis(axis, ndim_of(x))
+    x, axis = with_axis(util.array(x), axis)
     return moveaxis(x, axis, -1), axis
 
 

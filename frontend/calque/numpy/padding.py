@@ -183,13 +183,6 @@ def _constant(x: Any, widths: Pairs, values: Pairs) -> Any:
     return x
 
 
-def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
-    shape = shape_of(x)
-    low, high = [0] * len(shape), list(shape)
-    low[axis], high[axis] = start, stop
-    return sh.slice_(x, tuple(low), tuple(high))
-
-
 def _join(parts: list[Any], axis: int) -> Any:
     parts = [p for p in parts if shape_of(p)[axis]]
     return parts[0] if len(parts) == 1 else sh.concatenate_p.bind(*parts, dimension=axis)
@@ -210,11 +203,11 @@ def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     parts = []
     for start, stop, step in runs:
         if step == 0:
-            parts.append(_wide(_cut(x, axis, start, start + 1), axis, stop))
+            parts.append(_wide(sh.slice_in_dim(x, start, start + 1, axis), axis, stop))
         elif step == 1:
-            parts.append(_cut(x, axis, start, stop + 1))
+            parts.append(sh.slice_in_dim(x, start, stop + 1, axis))
         else:
-            parts.append(sh.rev(_cut(x, axis, stop, start + 1), (axis,)))
+            parts.append(sh.rev(sh.slice_in_dim(x, stop, start + 1, axis), (axis,)))
     return _join(parts, axis)
 
 
@@ -246,12 +239,12 @@ def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
         a, b = min(before, n - skip), min(after, n - skip)
         parts = [x]
         if a:
-            first = _wide(_cut(x, axis, 0, 1), axis, a)
-            mirrored = sh.rev(_cut(x, axis, skip, skip + a), (axis,))
+            first = _wide(sh.slice_in_dim(x, 0, 1, axis), axis, a)
+            mirrored = sh.rev(sh.slice_in_dim(x, skip, skip + a, axis), (axis,))
             parts.insert(0, first * 2 - mirrored)
         if b:
-            last = _wide(_cut(x, axis, n - 1, n), axis, b)
-            mirrored = sh.rev(_cut(x, axis, n - skip - b, n - skip), (axis,))
+            last = _wide(sh.slice_in_dim(x, n - 1, n, axis), axis, b)
+            mirrored = sh.rev(sh.slice_in_dim(x, n - skip - b, n - skip, axis), (axis,))
             parts.append(last * 2 - mirrored)
         x = _join(parts, axis)
         before, after = before - a, after - b
@@ -262,7 +255,7 @@ def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> 
     n, dtype = shape_of(x)[axis], dtype_of(x)
 
     def ramp(count: int, value: Any, edge: int) -> Any:
-        last = sh.squeeze(_cut(x, axis, edge, edge + 1), (axis,))
+        last = sh.squeeze(sh.slice_in_dim(x, edge, edge + 1, axis), (axis,))
         return ranges.linspace(_scalar(value, dtype), last, count, endpoint=False, dtype=dtype,
                                axis=axis)
 
@@ -290,7 +283,7 @@ def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
             raise ValueError(explain(
                 f"stat_length of {length} yields no value for padding",
                 fix="give a stat_length of at least 1."))
-        part = _cut(x, axis, n - length if at_end else 0, n if at_end else length)
+        part = sh.slice_in_dim(x, n - length if at_end else 0, n if at_end else length, axis)
         made = _STATISTICS[mode](part, axis=axis, keepdims=True)
         if dtypes.is_integer(dtype) and mode in ("mean", "median"):
             made = ar.round(made)

@@ -23,7 +23,7 @@ from calque.numpy.arithmetic import as_truth
 from calque.numpy.at import At
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import widened
-from calque.numpy.shapes import ravel
+from calque.numpy.shapes import ravel, with_axis
 from calque.numpy.util import known, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
@@ -447,7 +447,7 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
         raise ValueError(explain("condition must be a 1D array",
                                  fix="jnp.extract takes a condition of a's shape."))
     x = asarray(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+    x, axis = with_axis(x, axis)
     n = shape_of(x)[axis]
     value = known(c)
     if value is not None and (value[n:] != 0).any():

@@ -157,6 +157,11 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
         return sh.transpose(made, tuple(reversed(range(len(new)))))
 
 
+def with_axis(x: Any, axis: Any) -> tuple[Any, int]:
+    """(x, the axis counted from the front); x flattened for None."""
+    return (ravel(x), 0) if axis is None else (x, canonical_axis(axis, ndim_of(x)))
+
+
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """The elements in one axis.
 

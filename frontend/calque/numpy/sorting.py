@@ -21,7 +21,7 @@ from calque.numpy.creation import asarray
 from calque.numpy.cumulative import cumsum
 from calque.numpy.picking import take
 from calque.numpy.reductions import sum as total_of
-from calque.numpy.shapes import ravel
+from calque.numpy.shapes import with_axis
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so
@@ -40,11 +40,7 @@ def _plain(name: str, kind: Any, order: Any) -> None:
 
 def _on_axis(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     """(array, axis counted from the front); raveled for None."""
-    x = util.one_array(name, a)
-    x = asarray(x)
-    if axis is None:
-        return ravel(x), 0
-    return x, canonical_axis(axis, ndim_of(x))
+    return with_axis(asarray(util.one_array(name, a)), axis)
 
 
 @util.planned

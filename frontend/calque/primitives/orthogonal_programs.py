@@ -92,6 +92,15 @@ def places(m: int, n: int) -> tuple[Any, Any]:
     return sh.iota(INT, (m, n), 0), sh.iota(INT, (m, n), 1)
 
 
+def halves(x: Any, h: int) -> tuple[Any, Any]:
+    """The first h rows and the others."""
+    return sh.slice_in_dim(x, 0, h, 0), sh.slice_in_dim(x, h, shape_of(x)[0], 0)
+
+
+def with_real_diagonal(x: Any, i: Any, j: Any) -> Any:
+    return where(ew.eq(i, j), as_dtype_of(x, real_part(x)), x)
+
+
 def _eye(like: Any, m: int, n: int) -> Any:
     i, j = places(m, n)
     one, none = filled(like, 1, m, n), filled(like, 0, m, n)
@@ -265,7 +274,7 @@ def _rotation(app: Any, aqq: Any, apq: Any, small: Any) -> tuple[Any, Any]:
 def _rotated(x: Any, c: Any, s: Any) -> Any:
     n, m = shape_of(x)
     h = n // 2
-    top, low = sh.slice_in_dim(x, 0, h, 0), sh.slice_in_dim(x, h, n, 0)
+    top, low = halves(x, h)
     cosine, sine = down(c, m), down(s, m)
     return sh.concatenate([sub(_times(top, cosine), mul(sine, low)),
                            add(mul(conj(sine), top), _times(low, cosine))], 0)
@@ -323,7 +332,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     i, j = places(n, n)
     a = a if lower else conj(flip(a))
     full = where(ew.ge(i, j), a, conj(flip(a)))
-    full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
+    full = with_real_diagonal(full, i, j)
     scale = _scale_of(full)
     work = _even(_over(full, repeat(scale, n, n)))
     size = shape_of(work)[0]
@@ -331,7 +340,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
 
     def step(work: Any, vectors: Any) -> list[Any]:
         d = real_part(diagonal(work))
-        app, aqq = sh.slice_in_dim(d, 0, h, 0), sh.slice_in_dim(d, h, size, 0)
+        app, aqq = halves(d, h)
         apq = diagonal(sh.slice_(work, (0, h), (h, size)))
         least = mul(all_of(app, eps), ew.sqrt(ew.abs_(mul(app, aqq))))
         floor = all_of(app, eps * eps)
@@ -386,7 +395,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     h, eps = size // 2, float(np.finfo(real).eps)
 
     def step(work: Any, vectors: Any) -> list[Any]:
-        top, low = sh.slice_in_dim(work, 0, h, 0), sh.slice_in_dim(work, h, size, 0)
+        top, low = halves(work, h)
         app, aqq = _sum(_size2(top), 1), _sum(_size2(low), 1)
         apq = _sum(mul(top, conj(low)), 1)
         small = mul(all_of(app, eps * np.sqrt(n)), mul(ew.sqrt(app), ew.sqrt(aqq)))

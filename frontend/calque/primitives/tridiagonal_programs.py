@@ -39,6 +39,7 @@ from calque.primitives.orthogonal_programs import (
     reflected,
     reflection,
     stored,
+    with_real_diagonal,
 )
 
 
@@ -77,13 +78,13 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
         return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
     i, j = places(n, n)
     full = where(ew.ge(i, j), a, conj(flip(a)))
-    full = where(ew.eq(i, j), as_dtype_of(a, real_part(full)), full)
+    full = with_real_diagonal(full, i, j)
     if n < 2:
         none = zeros(ShapedArray((0,), dtype_of(a)))
         return [full, real_part(diagonal(full)), real_part(none), none]
     made, taus = _reduced(full)
     packed = where(ew.ge(i, j), made, a)
-    packed = where(ew.eq(i, j), as_dtype_of(a, real_part(packed)), packed)
+    packed = with_real_diagonal(packed, i, j)
     e = real_part(diagonal(sh.slice_(made, (1, 0), (n, n - 1))))
     return [packed, real_part(diagonal(made)), e, taus]
 

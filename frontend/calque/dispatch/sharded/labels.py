@@ -143,12 +143,16 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
         if prim.name == "sharding_constraint" and not params["sharding"].explicit:
             made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label
     elif isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
-        known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in avals]
+        known = [named_sharding(a) for a in avals]
         specs = of_equation(prim, avals, outs, params, known, place.mesh)
         made = _labelled(outs, specs, place.mesh, avals)
     else:
         made = [a.plain.marked(place, a.vma) for a in outs]
     return made if prim.multiple_results else made[0]
+
+
+def named_sharding(a: ShapedArray) -> NamedSharding | None:
+    return a.sharding if isinstance(a.sharding, NamedSharding) else None
 
 
 def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
@@ -177,7 +181,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     if place is None:
         return plain
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
-        known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+        known = [named_sharding(a) for a in every]
         made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
         for m in _others(p, known, place.mesh):
             made = [b if b.sharding.spec.names() and not a.sharding.spec.names() else a
@@ -204,11 +208,11 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
     place = together(p.name, every, lambda i: f"args[{i - count}]", meshes_of(p))
     if not isinstance(place, NamedSharding):
         return None
-    known = [a.sharding if isinstance(a.sharding, NamedSharding) else None for a in every]
+    known = [named_sharding(a) for a in every]
     args, results = specs_of(p, known, place.mesh)
     types = [o.sharding.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
     return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
 
 
-__all__ = ["Placement", "any_of", "meshes_of", "of_program", "placement", "places",
-           "program_places", "stripped", "together", "typed"]
+__all__ = ["Placement", "any_of", "meshes_of", "named_sharding", "of_program", "placement",
+           "places", "program_places", "stripped", "together", "typed"]

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, shape_of
@@ -25,7 +26,7 @@ from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
-from calque.dispatch.sharded.labels import meshes_of
+from calque.dispatch.sharded.labels import meshes_of, named_sharding
 from calque.dispatch.sharded.spanning import any_spans
 from calque.lowering.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
@@ -95,16 +96,12 @@ def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[
                ) -> Program:
     """The Program of this process, of its pieces; consts' avals come first, and its own consts say
     where it stands."""
-    known = [_sharding(a) for a in in_avals]
-    wanted = [_sharding(a) for a in out_avals]
+    known = [named_sharding(a) for a in in_avals]
+    wanted = [named_sharding(a) for a in out_avals]
     meshes = [s.mesh for s in (*known, *wanted) if s is not None and s.spans]
     mesh = next(m for m in (*meshes, *_meshes(p)) if getattr(m, "grid", None) is not None)
     assert isinstance(mesh, Mesh)
     return localized(p, known, wanted, mesh)
-
-
-def _sharding(a: ShapedArray) -> NamedSharding | None:
-    return a.sharding if isinstance(a.sharding, NamedSharding) else None
 
 
 def agree_on(lowered: Lowered, p: Program) -> None:
@@ -175,16 +172,16 @@ class _Partitioner:
 
     def entering(self, x: Any, axes: Axes, sharding: NamedSharding | None) -> Value:
         """An operand; what is over another grid of processes is whole from here on."""
-        if sharding is not None and sharding.spans and not self.is_mine(sharding):
-            for d, names in enumerate(sharding.between):
-                x = two_level.joined(x, d, _far(names, sharding.mesh))
-        return Value(x, axes)
+        return Value(self._elsewhere(x, sharding, two_level.joined), axes)
 
     def leaving(self, v: Value, axes: Axes, sharding: NamedSharding | None) -> Any:
-        x = self.brought(v, axes)
+        return self._elsewhere(self.brought(v, axes), sharding, two_level.piece)
+
+    def _elsewhere(self, x: Any, sharding: NamedSharding | None, step: Callable[..., Any]) -> Any:
+        """x after a step along each dimension that axes of another grid of processes split."""
         if sharding is not None and sharding.spans and not self.is_mine(sharding):
             for d, names in enumerate(sharding.between):
-                x = two_level.piece(x, d, _far(names, sharding.mesh))
+                x = step(x, d, _far(names, sharding.mesh))
         return x
 
     # ---- bringing values to axes
@@ -198,17 +195,12 @@ class _Partitioner:
                 x = self._exchanged(x, i, j, self.far([name]))
                 have[i], have[j] = have[i][:-1], (*have[j], name)
         for d, (h, w) in enumerate(zip(have, axes)):
-            common = 0
-            while common < min(len(h), len(w)) and h[common] == w[common]:
-                common += 1
-            if h[common:]:
-                self._log(x, h[common:], why)
-                x = two_level.joined(x, d, self.far(h[common:]))
+            gone = h[_shared(h, w):]
+            if gone:
+                self._log(x, gone, why)
+                x = two_level.joined(x, d, self.far(gone))
         for d, (h, w) in enumerate(zip(have, axes)):
-            common = 0
-            while common < min(len(h), len(w)) and h[common] == w[common]:
-                common += 1
-            x = two_level.piece(x, d, self.far(w[common:]))
+            x = two_level.piece(x, d, self.far(w[_shared(h, w):]))
         return x
 
     def _exchanged(self, x: Any, source: int, target: int, far: tuple[Between, ...]) -> Any:
@@ -260,7 +252,7 @@ class _Partitioner:
         """The operation on whole arrays, in every process."""
         outs = e.primitive.bind(*[self.whole(v, e) for v in values], **e.params)
         outs = outs if e.primitive.multiple_results else [outs]
-        return [Value(o, ((),) * v.aval.ndim) for o, v in zip(outs, e.outputs)]
+        return [Value(o, _whole(v)) for o, v in zip(outs, e.outputs)]
 
     def split(self, e: Equation, values: list[Value], form: LocalForm) -> list[Value]:
         """The operation on pieces."""
@@ -313,6 +305,11 @@ class _Partitioner:
         return chosen
 
 
+def _shared(have: Sequence[Any], want: Sequence[Any]) -> int:
+    """How many leading axes are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(have, want)))
+
+
 def _far(names: Sequence[Any], mesh: Any) -> tuple[Between, ...]:
     return tuple(Between(n, mesh.grid) for n in names)
 
@@ -342,7 +339,12 @@ def _call(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
 
 def _settled(part: _Partitioner, v: Var, start: Value) -> Axes:
     """The axes of a carry: as propagation says, else as it starts."""
-    return part.hint(v) or start.axes or ((),) * v.aval.ndim
+    return part.hint(v) or start.axes or _whole(v)
+
+
+def _whole(v: Var) -> Axes:
+    """Of a value that no axis splits."""
+    return ((),) * v.aval.ndim
 
 
 def _scan(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
@@ -353,16 +355,12 @@ def _scan(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     init = [part.brought(v, a) for v, a in zip(values[k:k + n], carry)]
     rows = [((), *v.axes[1:]) for v in values[k + n:]]
     xs = [part.brought(v, a, e) for v, a in zip(values[k + n:], rows)]
-    ys = [((), *(part.hint(v) or ((),) * v.aval.ndim)[1:]) for v in e.outputs[n:]]
-    made = part.inner(body, [*[_axes(v) for v in values[:k]], *carry, *[r[1:] for r in rows]],
+    ys = [((), *(part.hint(v) or _whole(v))[1:]) for v in e.outputs[n:]]
+    made = part.inner(body, [*[v.axes for v in values[:k]], *carry, *[r[1:] for r in rows]],
                       [*carry, *[y[1:] for y in ys]])
     outs = scan(made, [v.x for v in values[:k]], init, xs, length=p["length"],
                 reverse=p["reverse"], unroll=p["unroll"])
     return [Value(o, a) for o, a in zip(outs, [*carry, *ys])]
-
-
-def _axes(v: Value) -> Axes:
-    return v.axes
 
 
 def _while(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
@@ -381,7 +379,7 @@ def _while(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
 
 
 def _cond(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
-    wanted = [part.hint(v) or ((),) * v.aval.ndim for v in e.outputs]
+    wanted = [part.hint(v) or _whole(v) for v in e.outputs]
     axes = [v.axes for v in values[1:]]
     branches = [part.inner(b, axes, wanted) for b in e.params["branches"]]
     outs = cond(values[0].x, [v.x for v in values[1:]], branches)
@@ -395,7 +393,7 @@ def _mapped(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]
     if isinstance(mesh, OwnRows):  # of this process's rows
         assert mesh.every.grid is not None
         outs = two_level.mapped(p, mesh.every.grid, [part.whole(v, e) for v in values])
-        return [Value(o, ((),) * v.aval.ndim) for o, v in zip(outs, e.outputs)]
+        return [Value(o, _whole(v)) for o, v in zip(outs, e.outputs)]
     grid = getattr(mesh, "grid", None)
     if grid is None and mesh.shape_tuple == part.mesh.shape_tuple:
         grid = part.grid
@@ -415,7 +413,7 @@ def _mapped(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]
         axes = _full(between(spec.axes(), grid, f"shard_map with {spec}"), made.aval.ndim)
         for d, names in enumerate(() if mine else axes):
             o = two_level.joined(o, d, _far(names, mesh))
-        found.append(Value(o, axes if mine else ((),) * made.aval.ndim))
+        found.append(Value(o, axes if mine else _whole(made)))
     return found
 
 
