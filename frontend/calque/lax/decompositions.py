@@ -146,7 +146,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
         k = shape_of(taus)[-1]
         whole = la.padded(la.cut(a, m, min_dim(min_dim(k, m), shape_of(a)[-1])), m, m)
         q = og.householder_product_p.bind(whole, taus)
-        q = la.conj(la.flip(q)) if transpose else q
+        q = la.adjoint(q) if transpose else q
         return la.product(q, c) if left else la.product(c, q)
 
 
@@ -199,7 +199,7 @@ def eigenvalues(x: Any, *, lower: bool, symmetrize_input: bool) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """(x + x^H) / 2."""
-    total = ew.add(x, la.conj(la.flip(x)))
+    total = ew.add(x, la.adjoint(x))
     return ew.div(total, ew.const(total, 2))
 
 
@@ -551,7 +551,7 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
     with lazy_eval("qdwh"):
         s, u, vh = og.svd_p.bind(x, full_matrices=False, compute_uv=True, subset_by_index=None,
                                  algorithm=None)
-        v = la.conj(la.flip(vh))
+        v = la.adjoint(vh)
         h = la.product(og.scaled_columns(v, s), vh)
         done = ew.is_finite(reduce_sum(s, tuple(range(ndim_of(s)))))
         return la.product(u, vh), h, sh.reshape(sh.iota(la.INT, (1,)), ()), done

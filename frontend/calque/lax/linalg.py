@@ -76,7 +76,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
                     "cholesky: add got incompatible shapes for broadcasting: "
                     f"{shape}, {(*shape[:-2], shape[-1], shape[-2])}.",
                     fix="pass an array of shape (..., n, n)."))
-            total = ew.add(x, la.conj(la.flip(x)))
+            total = ew.add(x, la.adjoint(x))
             x = ew.div(total, ew.const(total, 2))
         return la.lower_part(la.cholesky(x))
 

@@ -278,9 +278,9 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
         s, w = take_along(size, order, axis), take_along(w, order, axis)
         columns = sh.broadcast_in_dim(order, shape_of(v), (*range(axis), axis + 1))
         v = take_along(v, columns, axis + 1)
-        one = la.filled(w, 1)
-        sign = ew.select_n(ew.lt(w, la.filled(w, 0)), one, ew.neg(one))
-        return SVDResult(og.scaled_columns(v, sign), s, la.conj(la.flip(v)))
+        one = la.all_of(w, 1)
+        sign = ew.select_n(ew.lt(w, la.all_of(w, 0)), one, ew.neg(one))
+        return SVDResult(og.scaled_columns(v, sign), s, la.adjoint(v))
 
 
 @util.planned
@@ -351,7 +351,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         (a,) = _inexact("jnp.linalg.matrix_rank", M)
         shape = shape_of(a)
         if len(shape) < 2:
-            there = ew.ne(a, la.filled(a, 0))
+            there = ew.ne(a, la.all_of(a, 0))
             some = rd.reduce_or_p.bind(there, axes=tuple(range(len(shape))), out_sharding=None)
             return ew.convert(some, whole)
         s = svd(a, full_matrices=False, compute_uv=False, hermitian=hermitian)
@@ -470,12 +470,12 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
             least = ew.mul(_tolerance(rcond, s, bound), first)
             mask = ew.and_(
                 ew.ge(s, sh.broadcast_in_dim(least, shape_of(s), ())),
-                ew.gt(s, la.filled(s, 0)))
+                ew.gt(s, la.all_of(s, 0)))
             rank = rd.reduce_sum(ew.convert(mask, whole), (0,))
-            one = la.filled(s, 1)
-            inverse = ew.select_n(mask, la.filled(s, 0), ew.div(one, ew.select_n(mask, one, s)))
-            v = og.scaled_columns(la.conj(la.flip(vh)), inverse)
-            x = la.product(v, la.product(la.conj(la.flip(u)), b))
+            one = la.all_of(s, 1)
+            inverse = ew.select_n(mask, la.all_of(s, 0), ew.div(one, ew.select_n(mask, one, s)))
+            v = og.scaled_columns(la.adjoint(vh), inverse)
+            x = la.product(v, la.product(la.adjoint(u), b))
         residual = _residuals(a, b, x)
         if vector:
             x = sh.reshape(x, (n,))

@@ -80,15 +80,15 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     with util.lazy_eval("cholesky"):
         (a,) = inexact("jnp.linalg.cholesky", a)
         factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
-        return la.conj(la.flip(factor)) if upper else factor
+        return la.adjoint(factor) if upper else factor
 
 
 def _diagonal(a: Any) -> Any:
     """The diagonals of square matrices."""
     shape = shape_of(a)
     on = la.identity_like(a)
-    hit = ew.ne(on, la.filled(on, 0))
-    return rd.reduce_sum(ew.select_n(hit, la.filled(a, 0), a), (len(shape) - 1,))
+    hit = ew.ne(on, la.all_of(on, 0))
+    return rd.reduce_sum(ew.select_n(hit, la.all_of(a, 0), a), (len(shape) - 1,))
 
 
 def _sign_of(pivots: Any, like: Any) -> Any:
@@ -98,7 +98,7 @@ def _sign_of(pivots: Any, like: Any) -> Any:
     moved = ew.convert(ew.ne(pivots, at), dtypes.int32)
     odd = rd.reduce_sum(moved, (len(shape) - 1,))
     odd = ew.and_(odd, ew.const(odd, 1))
-    return ew.convert(ew.sub(la.filled(odd, 1), ew.mul(odd, ew.const(odd, 2))),
+    return ew.convert(ew.sub(la.all_of(odd, 1), ew.mul(odd, ew.const(odd, 2))),
                       dtype_of(like))
 
 
@@ -191,8 +191,8 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
             # the sign from the reflections, which have no derivative, the size from R, which has
             _, taus = og.geqrf_p.bind(stop_gradient(a))
             _, factors = og.qr_p.bind(a, full_matrices=False, pivoting=False, use_magma=None)
-            turns = ew.select_n(ew.eq(taus, la.filled(taus, 0)), la.filled(taus, -1),
-                                la.filled(taus, 1))  # each reflection turns the sign
+            turns = ew.select_n(ew.eq(taus, la.all_of(taus, 0)), la.all_of(taus, -1),
+                                la.all_of(taus, 1))  # each reflection turns the sign
             turned = rd.reduce_prod_p.bind(turns, axes=(last,), out_sharding=None)
         else:
             factors, pivots, _ = la.lu(a)
@@ -200,8 +200,8 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         diagonal = _diagonal(factors)
         size = ew.abs_(diagonal)
         if util.is_complex(a):
-            safe = ew.select_n(ew.eq(size, la.filled(size, 0)), size, la.filled(size, 1))
-            signs = ew.div(diagonal, ew.complex_(safe, la.filled(safe, 0)))
+            safe = ew.select_n(ew.eq(size, la.all_of(size, 0)), size, la.all_of(size, 1))
+            signs = ew.div(diagonal, ew.complex_(safe, la.all_of(safe, 0)))
         else:
             signs = ew.sign(diagonal)
         sign = rd.reduce_prod_p.bind(signs, axes=(last,), out_sharding=None)

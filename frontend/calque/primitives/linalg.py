@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, is_complex, ndim_of, shape_of
+from calque.core.avals import ShapedArray, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.contract import dot_general
+from calque.primitives.linalg_programs import adjoint as adjoint
+from calque.primitives.linalg_programs import all_of as all_of
+from calque.primitives.linalg_programs import conj as conj
+from calque.primitives.linalg_programs import flip as flip
+from calque.primitives.linalg_programs import product as product
 from calque.primitives.linalg_programs import program
 from calque.primitives.sort import take_along
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import all_to_front, to_front
 
 cholesky_p = Primitive("cholesky")
 triangular_solve_p = Primitive("triangular_solve")
@@ -45,22 +49,6 @@ def lu(a: Any) -> list[Any]:
 
 
 # ---- matrices with leading axes
-def product(x: Any, y: Any) -> Any:
-    """x y over the last two axes; leading axes are equal."""
-    rank = ndim_of(x)
-    lead = tuple(range(rank - 2))
-    return dot_general(x, y, (((rank - 1,), (rank - 2,)), (lead, lead)))
-
-
-def flip(x: Any) -> Any:
-    rank = ndim_of(x)
-    return sh.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
-
-
-def conj(x: Any) -> Any:
-    return ew.conj(x) if is_complex(x) else x
-
-
 def below(x: Any, k: int = 0) -> Any:
     """Mask of x's shape: row >= column + k."""
     shape = shape_of(x)
@@ -69,30 +57,31 @@ def below(x: Any, k: int = 0) -> Any:
     return sh.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 
 
-def filled(x: Any, value: float) -> Any:
-    return sh.broadcast_in_dim(ew.const(x, value), shape_of(x), ())
-
-
 def lower_part(x: Any, k: int = 0) -> Any:
     """x where row >= column + k, else 0."""
-    return ew.select_n(below(x, k), filled(x, 0), x)
+    return ew.select_n(below(x, k), all_of(x, 0), x)
 
 
 def upper_part(x: Any, k: int = 0) -> Any:
     """x where row < column + k, else 0."""
-    return ew.select_n(below(x, k), x, filled(x, 0))
+    return ew.select_n(below(x, k), x, all_of(x, 0))
 
 
 def identity_like(x: Any) -> Any:
     """Ones on the diagonal, in x's shape."""
     on = ew.and_(below(x), ew.not_(below(x, 1)))
-    return ew.select_n(on, filled(x, 0), filled(x, 1))
+    return ew.select_n(on, all_of(x, 0), all_of(x, 1))
 
 
 def check_rank(name: str, position: int, a: ShapedArray, rank: int = 2) -> None:
     if a.ndim < rank:
         raise TypeError(explain(
             f"Input {position} to {name} must have rank at least {rank}, but got shape={a.shape}"))
+
+
+def check_matrix(name: str, a: ShapedArray) -> None:
+    check_rank(name, 0, a)
+    check_float(name, 0, a)
 
 
 def check_float(name: str, position: int, a: ShapedArray, half: bool = False) -> None:
@@ -130,7 +119,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     t = triangular_solve(factor, t, left_side=False, lower=True, transpose_a=True,
                          conjugate_a=True)
     t = triangular_solve(factor, t, left_side=True, lower=True)
-    scale = ew.sub(filled(t, 1), ew.mul(filled(t, 0.5), identity_like(t)))
+    scale = ew.sub(all_of(t, 1), ew.mul(all_of(t, 0.5), identity_like(t)))
     return factor, product(factor, ew.mul(lower_part(t), scale))
 
 
@@ -143,16 +132,22 @@ def no_derivative(p: Primitive) -> Any:
     return refuse
 
 
+def by_algorithm(p: Primitive, *cores: int) -> None:
+    """p's Program is that of an algorithm of its name, on so many trailing axes of each operand."""
+    p.program = lambda *avals, **params: program(
+        p.name, avals, cores, tuple(sorted(params.items())))
+
+
 def batch_first(p: Primitive) -> Any:
-    def batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -> Any:
-        out = p.bind(to_front(args[0], dims[0], size), **params)
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        out = p.bind(*all_to_front(args, dims, size), **params)
         return (out, [0] * len(out)) if p.multiple_results else (out, 0)
     return batch
 
 
 cholesky_p.abstract, cholesky_p.jvp = _cholesky_abstract, _cholesky_jvp
 cholesky_p.batch = batch_first(cholesky_p)
-cholesky_p.program = lambda a: program("cholesky", (a,), (2,), ())
+by_algorithm(cholesky_p, 2)
 
 
 # ---- triangular_solve
@@ -220,14 +215,12 @@ def _solve_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, 
 
 triangular_solve_p.abstract, triangular_solve_p.jvp = _solve_abstract, _solve_jvp
 triangular_solve_p.transpose, triangular_solve_p.batch = _solve_transpose, _solve_batch
-triangular_solve_p.program = lambda a, b, **params: program(
-    "triangular_solve", (a, b), (2, 2), tuple(sorted(params.items())))
+by_algorithm(triangular_solve_p, 2, 2)
 
 
 # ---- lu: (factors, pivots, permutation)
 def _lu_abstract(a: ShapedArray) -> list[ShapedArray]:
-    check_rank("lu", 0, a)
-    check_float("lu", 0, a)
+    check_matrix("lu", a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     return [a, ShapedArray((*lead, min_dim(m, n)), INT), ShapedArray((*lead, m), INT)]
 
@@ -283,11 +276,11 @@ def _identity_from(x: Any, k: int) -> Any:
     row = sh.iota(INT, shape_of(x), rank - 2)
     first = sh.broadcast_in_dim(number(k, INT), shape_of(x), ())
     late = ew.ge(row, first)
-    return ew.select_n(late, filled(x, 0), identity_like(x))
+    return ew.select_n(late, all_of(x, 0), identity_like(x))
 
 
 lu_p.abstract, lu_p.jvp, lu_p.batch = _lu_abstract, _lu_jvp, batch_first(lu_p)
-lu_p.program = lambda a: program("lu", (a,), (2,), ())
+by_algorithm(lu_p, 2)
 
 
 # ---- lu_pivots_to_permutation
@@ -307,5 +300,4 @@ def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> Shap
 
 lu_pivots_to_permutation_p.abstract = _permutation_abstract
 lu_pivots_to_permutation_p.batch = batch_first(lu_pivots_to_permutation_p)
-lu_pivots_to_permutation_p.program = lambda pivots, **params: program(
-    "lu_pivots_to_permutation", (pivots,), (1,), tuple(params.items()))
+by_algorithm(lu_pivots_to_permutation_p, 1)

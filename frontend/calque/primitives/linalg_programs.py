@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, shape_of
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import number
 from calque.core.program import Program
 from calque.core.zeros import zeros
@@ -114,9 +114,16 @@ def filled(like: Any, value: complex, *shape: int) -> Any:
     return repeat(ew.const(like, value), *shape)
 
 
+def all_of(x: Any, value: complex) -> Any:
+    """An array like x that holds one value."""
+    return filled(x, value, *shape_of(x))
+
+
 def product(x: Any, y: Any, transposed: bool = False) -> Any:
-    """x y, or x^T y."""
-    return dot_general(x, y, (((0 if transposed else 1,), (0,)), ((), ())))
+    """x y, or x^T y, over the last two axes; leading axes are equal."""
+    rank = ndim_of(x)
+    lead = tuple(range(rank - 2))
+    return dot_general(x, y, (((rank - 2 if transposed else rank - 1,), (rank - 2,)), (lead, lead)))
 
 
 def conj(x: Any) -> Any:
@@ -124,7 +131,13 @@ def conj(x: Any) -> Any:
 
 
 def flip(x: Any) -> Any:
-    return sh.transpose(x, (1, 0))
+    """The transpose of matrices."""
+    rank = ndim_of(x)
+    return sh.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def adjoint(x: Any) -> Any:
+    return conj(flip(x))
 
 
 def where(mask: Any, x: Any, y: Any) -> Any:

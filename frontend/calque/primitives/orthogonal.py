@@ -23,12 +23,15 @@ from calque.primitives import shape as sh
 from calque.primitives.elementwise import add, div, mul, sub
 from calque.primitives.linalg import (
     INT,
+    adjoint,
+    all_of,
     batch_first,
+    by_algorithm,
     check_float,
+    check_matrix,
     check_rank,
     conj,
     cut,
-    filled,
     flip,
     identity_like,
     lower_part,
@@ -39,11 +42,9 @@ from calque.primitives.linalg import (
     triangular_solve,
     upper_part,
 )
-from calque.primitives.linalg_programs import program
 from calque.primitives.reduce import reduce_max_p, reduce_sum
 from calque.primitives.sort import take_along
 from calque.transforms.stage import stage
-from calque.transforms.vmap import all_to_front
 
 geqrf_p = Primitive("geqrf", multiple_results=True, differentiable=False)
 geqp3_p = Primitive("geqp3", multiple_results=True, differentiable=False)
@@ -62,14 +63,9 @@ def square(name: str, a: ShapedArray, message: str) -> None:
     check_float(name, 0, a)
 
 
-def _alone(name: str, cores: tuple[int, ...], *avals: ShapedArray, **params: Any) -> Program:
-    return program(name, avals, cores, tuple(sorted(params.items())))
-
-
 # ---- Householder reflections
 def _geqrf_abstract(a: ShapedArray) -> list[ShapedArray]:
-    check_rank("geqrf", 0, a)
-    check_float("geqrf", 0, a)
+    check_matrix("geqrf", a)
     return [a, ShapedArray((*a.shape[:-2], min_dim(*a.shape[-2:])), a.dtype)]
 
 
@@ -105,23 +101,20 @@ def _product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
 
 
 geqrf_p.abstract, geqrf_p.batch = _geqrf_abstract, batch_first(geqrf_p)
-geqrf_p.program = lambda a: _alone("geqrf", (2,), a)
+by_algorithm(geqrf_p, 2)
 geqp3_p.abstract, geqp3_p.batch = _geqp3_abstract, batch_first(geqp3_p)
-geqp3_p.program = lambda a: _alone("geqp3", (2,), a)
+by_algorithm(geqp3_p, 2)
 householder_product_p.abstract = _product_abstract
 for _p in (geqrf_p, geqp3_p, householder_product_p):
     _p.jvp = no_derivative(_p)
-householder_product_p.program = lambda a, taus: _alone(
-    "householder_product", (2, 1), a, taus)
-householder_product_p.batch = lambda size, args, dims: (householder_product_p.bind(
-    *all_to_front(args, dims, size)), 0)
+by_algorithm(householder_product_p, 2, 1)
+householder_product_p.batch = batch_first(householder_product_p)
 
 
 # ---- qr
 def _qr_abstract(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
                  use_magma: Any = None) -> list[ShapedArray]:
-    check_rank("qr", 0, a)
-    check_float("qr", 0, a)
+    check_matrix("qr", a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     k = m if full_matrices else min_dim(m, n)
     outs = [ShapedArray((*lead, m, k), a.dtype), ShapedArray((*lead, k, n), a.dtype)]
@@ -143,8 +136,7 @@ def _qr_program(a: ShapedArray, *, full_matrices: bool, pivoting: bool,
             outs = [add(q, identity_like(q)) if m and k else q, cut(packed, min_dim(m, k), n)]
         else:
             q = householder_product_p.bind(padded(cut(packed, m, min_dim(k, n)), m, k), taus)
-            r = packed if k <= m else packed
-            outs = [q, upper_part(cut(r, k, n), 1)]
+            outs = [q, upper_part(cut(packed, k, n), 1)]
         return [*outs, order] if pivoting else outs
 
     return stage(qr, [ShapedArray(a.shape, a.dtype)], "qr")
@@ -169,27 +161,27 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: b
         t = take_along(t, rows, ndim_of(a) - 1)
     head = cut(t, m, k)
     moved = triangular_solve(cut(r, k, k), head, left_side=False, lower=False)  # dA R1^-1
-    inside = product(conj(flip(q)), moved)
+    inside = product(adjoint(q), moved)
     skew = lower_part(inside, 1)  # rows of Q's columns, k columns
     corner = cut(skew, k, k)
     if is_complex(a):  # R's diagonal stays real
         imag = ew.imag(cut(inside, k, k))
-        diagonal = ew.complex_(filled(imag, 0), imag)
+        diagonal = ew.complex_(all_of(imag, 0), imag)
         corner = add(corner, mul(diagonal, identity_like(diagonal)))
-        whole = sub(corner, conj(flip(lower_part(corner, 1))))
+        whole = sub(corner, adjoint(lower_part(corner, 1)))
     else:
         whole = sub(corner, flip(corner))
     more = shape_of(q)[-1] - k
     if more:
         below = _lowest(skew, more)
-        top = sh.concatenate([whole, ew.neg(conj(flip(below)))], ndim_of(a) - 1)
+        top = sh.concatenate([whole, ew.neg(adjoint(below))], ndim_of(a) - 1)
         first = product(q, sh.concatenate([whole, below], ndim_of(a) - 2))
         low = sh.concatenate([below, _turn(q, first, k, more)], ndim_of(a) - 1)
         whole = sh.concatenate([top, low], ndim_of(a) - 2)
     dq = product(q, whole)
     if m != shape_of(q)[-1]:  # what of dA R1^-1 lies outside Q's range
         dq = add(dq, sub(moved, product(q, inside)))
-    dr = upper_part(sub(product(conj(flip(q)), t), product(whole, r)), 1)
+    dr = upper_part(sub(product(adjoint(q), t), product(whole, r)), 1)
     return outs, [dq, dr, *[zero_like(o) for o in order]]
 
 
@@ -202,17 +194,17 @@ def _turn(q: Any, t: Any, k: Any, more: Any) -> Any:
     m = shape_of(q)[-2]
     first = cut(q, m, k)
     corner = cut(q, k, k)
-    inner = conj(flip(sub(identity_like(corner), corner)))
-    h = solved(inner, conj(flip(_lowest(first, more))))
+    inner = adjoint(sub(identity_like(corner), corner))
+    h = solved(inner, adjoint(_lowest(first, more)))
     rank = ndim_of(h)
     fine = ew.is_finite(reduce_max_p.bind(
         ew.abs_(h), axes=(rank - 2, rank - 1), out_sharding=None))
     inner, h = (ew.select_n(_spread(fine, x), other, x)
-                for x, other in ((inner, identity_like(inner)), (h, filled(h, 0))))
-    dh = solved(inner, add(conj(flip(_lowest(t, more))), product(conj(flip(cut(t, k, k))), h)))
+                for x, other in ((inner, identity_like(inner)), (h, all_of(h, 0))))
+    dh = solved(inner, add(adjoint(_lowest(t, more)), product(adjoint(cut(t, k, k)), h)))
     dq = sub(product(sub(identity_like(first), first), dh), product(t, h))
     turn = product(conj(_lowest(flip(q), more)), dq)
-    return ew.select_n(_spread(fine, turn), filled(turn, 0), turn)
+    return ew.select_n(_spread(fine, turn), all_of(turn, 0), turn)
 
 
 def _spread(mask: Any, x: Any) -> Any:
@@ -252,7 +244,7 @@ def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_vector
         outs = eigh_p.bind(*primals, compute_vectors=compute_vectors, **params)
         return outs, [zero_like(x) for x in outs]
     v, w = eigh_p.bind(*primals, compute_vectors=True, **params)
-    inner = product(conj(flip(v)), product(t, v))
+    inner = product(adjoint(v), product(t, v))
     if not compute_vectors:
         return [w], [real_diagonal(inner)]
     dv = product(v, mul(inner, _complexed(_gaps(w), v)))
@@ -263,7 +255,7 @@ def _gaps(w: Any) -> Any:
     """1 / (w[j] - w[i]), 0 on the diagonal."""
     across, down = _matrix_of(w, -1), _matrix_of(w, -2)
     eye = identity_like(across)
-    return sub(div(filled(eye, 1), add(eye, sub(across, down))), eye)
+    return sub(div(all_of(eye, 1), add(eye, sub(across, down))), eye)
 
 
 def _matrix_of(w: Any, axis: int) -> Any:
@@ -287,7 +279,7 @@ def symmetric_from_lower(a: Any) -> Any:
 
 def _complexed(x: Any, like: Any) -> Any:
     """A real array in like's dtype."""
-    return ew.complex_(x, filled(x, 0)) if is_complex(like) else x
+    return ew.complex_(x, all_of(x, 0)) if is_complex(like) else x
 
 
 def real_diagonal(a: Any) -> Any:
@@ -297,14 +289,13 @@ def real_diagonal(a: Any) -> Any:
 
 
 eigh_p.abstract, eigh_p.jvp, eigh_p.batch = _eigh_abstract, _eigh_jvp, batch_first(eigh_p)
-eigh_p.program = lambda a, **params: _alone("eigh", (2,), a, **params)
+by_algorithm(eigh_p, 2)
 
 
 # ---- svd: (values, left vectors, right vectors)
 def _svd_abstract(a: ShapedArray, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
                   algorithm: Any) -> list[ShapedArray]:
-    check_rank("svd", 0, a)
-    check_float("svd", 0, a)
+    check_matrix("svd", a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     k = min_dim(m, n)
     s = ShapedArray((*lead, k), real_dtype(a.dtype))
@@ -326,8 +317,8 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
             "Singular value decomposition JVP not implemented for full matrices",
             fix="pass full_matrices=False: vectors outside the range of a have no derivative."))
     s, u, vh = svd_p.bind(a, full_matrices=False, compute_uv=True, **params)
-    v = conj(flip(vh))
-    inner = product(conj(flip(u)), product(t, v))
+    v = adjoint(vh)
+    inner = product(adjoint(u), product(t, v))
     ds = real_diagonal(inner)
     if not compute_uv:
         return [s], [ds]
@@ -336,22 +327,22 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     gaps = _complexed(_gaps(square_), u)
     right = mul(inner, across)
     left = mul(down, inner)
-    turn = mul(gaps, add(right, conj(flip(right))))
+    turn = mul(gaps, add(right, adjoint(right)))
     if is_complex(a):
-        half = mul(sub(inner, conj(flip(inner))), div(filled(across, 0.5), across))
+        half = mul(sub(inner, adjoint(inner)), div(all_of(across, 0.5), across))
         turn = add(turn, mul(half, identity_like(half)))
     du = product(u, turn)
-    dv = product(v, mul(gaps, add(left, conj(flip(left)))))
+    dv = product(v, mul(gaps, add(left, adjoint(left))))
     if m != k:
         du = add(du, _outside(u, product(t, v), s, m, k))
     if n != k:
-        dv = add(dv, _outside(v, product(conj(flip(t)), u), s, n, k))
-    return [s, u, vh], [ds, du, conj(flip(dv))]
+        dv = add(dv, _outside(v, product(adjoint(t), u), s, n, k))
+    return [s, u, vh], [ds, du, adjoint(dv)]
 
 
 def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
     """What of `moved` lies outside u's range, over the singular values: 0 where u is square."""
-    rest = sub(moved, product(u, product(conj(flip(u)), moved)))
+    rest = sub(moved, product(u, product(adjoint(u), moved)))
     shape = shape_of(rest)
     rank = len(shape)
     below = sh.broadcast_in_dim(_complexed(s, u), shape, (*range(rank - 2), rank - 1))
@@ -359,41 +350,40 @@ def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
         return div(rest, below)
     tall = ew.gt(number(rows, INT), number(columns, INT))
     tall = sh.broadcast_in_dim(tall, shape, ())
-    return div(ew.select_n(tall, filled(rest, 0), rest), ew.select_n(tall, filled(rest, 1), below))
+    return div(ew.select_n(tall, all_of(rest, 0), rest), ew.select_n(tall, all_of(rest, 1), below))
 
 
 svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, batch_first(svd_p)
-svd_p.program = lambda a, **params: _alone("svd", (2,), a, **params)
+by_algorithm(svd_p, 2)
 
 
 # ---- pinv: (a, relative tolerance of each matrix)
 def _pinv_abstract(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> ShapedArray:
-    check_rank("pinv", 0, a)
-    check_float("pinv", 0, a)
+    check_matrix("pinv", a)
     return ShapedArray((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
 
 
 def _pinv_program(a: ShapedArray, rtol: ShapedArray, *, hermitian: bool) -> Program:
     def pinv(x: Any, rtol: Any) -> list[Any]:
         if hermitian:
-            total = add(x, conj(flip(x)))
+            total = add(x, adjoint(x))
             v, w = eigh_p.bind(div(total, ew.const(total, 2)), lower=True, sort_eigenvalues=True,
                                compute_vectors=True, subset_by_index=None, algorithm=None)
             s, u, v = w, v, v
         else:
             s, u, vh = svd_p.bind(x, full_matrices=False, compute_uv=True, subset_by_index=None,
                                   algorithm=None)
-            v = conj(flip(vh))
+            v = adjoint(vh)
         shape = shape_of(s)
         size = ew.abs_(s)
         most = reduce_max_p.bind(size, axes=(len(shape) - 1,), out_sharding=None)
         least = sh.columns_of(mul(rtol, most), shape)
         kept = ew.gt(size, least)
-        one = filled(s, 1)
+        one = all_of(s, 1)
         lost = ew.ne(size, size)  # NaN stays
         kept = ew.or_(kept, lost)
-        inverse = ew.select_n(kept, filled(s, 0), div(one, ew.select_n(kept, one, s)))
-        return [product(scaled_columns(v, inverse), conj(flip(u)))]
+        inverse = ew.select_n(kept, all_of(s, 0), div(one, ew.select_n(kept, one, s)))
+        return [product(scaled_columns(v, inverse), adjoint(u))]
 
     plain = [ShapedArray(x.shape, x.dtype) for x in (a, rtol)]
     return stage(pinv, plain, "pinv")
@@ -405,7 +395,7 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
     p = pinv_p.bind(a, rtol, hermitian=hermitian)
     if is_zero(t):
         return p, zero_like(p)
-    ph, th = conj(flip(p)), conj(flip(t))
+    ph, th = adjoint(p), adjoint(t)
     moved = ew.neg(product(p, product(t, p)))
     left = product(product(p, ph), th)
     moved = add(moved, sub(left, product(product(left, a), p)))
@@ -414,6 +404,5 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
 
 
 pinv_p.abstract, pinv_p.jvp, pinv_p.program = _pinv_abstract, _pinv_jvp, _pinv_program
-pinv_p.batch = lambda size, args, dims, **params: (pinv_p.bind(
-    *all_to_front(args, dims, size), **params), 0)
+pinv_p.batch = batch_first(pinv_p)
 assert programs.ALGORITHMS

@@ -23,6 +23,8 @@ from calque.primitives.elementwise import add, complex_, div, mul, sub
 from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
 from calque.primitives.linalg_programs import (
     INT,
+    adjoint,
+    all_of,
     along,
     column_of,
     conj,
@@ -64,11 +66,6 @@ def _times(x: Any, real: Any) -> Any:
     if not is_complex(x):
         return mul(x, real)
     return complex_(mul(ew.real(x), real), mul(ew.imag(x), real))
-
-
-def all_of(x: Any, value: float) -> Any:
-    """An array like x that holds one value."""
-    return filled(x, value, *shape_of(x))
 
 
 def _sum(x: Any, axis: int = 0) -> Any:
@@ -330,8 +327,8 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
         w = zeros(ShapedArray((0,), real))
         return [a, w] if compute_vectors else [w]
     i, j = places(n, n)
-    a = a if lower else conj(flip(a))
-    full = where(ew.ge(i, j), a, conj(flip(a)))
+    a = a if lower else adjoint(a)
+    full = where(ew.ge(i, j), a, adjoint(a))
     full = with_real_diagonal(full, i, j)
     scale = _scale_of(full)
     work = _even(_over(full, repeat(scale, n, n)))
@@ -346,7 +343,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
         floor = all_of(app, eps * eps)
         c, s = _rotation(app, aqq, apq, ew.max_(least, floor))
         # rows by J^H, then columns by J: the rows of the conjugate transpose
-        work = conj(flip(_rotated(conj(flip(_rotated(work, c, s))), c, s)))
+        work = adjoint(_rotated(adjoint(_rotated(work, c, s)), c, s))
         work = _next_round(flip(_next_round(flip(work))))
         return [work, _next_round(_rotated(vectors, c, s)), _moved_max(s)]
 
@@ -354,7 +351,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     if size > 1:
         work, vectors = _sweeps(step, [work, vectors], size - 1)
     w = real_part(diagonal(work))
-    vectors = conj(flip(vectors))  # rows of J^H are columns of J
+    vectors = adjoint(vectors)  # rows of J^H are columns of J
     if n != size:  # the row that was added stays itself: its vector is the last unit vector
         last = _size2(sh.reshape(sh.slice_in_dim(vectors, n, size, 0), (size,)))
         w = where(ew.gt(last, all_of(last, 0.5)), all_of(w, np.inf), w)
@@ -381,8 +378,8 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
         return [s, _eye(zeros(ShapedArray((), dtype_of(a))), *u),
                 _eye(zeros(ShapedArray((), dtype_of(a))), *v)] if compute_uv else [s]
     if m < n:
-        outs = svd(conj(flip(a)), full_matrices=full_matrices, compute_uv=compute_uv)
-        return [outs[0], conj(flip(outs[2])), conj(flip(outs[1]))] if compute_uv else outs
+        outs = svd(adjoint(a), full_matrices=full_matrices, compute_uv=compute_uv)
+        return [outs[0], adjoint(outs[2]), adjoint(outs[1])] if compute_uv else outs
     scale = _scale_of(a)
     packed, taus = geqrf(_over(a, repeat(scale, m, n)))
     i, j = places(n, n)
@@ -420,7 +417,7 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any =
     if not compute_uv:
         return [values]
     vectors = take_along(vectors, down(order, size), 0)
-    left = conj(flip(sh.slice_in_dim(vectors, 0, n, 1)))  # columns of J
+    left = adjoint(sh.slice_in_dim(vectors, 0, n, 1))  # columns of J
     right = take_along(work, down(order, n), 0)
     safe = where(ew.gt(s, all_of(s, 0)), s, all_of(s, 1))
     vh = _orthonormal_rows(_over(right, down(safe, n)))
@@ -446,12 +443,12 @@ def _joined_square(x: Any, k: int) -> Any:
 def _orthonormal_rows(x: Any) -> Any:
     """Rows that are orthonormal or 0, the latter replaced by what completes the former."""
     n = shape_of(x)[0]
-    packed, taus = geqrf(conj(flip(x)))
+    packed, taus = geqrf(adjoint(x))
     (q,) = householder_product(packed, taus)
     d = real_part(diagonal(packed))  # R's diagonal: the sign of each column of q
     sign = where(ew.lt(d, all_of(d, 0)), all_of(d, -1), all_of(d, 1))
     there = ew.gt(_sum(_size2(x), 1), all_of(d, 0.5))
-    rows = _times(conj(flip(q)), down(sign, n))
+    rows = _times(adjoint(q), down(sign, n))
     return where(sh.broadcast_in_dim(there, (n, n), (0,)), x, rows)
 
 

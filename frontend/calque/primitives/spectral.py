@@ -18,10 +18,10 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.elementwise import add, div, mul, sub
 from calque.primitives.linalg import (
+    adjoint,
+    all_of,
     batch_first,
     conj,
-    filled,
-    flip,
     identity_like,
     no_derivative,
     product,
@@ -67,11 +67,11 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *,
     w, left, right = eig_p.bind(a, compute_left_eigenvectors=True,
                                 compute_right_eigenvectors=True, **params)
     if dtype_of(a).kind != "c":
-        t = ew.complex_(t, filled(t, 0))
+        t = ew.complex_(t, all_of(t, 0))
     inner = solved(right, product(t, right))
     outs, dots = [w], [_diagonal(inner)]
     if compute_left_eigenvectors:
-        mirrored = solved(left, product(conj(flip(t)), left))
+        mirrored = solved(left, product(adjoint(t), left))
         outs.append(left)
         dots.append(_turned(left, mirrored, conj(w)))
     if compute_right_eigenvectors:
@@ -95,7 +95,7 @@ def _turned(v: Any, inner: Any, w: Any) -> Any:
     rank = len(shape)
     eye = identity_like(v)
     gaps = sub(_along(w, shape, -1), _along(w, shape, -2))
-    moved = product(v, mul(sub(div(filled(eye, 1), add(eye, gaps)), eye), inner))
+    moved = product(v, mul(sub(div(all_of(eye, 1), add(eye, gaps)), eye), inner))
     size = add(mul(ew.real(v), ew.real(v)), mul(ew.imag(v), ew.imag(v)))
     top = argmax_p.bind(size, axes=(rank - 2,), index_dtype=dtypes.int32)
     at = sh.broadcast_in_dim(top, (*shape[:-2], 1, shape[-1]), (*range(rank - 2), rank - 1))

@@ -17,10 +17,14 @@ from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import tridiagonal_programs as programs
 from calque.primitives.elementwise import mul
-from calque.primitives.linalg import batch_first, check_float, check_rank, no_derivative
-from calque.primitives.linalg_programs import program
+from calque.primitives.linalg import (
+    batch_first,
+    by_algorithm,
+    check_float,
+    check_rank,
+    no_derivative,
+)
 from calque.primitives.orthogonal import square
-from calque.transforms.vmap import all_to_front
 
 tridiagonal_p = Primitive("tridiagonal", multiple_results=True, differentiable=False)
 hessenberg_p = Primitive("hessenberg", multiple_results=True, differentiable=False)
@@ -50,9 +54,9 @@ def _hessenberg_abstract(a: ShapedArray) -> list[ShapedArray]:
 
 
 tridiagonal_p.abstract, tridiagonal_p.batch = _tridiagonal_abstract, batch_first(tridiagonal_p)
-tridiagonal_p.program = lambda a, *, lower: program("tridiagonal", (a,), (2,), (("lower", lower),))
+by_algorithm(tridiagonal_p, 2)
 hessenberg_p.abstract, hessenberg_p.batch = _hessenberg_abstract, batch_first(hessenberg_p)
-hessenberg_p.program = lambda a: program("hessenberg", (a,), (2,), ())
+by_algorithm(hessenberg_p, 2)
 
 
 # ---- tridiagonal systems: (dl, d, du, b) -> x
@@ -86,12 +90,6 @@ def _solve_abstract(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedA
     return ShapedArray(b.shape, b.dtype)
 
 
-def _rows(v: Any, like: Any) -> Any:
-    """A diagonal, spread over the columns of `like`."""
-    shape = shape_of(like)
-    return sh.columns_of(v, shape)
-
-
 def _moved(x: Any, by: int) -> Any:
     """Row i + by at i (by is 1 or -1), 0 where there is none."""
     shape = shape_of(x)
@@ -109,7 +107,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, perturb_singu
     *diagonals, total = tangents
     for t, by in zip(diagonals, (-1, 0, 1)):
         if not is_zero(t) and shape_of(x)[-2]:
-            part = mul(_rows(t, x), x if not by else _moved(x, by))
+            part = mul(sh.columns_of(t, shape_of(x)), x if not by else _moved(x, by))
             total = add_tangents(total, ew.neg(part))
     if is_zero(total):
         return x, total
@@ -133,15 +131,10 @@ def _solve_transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singu
             tridiagonal_solve(low, d, high, ct, perturb_singular=perturb_singular)]
 
 
-def _solve_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    return tridiagonal_solve_p.bind(
-        *all_to_front(args, dims, size), **params), 0
-
-
 tridiagonal_solve_p.abstract, tridiagonal_solve_p.jvp = _solve_abstract, _solve_jvp
-tridiagonal_solve_p.transpose, tridiagonal_solve_p.batch = _solve_transpose, _solve_batch
-tridiagonal_solve_p.program = lambda dl, d, du, b, *, perturb_singular: program(
-    "tridiagonal_solve", (dl, d, du, b), (1, 1, 1, 2), (("perturb_singular", perturb_singular),))
+tridiagonal_solve_p.transpose = _solve_transpose
+tridiagonal_solve_p.batch = batch_first(tridiagonal_solve_p)
+by_algorithm(tridiagonal_solve_p, 1, 1, 1, 2)
 
 
 # ---- cholesky_update: (R, w) -> R1
@@ -156,7 +149,6 @@ def _update_abstract(r: ShapedArray, w: ShapedArray) -> ShapedArray:
 
 
 cholesky_update_p.abstract = _update_abstract
-cholesky_update_p.batch = lambda size, args, dims: (cholesky_update_p.bind(
-    *all_to_front(args, dims, size)), 0)
-cholesky_update_p.program = lambda r, w: program("cholesky_update", (r, w), (2, 1), ())
+cholesky_update_p.batch = batch_first(cholesky_update_p)
+by_algorithm(cholesky_update_p, 2, 1)
 assert programs.ALGORITHMS

@@ -18,12 +18,13 @@ from calque.primitives.elementwise import div, mul, sub
 from calque.primitives.linalg_programs import ALGORITHMS as ALGORITHMS
 from calque.primitives.linalg_programs import (
     INT,
+    adjoint,
+    all_of,
     along,
     column_of,
     conj,
     down,
     element_of,
-    flip,
     product,
     repeat,
     scan_of,
@@ -31,7 +32,6 @@ from calque.primitives.linalg_programs import (
     where,
 )
 from calque.primitives.orthogonal_programs import (
-    all_of,
     as_dtype_of,
     diagonal,
     places,
@@ -77,7 +77,7 @@ def tridiagonal(a: Any, *, lower: bool) -> list[Any]:
         packed, d, e, taus = tridiagonal(sh.rev(a, (0, 1)), lower=True)
         return [sh.rev(packed, (0, 1)), *[sh.rev(x, (0,)) for x in (d, e, taus)]]
     i, j = places(n, n)
-    full = where(ew.ge(i, j), a, conj(flip(a)))
+    full = where(ew.ge(i, j), a, adjoint(a))
     full = with_real_diagonal(full, i, j)
     if n < 2:
         none = zeros(ShapedArray((0,), dtype_of(a)))
