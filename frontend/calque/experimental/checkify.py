@@ -181,7 +181,7 @@ def checkify(f: Callable[..., Any], errors: frozenset[Any] = user_checks) -> Cal
             made, sites = program.consts_as_inputs().derived("with checks", lambda: checks.checked(
                 program.consts_as_inputs(), errors))
             outs = call(made, [*program.consts, *uses.operands(name_of(f), [])])
-            n = 1 + sum(s.counts() for s in sites)
+            n = 1 + checks.values_of(sites)
             error = Error(outs[0], checks.split(sites, outs[1:n]), sites)
             return error, out_tree.unflatten(uses.settle([], outs[n:]))
 

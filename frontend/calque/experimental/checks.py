@@ -27,6 +27,7 @@ from calque.primitives import control
 from calque.primitives.call import call
 from calque.primitives.checkpoint import bind as bind_checkpoint
 from calque.primitives.custom import Rule, SymbolicZero, custom_jvp_p, custom_vjp_p
+from calque.primitives.scatter import window_sizes
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, replay, stage
 
@@ -103,10 +104,15 @@ class Site:
     def counts(self) -> int:
         """How many values belong to it."""
         if self.again:
-            return 1 + sum(s.counts() for s in self.again)
+            return 1 + values_of(self.again)
         if self.kind is OOBError:
             return 2
         return self.tree.num_leaves if self.kind is FailedCheckError else 0
+
+
+def values_of(sites: Sequence[Site]) -> int:
+    """How many values belong to them."""
+    return sum(s.counts() for s in sites)
 
 
 def split(sites: Sequence[Site], values: Sequence[Any]) -> list[list[Any]]:
@@ -127,11 +133,7 @@ def say(sites: Sequence[Site], code: int, values: Sequence[Sequence[Any]]) -> st
 
 
 # ---- the primitive of `check`: (predicate, *values) -> (); site
-def _effect(_: dict[str, Any]) -> bool:
-    return True
-
-
-check_p = Primitive("check", multiple_results=True, differentiable=False, effects=_effect,
+check_p = Primitive("check", multiple_results=True, differentiable=False, effects=lambda _: True,
                     client=True)
 
 
@@ -318,11 +320,8 @@ def _gather(args: Sequence[Any], params: dict[str, Any]) -> Any:
 def _scatter(args: Sequence[Any], params: dict[str, Any]) -> Any:
     numbers = params["dimension_numbers"]
     axes = numbers.scatter_dims_to_operand_dims
-    held = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    rest = [d for d in range(ndim_of(args[0])) if d not in held]
-    updates = shape_of(args[2])
-    windows = dict(zip(rest, [updates[d] for d in numbers.update_window_dims]))
-    return asarray(args[1]), axes, [windows.get(d, 1) for d in axes]
+    windows = window_sizes((1,) * ndim_of(args[0]), numbers, shape_of(args[2]))
+    return asarray(args[1]), axes, [windows[d] for d in axes]
 
 
 POSITIONS: dict[str, Callable[..., Any]] = {
@@ -342,7 +341,7 @@ def _call(state: _Run, args: list[Any], params: dict[str, Any], bind: Any, key: 
 
 
 def _split(state: _Run, sites: Sequence[Site], outs: Sequence[Any]) -> list[Any]:
-    n = 1 + sum(s.counts() for s in sites)
+    n = 1 + values_of(sites)
     state.merge(sites, outs[0], outs[1:n])
     return list(outs[n:])
 
@@ -361,7 +360,7 @@ def _cond(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     every = [s for _, sites in pairs for s in sites]
     if not every:
         return control.cond(args[0], args[1:], params["branches"])
-    kinds = [list(p.out_avals[1:1 + sum(s.counts() for s in sites)]) for p, sites in pairs]
+    kinds = [list(p.out_avals[1:1 + values_of(sites)]) for p, sites in pairs]
     before = [sum(len(s) for _, s in pairs[:i]) for i in range(len(pairs))]
 
     def padded(i: int) -> Program:
@@ -428,7 +427,7 @@ def _scan(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     body: Program = params["jaxpr"]
     if not sites:
         return control.scan(body, args[:k], args[k:m], args[m:], **options)
-    carried = _Carried(p.out_avals[1:1 + sum(s.counts() for s in sites)])
+    carried = _Carried(p.out_avals[1:1 + values_of(sites)])
     n = carried.count
 
     def run(*xs: Any) -> list[Any]:
@@ -454,7 +453,7 @@ def _while(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     every = [*sites, *more]
     if not every:
         return while_loop(cond, cc, body, bc, init)
-    counts = [sum(s.counts() for s in part) for part in (sites, more)]
+    counts = [values_of(sites), values_of(more)]
     avals = [*p.out_avals[1:1 + counts[0]], *q.out_avals[1:1 + counts[1]]]
     carried = _Carried(avals, cond.out_avals[0].shape)
     n = carried.count
@@ -496,7 +495,7 @@ def _custom(state: _Run, args: list[Any], params: dict[str, Any], prim: Primitiv
     if not sites:
         return prim.bind(*args, **params)
     p, consts = closed(p)
-    n = 1 + sum(s.counts() for s in sites)
+    n = 1 + values_of(sites)
     k = params["num_consts"]
     held = [*consts, *args[:k]]
 

@@ -19,6 +19,7 @@ from calque.export.hlo import Enum
 from calque.export.write import Writer, rule
 from calque.lowering.builder import Value
 from calque.primitives.contract import _common
+from calque.primitives.scatter import window_sizes
 
 
 def _scalars(w: Writer, indices: Sequence[Value]) -> list[Value]:
@@ -107,9 +108,7 @@ def _scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> 
     b, (x, indices, updates), d = w.b, xs, params["dimension_numbers"]
     kind = w.equation.primitive.name.removeprefix("scatter").removeprefix("-")
     if params["mode"].name == "CLIP":
-        gone = {*d.inserted_window_dims, *d.operand_batching_dims}
-        window = iter(updates.shape[i] for i in d.update_window_dims)
-        sizes = [min(1, n) if i in gone else next(window) for i, n in enumerate(x.shape)]
+        sizes = window_sizes(x.shape, d, updates.shape)
         indices = _clamped(
             w, indices, [x.shape[a] - sizes[a] for a in d.scatter_dims_to_operand_dims])
     op = {"add": "add", "sub": "subtract", "mul": "multiply"}.get(kind, "")
@@ -141,12 +140,16 @@ def _precision(params: dict[str, Any]) -> tuple[Enum, Enum]:
     return Enum("precision", first), Enum("precision", second)
 
 
+def _in_common(x: Value, y: Value) -> tuple[Value, Value]:
+    """Operands in the dtype that they have in common."""
+    common = x.dtype if x.dtype == y.dtype else _common(x.dtype, y.dtype)
+    return x.astype(common), y.astype(common)
+
+
 @rule("dot_general")
 def _dot(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     b, (x, y), out = w.b, xs, outs[0]
-    if x.dtype != y.dtype:
-        common = _common(x.dtype, y.dtype)
-        x, y = x.astype(common), y.astype(common)
+    x, y = _in_common(x, y)
     (xc, yc), (xb, yb) = params["dimension_numbers"]
     dtype = out.dtype
     if x.dtype == BOOL and dtype != BOOL or x.dtype.kind == "c" != dtype.kind:
@@ -161,9 +164,7 @@ def _dot(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Valu
 @rule("conv_general_dilated")
 def _conv(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     b, (x, y), dn = w.b, xs, params["dimension_numbers"]
-    if x.dtype != y.dtype:
-        common = _common(x.dtype, y.dtype)
-        x, y = x.astype(common), y.astype(common)
+    x, y = _in_common(x, y)
     spatial = len(x.shape) - 2
     places: dict[str, Any] = {}
     for name, spec, first, second in (

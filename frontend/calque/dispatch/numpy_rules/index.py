@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.dispatch.numpy_rules.elementwise import BF16, COMPLEX, FLOATS, INTEGERS
 from calque.primitives.gather import GatherScatterMode, default_fill
+from calque.primitives.scatter import window_sizes
 
 Value = np.ndarray[Any, Any]
 
@@ -66,9 +67,7 @@ def _scatter(name: str) -> Any:
         d = dimension_numbers
         if not x.size or not updates.size or not _takes(name, x.dtype):
             return None
-        inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
-        windows = iter(updates.shape[i] for i in d.update_window_dims)
-        sizes = [1 if a in inserted else next(windows) for a in range(x.ndim)]
+        sizes = window_sizes(x.shape, d, updates.shape)
         first = [i for i in range(updates.ndim) if i not in d.update_window_dims]
         new = updates.transpose(*first, *d.update_window_dims)
         places, inside = _places(x.shape, indices, sizes, d.scatter_dims_to_operand_dims,
