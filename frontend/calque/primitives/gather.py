@@ -371,13 +371,7 @@ def _transpose(
 ) -> list[Any]:
     d = dimension_numbers
     blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
-    numbers = ScatterDimensionNumbers(
-        d.offset_dims,
-        d.collapsed_slice_dims,
-        d.start_index_map,
-        d.operand_batching_dims,
-        d.start_indices_batching_dims,
-    )
+    numbers = ScatterDimensionNumbers(*d)  # (the same axes, of what is written)
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
         mode = GatherScatterMode.CLIP  # what the forward pass did to indices that broke the promise
     return [
@@ -401,6 +395,26 @@ def shifted(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(d + 1 for d in dims)
 
 
+def with_window_axis(d: Any) -> Any:
+    """The numbers for an operand with one more axis in front, which belongs to the window."""
+    window, dropped, axes, batch, indices_batch = d
+    return type(d)(
+        (0, *shifted(window)), shifted(dropped), shifted(axes), shifted(batch), indices_batch
+    )
+
+
+def with_batch_axis(d: Any) -> Any:
+    """The numbers for an operand and indices with one more axis in front, which go together."""
+    window, dropped, axes, batch, indices_batch = d
+    return type(d)(
+        shifted(window),
+        shifted(dropped),
+        shifted(axes),
+        (0, *shifted(batch)),
+        (0, *shifted(indices_batch)),
+    )
+
+
 def _batch(
     size: int,
     args: Sequence[Any],
@@ -419,24 +433,9 @@ def _batch(
         return gather(x, to_front(indices, di, size), numbers, slice_sizes, **params), 0
     x = to_front(x, dx, size)
     if di is None:
-        numbers = GatherDimensionNumbers(
-            (0, *shifted(d.offset_dims)),
-            shifted(d.collapsed_slice_dims),
-            shifted(d.start_index_map),
-            shifted(d.operand_batching_dims),
-            d.start_indices_batching_dims,
-        )
-        return gather(x, indices, numbers, (size, *slice_sizes), **params), 0
-    numbers = GatherDimensionNumbers(
-        shifted(d.offset_dims),
-        shifted(d.collapsed_slice_dims),
-        shifted(d.start_index_map),
-        (0, *shifted(d.operand_batching_dims)),
-        (0, *shifted(d.start_indices_batching_dims)),
-    )
-    return gather(
-        x, to_front(indices, di, size), numbers, (min(1, size), *slice_sizes), **params
-    ), 0
+        return gather(x, indices, with_window_axis(d), (size, *slice_sizes), **params), 0
+    indices, sizes = to_front(indices, di, size), (min(1, size), *slice_sizes)
+    return gather(x, indices, with_batch_axis(d), sizes, **params), 0
 
 
 gather_p.abstract, gather_p.jvp, gather_p.transpose, gather_p.batch = (

@@ -31,7 +31,8 @@ from calque.primitives.gather import (
     check_sorted_unique,
     check_unique,
     gather,
-    shifted,
+    with_batch_axis,
+    with_window_axis,
 )
 from calque.transforms.vmap import to_front
 
@@ -193,19 +194,8 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
     d = params["dimension_numbers"]
     shape = shape_of(x)
     if any(shape[i] == 0 for i in d.inserted_window_dims):
-        return zeros(
-            ShapedArray(
-                shape_of(updates),
-                dtype_of(x),
-            )
-        )
-    numbers = GatherDimensionNumbers(
-        d.update_window_dims,
-        d.inserted_window_dims,
-        d.scatter_dims_to_operand_dims,
-        d.operand_batching_dims,
-        d.scatter_indices_batching_dims,
-    )
+        return zeros(ShapedArray(shape_of(updates), dtype_of(x)))
+    numbers = GatherDimensionNumbers(*d)  # (the same axes, of what is read)
     of = shape_of(updates)
     mode = params["mode"]
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
@@ -340,25 +330,12 @@ def _batch_of(p: Primitive) -> Any:
         **params: Any,
     ) -> Any:
         x, indices, updates = args
-        d = dimension_numbers
         x, updates = to_front(x, dims[0], size), to_front(updates, dims[2], size)
         if dims[1] is None:  # one more axis of the window, whole
-            numbers = ScatterDimensionNumbers(
-                (0, *shifted(d.update_window_dims)),
-                shifted(d.inserted_window_dims),
-                shifted(d.scatter_dims_to_operand_dims),
-                shifted(d.operand_batching_dims),
-                d.scatter_indices_batching_dims,
-            )
+            numbers = with_window_axis(dimension_numbers)
         else:
             indices = to_front(indices, dims[1], size)
-            numbers = ScatterDimensionNumbers(
-                shifted(d.update_window_dims),
-                shifted(d.inserted_window_dims),
-                shifted(d.scatter_dims_to_operand_dims),
-                (0, *shifted(d.operand_batching_dims)),
-                (0, *shifted(d.scatter_indices_batching_dims)),
-            )
+            numbers = with_batch_axis(dimension_numbers)
         return scatter(p, x, indices, updates, numbers, **params), 0
 
     return batch
