@@ -93,6 +93,9 @@ from calque.numpy.windows import *  # noqa: F403
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))
+for _public in map(globals().get, __all__):  # where users look for them
+    if isinstance(_public, _types.FunctionType | type) and _public.__module__.startswith(__name__):
+        _public.__module__ = __name__
 
 
 def __dir__() -> list[str]:

@@ -265,6 +265,4 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
         return f(*[ranges.arange(operator.index(n), dtype=dtype) for n in sizes])
 
 
-for _f in (vectorize, apply_along_axis, apply_over_axes, fromfunction):
-    _f.__module__ = "calque.numpy"
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "vectorize"]

@@ -50,7 +50,6 @@ def _doc(sentence: str, example: str, result: str, returns: str = "An array.", a
         f.__doc__ = sentence + "\n\n" + _ARGS.format(
             a=a, b=b, first=first, second=second, more=more, returns=returns, raises=raises,
             example=example, result=result)
-        f.__module__ = "calque.numpy"
         return f
     return decorate
 

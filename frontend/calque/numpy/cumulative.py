@@ -20,21 +20,6 @@ from calque.primitives import cumulative as cu
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
-_ARGUMENTS = """
-    Args:
-      a: array or scalar.
-      axis: the axis; None for the flattened array.
-      dtype: the dtype of the result; that of a by default (bool: the default integer).
-      out: not supported.
-
-    Returns:
-      An array of a's shape (one axis when axis is None).
-
-    Raises:
-      TypeError: a is not an array (lists are not accepted).
-      ValueError: the axis is out of bounds.
-"""
-
 
 def _axis(axis: Any, ndim: int) -> int:
     if not hasattr(axis, "__index__") or isinstance(axis, (tuple, list)):
@@ -71,35 +56,102 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
 
 @util.planned
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sum along an axis.
+
+    Args:
+      a: array or scalar.
+      axis: the axis; None for the flattened array.
+      dtype: the dtype of the result; that of a by default (bool: the default integer).
+      out: not supported.
+
+    Returns:
+      An array of a's shape (one axis when axis is None).
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: the axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.cumsum(jnp.array([1, 2, 3]))
+      Array([1, 3, 6], dtype=int32)
+    """
     return _running("cumsum", cu.cumsum_p, a, axis, dtype, out)
 
 
 @util.planned
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """Running product along an axis.
+
+    Args:
+      a: array or scalar.
+      axis: the axis; None for the flattened array.
+      dtype: the dtype of the result; that of a by default (bool: the default integer).
+      out: not supported.
+
+    Returns:
+      An array of a's shape (one axis when axis is None).
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: the axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.cumprod(jnp.array([1, 2, 3]))
+      Array([1, 2, 6], dtype=int32)
+    """
     return _running("cumprod", cu.cumprod_p, a, axis, dtype, out)
 
 
 @util.planned
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sum, NaN counting as 0 along an axis.
+
+    Args:
+      a: array or scalar.
+      axis: the axis; None for the flattened array.
+      dtype: the dtype of the result; that of a by default (bool: the default integer).
+      out: not supported.
+
+    Returns:
+      An array of a's shape (one axis when axis is None).
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: the axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nancumsum(jnp.array([1.0, jnp.nan, 3.0]))
+      Array([1., 1., 4.], dtype=float32)
+    """
     return _running("nancumsum", cu.cumsum_p, a, axis, dtype, out, True)
 
 
 @util.planned
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """Running product, NaN counting as 1 along an axis.
+
+    Args:
+      a: array or scalar.
+      axis: the axis; None for the flattened array.
+      dtype: the dtype of the result; that of a by default (bool: the default integer).
+      out: not supported.
+
+    Returns:
+      An array of a's shape (one axis when axis is None).
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: the axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nancumprod(jnp.array([2.0, jnp.nan, 3.0]))
+      Array([2., 2., 6.], dtype=float32)
+    """
     return _running("nancumprod", cu.cumprod_p, a, axis, dtype, out, True)
-
-
-for _f, _what, _given, _result in (
-        (cumsum, "Running sum", "jnp.array([1, 2, 3])", "Array([1, 3, 6], dtype=int32)"),
-        (cumprod, "Running product", "jnp.array([1, 2, 3])", "Array([1, 2, 6], dtype=int32)"),
-        (nancumsum, "Running sum, NaN counting as 0", "jnp.array([1.0, jnp.nan, 3.0])",
-         "Array([1., 1., 4.], dtype=float32)"),
-        (nancumprod, "Running product, NaN counting as 1", "jnp.array([2.0, jnp.nan, 3.0])",
-         "Array([2., 2., 6.], dtype=float32)")):
-    _f.__module__ = "calque.numpy"
-    _f.__doc__ = (f"{_what} along an axis.\n{_ARGUMENTS}\n    Example:\n"
-                  f"      >>> import calque.numpy as jnp\n      >>> jnp.{_f.__name__}({_given})\n"
-                  f"      {_result}\n    ")
 
 
 # ---- the array API's forms

@@ -52,7 +52,6 @@ def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequenc
         lines[1:] = [f"      {a}: array or scalar; dtypes are promoted, shapes broadcast.\n"
                      for a in arguments[1:]]
     f.__name__ = f.__qualname__ = name
-    f.__module__ = "calque.numpy"
     f.__doc__ = _TEMPLATE.format(sentence=sentence, args="".join(lines), returns=returns,
                                  example=example, result=result.replace("\n", "\n      "))
     return f

@@ -438,5 +438,4 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto"
     return path, PathInfo(path, plan.sizes, naive, cost, largest)
 
 
-einsum.__module__ = einsum_path.__module__ = "calque.numpy"
 __all__ = ["einsum", "einsum_path"]

@@ -322,5 +322,3 @@ def iterable(y: Any) -> bool:
 
 __all__ = ["array_repr", "array_str", "fromfile", "fromiter", "fromstring", "get_printoptions",
            "iterable", "load", "printoptions", "save", "savez", "set_printoptions"]
-for _name in __all__:
-    globals()[_name].__module__ = "calque.numpy"

@@ -239,5 +239,4 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
         return moveaxis(bits, -1, axis) if len(shape) > 1 else bits
 
 
-packbits.__module__ = unpackbits.__module__ = "calque.numpy"
 __all__ = ["frexp", "gcd", "lcm", "packbits", "spacing", "unpackbits"]

@@ -46,7 +46,6 @@ def _doc(sentence: str, result: str, more: str = "", rest: str = _WHERE, empty: 
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
         f.__doc__ = _DOC.format(sentence=sentence, result=result, more=more, rest=rest,
                                 empty=empty, raises=raises, name=f.__name__)
-        f.__module__ = "calque.numpy"
         return f
     return decorate
 

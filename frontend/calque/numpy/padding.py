@@ -305,5 +305,4 @@ def _by_function(x: Any, widths: Pairs, f: Callable[..., Any], kwargs: Any) -> A
     return util.array(ew.convert(x, dtype_of(x)))
 
 
-pad.__module__ = "calque.numpy"
 __all__ = ["pad"]

@@ -519,5 +519,3 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
            "polyval", "roots", "vander"]
-for _name in __all__:
-    globals()[_name].__module__ = "calque.numpy"

@@ -429,5 +429,3 @@ def _block(x: Any) -> tuple[Any, int]:
 
 
 __all__ = ["block", "corrcoef", "cov", "cross", "interp", "kron", "resize", "unwrap"]
-for _name in __all__:
-    globals()[_name].__module__ = "calque.numpy"

@@ -58,7 +58,6 @@ def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
             name=name, sentence=sentence, example=example, result=result, more=more,
             initial=_INITIAL if initial else "", dtype=dtype,
             empty=", or a reduced axis is empty and there is no initial" if empty else "")
-        f.__module__ = "calque.numpy"
         return f
     return decorate
 

@@ -64,7 +64,6 @@ def _doc(sentence: str, result: str, q: str = "", argument: str = "",
             front=", behind that of a vector q" if q else "", argument=argument, result=result,
             nan=", of the elements that are not NaN" if f.__name__.startswith("nan") else
             "; NaN where an element is", name=f.__name__)
-        f.__module__ = "calque.numpy"
         return f
     return decorate
 

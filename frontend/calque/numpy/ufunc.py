@@ -370,5 +370,3 @@ attach(special.logaddexp2, 2, -np.inf, inexact=True)
 attach(ufuncs.negative, 1)
 
 __all__ = ["frompyfunc", "ufunc"]
-for _name in __all__:
-    globals()[_name].__module__ = "calque.numpy"

@@ -45,7 +45,6 @@ def _window(name: str, sentence: str, f: Callable[[int], Any], result: str) -> C
         return creation.asarray(f(_count(name, M)), dtypes.default_dtype(float))
 
     window.__name__ = window.__qualname__ = name
-    window.__module__ = "calque.numpy"
     window.__doc__ = _DOC.format(sentence=sentence, name=name, more="", given="4", result=result)
     return window
 
@@ -91,5 +90,4 @@ def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
         return i0(ew.mul(util.array(shape), beta)) / i0(beta)
 
 
-kaiser.__module__ = "calque.numpy"
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
