@@ -47,7 +47,7 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
         (x,) = util.promote_inexact(name, a)
         x = util.array(x)
     else:
-        x, b = (util.array(v) for v in util.promote_inexact(name, a, b))
+        x, b = util.inexact_arrays(name, a, b)
         x, b = util.broadcast_all(name, x, b)
         x = choose_where(b != 0, x, -np.inf)
     x = ew.convert(x, dtype_of(x))  # no weak type

@@ -82,7 +82,7 @@ class SVDResult(NamedTuple):
 
 def _inexact(name: str, *values: Any) -> list[Any]:
     values = util.check_arrays(name, *values)
-    return [util.array(x) for x in util.promote_inexact(name, *values)]
+    return util.inexact_arrays(name, *values)
 
 
 @util.planned

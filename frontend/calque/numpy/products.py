@@ -262,7 +262,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
             raise ValueError(explain("the only valid string value of `left` and `right` is "
                                      f"'extrapolate', but got: {end!r}"))
     with util.lazy_eval("interp"):
-        x, xp = (util.array(v) for v in util.promote_inexact("interp", x, xp))
+        x, xp = util.inexact_arrays("interp", x, xp)
         (fp,) = util.promote_inexact("interp", fp)
         fp = util.array(fp)
         if util.is_complex(xp):

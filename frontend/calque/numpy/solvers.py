@@ -18,7 +18,7 @@ from calque.primitives.sort import take_along
 def inexact(name: str, *values: Any) -> list[Any]:
     """The arguments as arrays of one inexact dtype."""
     values = util.check_arrays(name, *values)
-    return [util.array(x) for x in util.promote_inexact(name, *values)]
+    return util.inexact_arrays(name, *values)
 
 
 def square(name: str, a: Any) -> tuple[int, ...]:

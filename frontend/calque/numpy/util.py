@@ -172,6 +172,11 @@ def promote_inexact(name: str, *values: Any) -> list[Any]:
     return [cast(v, dtype, weak) for v in values]
 
 
+def inexact_arrays(name: str, *values: Any) -> list[Any]:
+    """The same as arrays or tracers."""
+    return [array(v) for v in promote_inexact(name, *values)]
+
+
 def promote_numeric(name: str, *values: Any) -> list[Any]:
     """Checked values in their common dtype, at least an integer."""
     values = check_arrays(name, *values)

@@ -19,6 +19,21 @@ from calque.transforms.propagate import Rule
 Avals = Sequence[ShapedArray]
 
 
+def _own(a: ShapedArray) -> list[tuple[int, ...]]:
+    """Each dimension is a factor."""
+    return [(i,) for i in range(a.ndim)]
+
+
+def _whole(avals: Avals) -> list[list[tuple[int, ...]]]:
+    """Values that are not split."""
+    return [[()] * a.ndim for a in avals]
+
+
+def _shared(a: ShapedArray, b: ShapedArray) -> list[tuple[int, ...]]:
+    """Dimensions of one size are factors, in both at the same places."""
+    return [(i,) if m == n else () for i, (m, n) in enumerate(zip(a.shape, b.shape))]
+
+
 def _same(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """Elementwise, and what keeps positions' number: ([i, j]) -> [i, j]; scalars have none."""
     rank = max(a.ndim for a in outs)
@@ -44,21 +59,21 @@ def _batch(core: int) -> Callable[..., Rule]:
 
 def _reduced(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([i, k]) -> [i], reduced {k}"""
-    every = [(i,) for i in range(ins[0].ndim)]
+    every = _own(ins[0])
     kept = [d for i, d in enumerate(every) if i not in params["axes"]]
     return [every if a.ndim == ins[0].ndim else [] for a in ins], [kept for _ in outs], {}
 
 
 def _transposed(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([i, j]) -> [j, i]"""
-    return [[(i,) for i in range(ins[0].ndim)]], [[(i,) for i in params["permutation"]]], {}
+    return [_own(ins[0])], [[(i,) for i in params["permutation"]]], {}
 
 
 def _broadcast(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([j]) -> [i, j]"""
     places = params["broadcast_dimensions"]
     dims = [(p,) if ins[0].shape[i] == outs[0].shape[p] else () for i, p in enumerate(places)]
-    return ([dims, *[[()] * a.ndim for a in ins[1:]]],
+    return ([dims, *_whole(ins[1:])],
             [[(i,) if (i,) in dims else () for i in range(outs[0].ndim)]], {})
 
 
@@ -105,7 +120,7 @@ def _reshaped(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
         yours.append(f)
         rest_a //= small
         rest_b //= small
-    return [left, *[[()] * x.ndim for x in ins[1:]]], [right], sizes
+    return [left, *_whole(ins[1:])], [right], sizes
 
 
 def _product(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
@@ -142,8 +157,8 @@ def _convolved(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
 
 def _sliced(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([i, j]) -> [i, j'] : what is taken whole keeps its factor."""
-    dims = [(i,) if a == b else () for i, (a, b) in enumerate(zip(ins[0].shape, outs[0].shape))]
-    return [dims, *[[()] * a.ndim for a in ins[1:]]], [dims], {}
+    dims = _shared(ins[0], outs[0])
+    return [dims, *_whole(ins[1:])], [dims], {}
 
 
 def _gathered(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
@@ -175,25 +190,21 @@ def _gathered(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
 
 def _joined(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([i, j], [i, k]) -> [i, jk]: every dimension keeps its factor."""
-    every = [(i,) for i in range(outs[0].ndim)]
+    every = _own(outs[0])
     return [every for _ in ins], [every], {}
 
 
 def _first(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """The result is split as the first operand is."""
-    every = [(i,) for i in range(ins[0].ndim)]
-    return [every, *[[()] * a.ndim for a in ins[1:]]], [every], {}
+    every = _own(ins[0])
+    return [every, *_whole(ins[1:])], [every], {}
 
 
 def _updated(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     """([i, j], [i, k]) -> [i, j]: of an update what is as long as the operand has its factor."""
-    every = [(i,) for i in range(ins[0].ndim)]
-    dims = [(i,) if a == b else () for i, (a, b) in enumerate(zip(ins[0].shape, ins[1].shape))]
-    return [every, dims, *[[()] * a.ndim for a in ins[2:]]], [every], {}
-
-
-def _argument(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
-    return _reduced(ins, outs, {"axes": params["axes"]})
+    every = _own(ins[0])
+    dims = _shared(ins[0], ins[1])
+    return [every, dims, *_whole(ins[2:])], [every], {}
 
 
 _TABLE: dict[Callable[..., Rule], str] = {
@@ -206,8 +217,9 @@ _TABLE: dict[Callable[..., Rule], str] = {
         "bessel_i0e bessel_i1e digamma igamma igamma_grad_a igammac lgamma mulhi polygamma "
         "random_gamma_grad reduce_precision regularized_incomplete_beta zeta name "
         "cumlogsumexp cummax cummin cumprod cumsum rev sort fft random_fold_in pvary"),
-    _reduced: "reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor",
-    _argument: "argmax argmin", _transposed: "transpose", _broadcast: "broadcast_in_dim",
+    _reduced: ("reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor "
+               "argmax argmin"),
+    _transposed: "transpose", _broadcast: "broadcast_in_dim",
     _squeezed: "squeeze", _reshaped: "reshape", _product: "dot_general",
     _convolved: "conv_general_dilated", _sliced: "slice dynamic_slice", _gathered: "gather",
     _joined: "concatenate", _updated: "dynamic_update_slice",
@@ -237,7 +249,7 @@ registry["optimization_barrier"].factors = _several
 
 
 def _two(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
-    every = [(i,) for i in range(ins[0].ndim)]
+    every = _own(ins[0])
     return [every], [every for _ in outs], {}
 
 

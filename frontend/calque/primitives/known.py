@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.evaluate import each
 from calque.core.program import Atom, Equation, Literal, Program, Var
 
 
@@ -61,17 +62,26 @@ def evaluate(p: Program, inputs: Sequence[Any]) -> list[Any]:
     Raises:
       UnknownError: it does more than arithmetic and choices of integers.
     """
-    env: dict[Var, Any] = dict(zip(p.inputs, inputs))
-    for e in p.equations:
-        outs = outputs(e, [read(env, a) for a in e.inputs])
+    def run(e: Equation, values: list[Any]) -> list[Any]:
+        outs = outputs(e, values)
         if outs is None:
             raise UnknownError(e.primitive.name)
-        env.update(zip(e.outputs, outs))
-    return [read(env, o) for o in p.outputs]
+        return outs
+
+    return each(p, _given_of(p, inputs), _value_of, run)
 
 
 def read(env: dict[Var, Any], a: Atom) -> Any:
-    return np.asarray(a.value) if isinstance(a, Literal) else env.get(a)
+    return _value_of(a) if isinstance(a, Literal) else env.get(a)
+
+
+def _value_of(a: Literal) -> Any:
+    return np.asarray(a.value)
+
+
+def _given_of(p: Program, facts: Sequence[Any]) -> dict[Var, Any]:
+    """What is known of a Program's inputs, and nothing of its consts."""
+    return {**dict.fromkeys(p.const_vars), **dict(zip(p.inputs, facts))}
 
 
 def outputs(e: Equation, values: Sequence[Any]) -> list[Any] | None:
@@ -133,9 +143,5 @@ def _given(inputs: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
 
 def known(p: Program, facts: Sequence[Any]) -> list[Any]:
     """What is known of a Program's results where this is known of its inputs."""
-    env: dict[Var, Any] = dict(zip(p.inputs, facts))
-    for e in p.equations:
-        outs = outputs(e, [read(env, a) for a in e.inputs])
-        if outs is not None:
-            env.update(zip(e.outputs, outs))
-    return [read(env, o) for o in p.outputs]
+    return each(p, _given_of(p, facts), _value_of,
+                lambda e, values: outputs(e, values) or [None] * len(e.outputs))

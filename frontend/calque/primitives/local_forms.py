@@ -7,7 +7,6 @@ arrays.  Start reading at `form_of`.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from calque.core.processes import ProcessGrid
 from calque.core.program import Equation
-from calque.transforms.propagate import Dims
+from calque.transforms.propagate import Dims, dealt, joined
 
 Shapes = Sequence[tuple[int, ...]]
 Params = dict[str, Any]
@@ -47,19 +46,7 @@ class LocalForm:
         """The axes that split a dimension, dealt out to its factors."""
         if not dims or not names:
             return []
-        if len(dims) == 1:
-            return [(dims[0], tuple(names))]
-        found: dict[int, list[Any]] = {}
-        at, left = 0, self.sizes[dims[0]]
-        for n in names:
-            while left == 1 and at + 1 < len(dims):
-                at += 1
-                left = self.sizes[dims[at]]
-            if left % grid.count(n):
-                break
-            left //= grid.count(n)
-            found.setdefault(dims[at], []).append(n)
-        return [(f, tuple(mine)) for f, mine in found.items()]
+        return dealt(dims, names, self.sizes, grid.count)
 
     def unsaid(self, chosen: dict[int, tuple[Any, ...]], grid: ProcessGrid) -> set[int]:
         """Factors whose axes a dimension cannot have: behind one that is not split wholly."""
@@ -73,15 +60,7 @@ class LocalForm:
 
     def _joined(self, dims: tuple[int, ...], chosen: dict[int, tuple[Any, ...]],
                 grid: ProcessGrid) -> tuple[Any, ...]:
-        if len(dims) == 1:
-            return chosen.get(dims[0], ())
-        names: tuple[Any, ...] = ()
-        for f in dims:
-            mine = chosen.get(f, ())
-            names += mine
-            if math.prod(grid.count(n) for n in mine) != self.sizes[f]:
-                break
-        return names
+        return joined(dims, chosen, self.sizes, grid.count)
 
 
 def form_of(e: Equation) -> LocalForm | None:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, shape_of
-from calque.core.evaluate import literal_value
+from calque.core.evaluate import each, literal_value
 from calque.core.lists import as_tuple, inserted
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
-from calque.core.source import replaying
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan_p
@@ -46,17 +45,8 @@ def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any], cells: int
 def _traced(p: Program, args: Sequence[Fact], cells: int) -> list[Fact]:
     env: dict[Var, Fact] = dict(zip(p.inputs, args))
     used = p.used()
-
-    def value(a: Atom) -> Fact:
-        return (literal_value(a), np.asarray(a.value)) if isinstance(a, Literal) else env[a]
-
-    for e in p.equations:
-        token = replaying.set(e.source)
-        try:
-            env.update(zip(e.outputs, _run(e, [value(a) for a in e.inputs], cells, used)))
-        finally:
-            replaying.reset(token)
-    return [value(o) for o in p.outputs]
+    return each(p, env, lambda a: (literal_value(a), np.asarray(a.value)),
+                lambda e, facts: _run(e, facts, cells, used))
 
 
 def _run(e: Equation, inputs: Sequence[Fact], cells: int, used: set[Any]) -> Sequence[Fact]:

@@ -15,12 +15,11 @@ import numpy as np
 
 from calque.core import dtypes, processes
 from calque.core.avals import shape_of
-from calque.core.evaluate import literal_value
+from calque.core.evaluate import each, literal_value
 from calque.core.mesh import AbstractMesh
 from calque.core.primitive import Primitive
 from calque.core.processes import Between, ProcessGrid
-from calque.core.program import Equation, Literal, Program
-from calque.core.source import replaying
+from calque.core.program import Equation, Program
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -181,15 +180,12 @@ def program(p: Program, grid: ProcessGrid) -> Program:
 
 def _run(p: Program, grid: ProcessGrid, args: Sequence[Any]) -> list[Any]:
     env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), (*p.consts, *args)))
-    for e in p.equations:
-        token = replaying.set(e.source)
-        try:
-            out = _equation(e, grid, [literal_value(a) if isinstance(a, Literal) else env[a]
-                                      for a in e.inputs])
-        finally:
-            replaying.reset(token)
-        env.update(zip(e.outputs, out if e.primitive.multiple_results else [out]))
-    return [literal_value(o) if isinstance(o, Literal) else env[o] for o in p.outputs]
+
+    def run(e: Equation, values: list[Any]) -> Sequence[Any]:
+        out = _equation(e, grid, values)
+        return out if e.primitive.multiple_results else [out]
+
+    return each(p, env, literal_value, run)
 
 
 def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:

@@ -202,7 +202,7 @@ def _comb_jvp(primals: Any, tangents: Any) -> Any:
 
 @util.planned
 def _planned(n: Any, k: Any, repetition: bool) -> Any:
-    made = [util.array(v) for v in util.promote_inexact("comb", n, k)]
+    made = util.inexact_arrays("comb", n, k)
     if util.is_complex(made[0]):
         raise TypeError(explain("comb: lgamma does not accept dtype "
                                 f"{dtype_of(made[0])}.", fix="pass real arrays: x.real."))

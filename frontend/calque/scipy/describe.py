@@ -49,7 +49,7 @@ def described(sentence: str, arguments: str, given: str, result: str, *, rounded
 
 def floats(name: str, *values: Any, error: type[Exception] = TypeError) -> list[Any]:
     """Promoted arrays of a float dtype; JAX's class of error for complex ones."""
-    made = [util.array(v) for v in util.promote_inexact(name, *values)]
+    made = util.inexact_arrays(name, *values)
     if util.is_complex(made[0]):
         raise error(explain(f"{name} does not support complex-valued inputs.",
                             fix="pass a real array: x.real."))

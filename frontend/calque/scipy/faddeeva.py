@@ -123,7 +123,7 @@ def wofz(z: Any) -> Any:
       >>> print(special.wofz(1j).real.round(5))
       0.42758
     """
-    (z,) = (util.array(v) for v in util.promote_inexact("wofz", z))
+    (z,) = util.inexact_arrays("wofz", z)
     (z,) = widened(z)
     dtype = "complex128" if dtype_of(z) in (np.float64, np.complex128) else "complex64"
     return util.cast(_wofz(ew.convert(z, np.dtype(dtype))), np.dtype(dtype))
@@ -160,7 +160,7 @@ def erfcx(x: Any) -> Any:
       >>> print(special.erfcx(10.0).round(5))
       0.05614
     """
-    (x,) = (util.array(v) for v in util.promote_inexact("erfcx", x))
+    (x,) = util.inexact_arrays("erfcx", x)
     kind = dtype_of(x)
     if kind.kind == "c":
         return util.cast(_wofz(ew.complex_(-ew.imag(x), ew.real(x))), kind)

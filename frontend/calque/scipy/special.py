@@ -157,7 +157,7 @@ def _real_gamma(x: Any) -> Any:
 @_described("Gamma(x), of complex x too.", "x", "5.0", "Array(24., dtype=float32)")
 @util.planned
 def gamma(x: Any) -> Any:
-    (x,) = (util.array(v) for v in util.promote_inexact("gamma", x))
+    (x,) = util.inexact_arrays("gamma", x)
     if util.is_complex(x):
         return util.cast(_complex_gamma(x), dtype_of(x))
     out = _real_gamma(x)
@@ -297,7 +297,7 @@ _entr.defjvps(lambda t, out, x: -t * (ew.log(x) + 1))
 
 def _pair(name: str, x: Any, y: Any) -> list[Any]:
     """Both as arrays of one shape and dtype, float or complex."""
-    return util.broadcast_all(name, *[util.array(v) for v in util.promote_inexact(name, x, y)])
+    return util.broadcast_all(name, *util.inexact_arrays(name, x, y))
 
 
 @_described("x log(y), 0 for x = 0.", "x y", "2.0, 3.0", _f("2.1972246"))
@@ -358,7 +358,7 @@ _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
 @_described("log(x / (1 - x)), the inverse of expit.", "x", "0.5", _f("0."))
 @util.planned
 def logit(x: Any) -> Any:
-    (x,) = (util.array(v) for v in util.promote_inexact("logit", x))
+    (x,) = util.inexact_arrays("logit", x)
     return util.settled(_logit(x), x)
 
 

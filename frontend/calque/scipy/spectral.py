@@ -144,7 +144,7 @@ def _counts(nperseg: int, noverlap: Any, nfft: Any) -> tuple[int, int]:
 def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Both of one inexact dtype and rank, y None where it is x."""
     given = util.check_arrays(name, x, *([] if y is None else [y]))
-    made = [util.array(v) for v in util.promote_inexact(name, *given)]
+    made = util.inexact_arrays(name, *given)
     if dtype_of(made[0]).itemsize < 4:
         raise ValueError(explain(
             f"{name}: RFFT input must be float32 or float64, got {dtype_of(made[0])}",

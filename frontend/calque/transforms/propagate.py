@@ -57,6 +57,15 @@ class _Graph:
     def spec(self, sharding: NamedSharding) -> PartitionSpec:
         return sharding.spec if sharding.mesh.shape_tuple == self.mesh else PartitionSpec()
 
+    def known(self, avals: Sequence[ShapedArray], shardings: Sequence[NamedSharding | None]
+              ) -> list[_Node]:
+        """Nodes of values, with what is known of them."""
+        nodes = [_Node(a.shape) for a in avals]
+        for node, sharding in zip(nodes, shardings):
+            if sharding is not None:
+                node.fix(self.spec(sharding))
+        return nodes
+
     def link(self, a: _Node, b: _Node, dims: Sequence[tuple[int, ...]] | None = None,
              of_b: Sequence[tuple[int, ...]] | None = None) -> None:
         """Two nodes that are split alike, dimension by dimension."""
@@ -94,6 +103,13 @@ class _Graph:
         inner = params.get("jaxpr", params.get("fun"))
         if isinstance(inner, Program) and len(inner.inputs) == len(ins):
             self.call(inner, ins, outs)
+
+    def carried(self, starts: Sequence[_Node], ends: Sequence[_Node], outs: Sequence[_Node]
+                ) -> None:
+        """What a loop carries is split alike at every step."""
+        for start, end, out in zip(starts, ends, outs):
+            self.link(end, start)
+            self.link(end, out)
 
     def call(self, inner: Program, ins: Sequence[_Node], outs: Sequence[_Node]) -> None:
         for made, out in zip(self.enter(inner, ins), outs):
@@ -178,31 +194,43 @@ class _Constraint:
     def _split(self, factors: tuple[int, ...], axes: tuple[Any, ...], sizes: dict[Any, int]
                ) -> list[tuple[int, tuple[Any, ...]]]:
         """The axes of a dimension, dealt out to its factors."""
-        if len(factors) == 1:
-            return [(factors[0], axes)]
-        found: dict[int, list[Any]] = {}
-        at, left = 0, self.factors[factors[0]]
-        for a in axes:
-            while left == 1 and at + 1 < len(factors):
-                at += 1
-                left = self.factors[factors[at]]
-            if left % sizes[a]:
-                break
-            left //= sizes[a]
-            found.setdefault(factors[at], []).append(a)
-        return [(f, tuple(mine)) for f, mine in found.items()]
+        return dealt(factors, axes, self.factors, sizes.__getitem__)
 
     def _joined(self, factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]],
                 sizes: dict[Any, int]) -> tuple[Any, ...]:
-        if len(factors) == 1:
-            return chosen.get(factors[0], ())
-        axes: tuple[Any, ...] = ()
-        for f in factors:
-            mine = chosen.get(f, ())
-            axes += mine
-            if math.prod(sizes[a] for a in mine) != self.factors[f]:
-                break
-        return axes
+        return joined(factors, chosen, self.factors, sizes.__getitem__)
+
+
+def dealt(factors: tuple[int, ...], axes: Sequence[Any], wholes: dict[int, int],
+          count: Callable[[Any], int]) -> list[tuple[int, tuple[Any, ...]]]:
+    """The axes that split a dimension, of so many devices each, dealt out to its factors."""
+    if len(factors) == 1:
+        return [(factors[0], tuple(axes))]
+    found: dict[int, list[Any]] = {}
+    at, left = 0, wholes[factors[0]]
+    for a in axes:
+        while left == 1 and at + 1 < len(factors):
+            at += 1
+            left = wholes[factors[at]]
+        if left % count(a):
+            break
+        left //= count(a)
+        found.setdefault(factors[at], []).append(a)
+    return [(f, tuple(mine)) for f, mine in found.items()]
+
+
+def joined(factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]], wholes: dict[int, int],
+           count: Callable[[Any], int]) -> tuple[Any, ...]:
+    """The axes of a dimension: its factors', up to the first that is not split wholly."""
+    if len(factors) == 1:
+        return chosen.get(factors[0], ())
+    axes: tuple[Any, ...] = ()
+    for f in factors:
+        mine = chosen.get(f, ())
+        axes += mine
+        if math.prod(map(count, mine)) != wholes[f]:
+            break
+    return axes
 
 
 # ---- equations with programs inside
@@ -213,9 +241,7 @@ def _scan(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> 
         _rows(g, x, row)
     carry = ins[k:k + n]
     results = g.enter(p["jaxpr"], [*ins[:k], *carry, *xs])
-    for start, end, out in zip(carry, results, outs):
-        g.link(end, start)
-        g.link(end, out)
+    g.carried(carry, results, outs)
     for row, out in zip(results[n:], outs[n:]):
         _rows(g, out, row)
 
@@ -228,9 +254,7 @@ def _rows(g: _Graph, whole: _Node, row: _Node) -> None:
 def _while(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
     k, n = p["cond_nconsts"], p["body_nconsts"]
     carry = ins[k + n:]
-    for start, end, out in zip(carry, g.enter(p["body_jaxpr"], [*ins[k:k + n], *carry]), outs):
-        g.link(end, start)
-        g.link(end, out)
+    g.carried(carry, g.enter(p["body_jaxpr"], [*ins[k:k + n], *carry]), outs)
 
 
 def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
@@ -312,10 +336,7 @@ def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
             wanted: Sequence[NamedSharding | None] | None = None
             ) -> tuple[_Graph, list[_Node], list[_Node]]:
     g = _Graph(mesh)
-    inputs = [_Node(v.aval.shape) for v in (*p.const_vars, *p.inputs)]
-    for node, sharding in zip(inputs, known):
-        if sharding is not None:
-            node.fix(g.spec(sharding))
+    inputs = g.known([v.aval for v in (*p.const_vars, *p.inputs)], known)
     outs = g.enter(p, inputs)
     for node, want in zip(outs, wanted or ()):
         if want is not None and not any(node.fixed):
@@ -329,10 +350,7 @@ def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Seq
                 ) -> list[PartitionSpec]:
     """The same for one operation."""
     g = _Graph(mesh)
-    ins = [_Node(a.shape) for a in in_avals]
-    for node, sharding in zip(ins, known):
-        if sharding is not None:
-            node.fix(g.spec(sharding))
+    ins = g.known(in_avals, known)
     outs = [_Node(a.shape) for a in out_avals]
     g.equation(prim, ins, outs, in_avals, out_avals, params)
     g.solve()

@@ -39,8 +39,7 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
       Array([0, 1], dtype=int32)
     """
     del check_finite
-    obs, book = (util.array(v) for v in util.promote_inexact("scipy.cluster.vq.vq", obs,
-                                                            code_book))
+    obs, book = util.inexact_arrays("scipy.cluster.vq.vq", obs, code_book)
     shape, codes = shape_of(obs), shape_of(book)
     if len(shape) != len(codes):
         raise ValueError(explain("Observation and code_book should have the same rank",

@@ -52,7 +52,7 @@ class gaussian_kde:
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
         util.check_arrays("gaussian_kde", dataset)
-        (dataset,) = (util.array(v) for v in util.promote_inexact("gaussian_kde", dataset))
+        (dataset,) = util.inexact_arrays("gaussian_kde", dataset)
         if dataset.dtype.kind == "c":
             raise NotImplementedError(explain("gaussian_kde does not support complex data",
                                               fix="estimate real and imaginary parts as 2 rows."))
@@ -67,8 +67,7 @@ class gaussian_kde:
         if weights is None:
             weights = ones(n, dataset.dtype) / n
         else:
-            dataset, weights = (util.array(v) for v in
-                                util.promote_inexact("gaussian_kde", dataset, weights))
+            dataset, weights = util.inexact_arrays("gaussian_kde", dataset, weights)
             if weights.ndim != 1:
                 raise ValueError(explain("`weights` input should be one-dimensional."))
             if weights.shape[0] != n:
@@ -166,7 +165,7 @@ class gaussian_kde:
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
         """The integral of the estimate times a normal density."""
-        mean, cov = (util.array(v) for v in util.promote_inexact("gaussian_kde", mean, cov))
+        mean, cov = util.inexact_arrays("gaussian_kde", mean, cov)
         mean = mean.reshape(-1) if mean.ndim < 1 else mean
         cov = cov.reshape(1, 1) if cov.ndim < 2 and cov.size == 1 else cov
         if mean.shape != (self.d,):

@@ -60,7 +60,7 @@ def _signature(first: str, rest: Iterable[str], defaults: dict[str, int]) -> ins
 
 def promoted(name: str, *values: Any) -> list[Any]:
     """The values as arrays of one float dtype."""
-    made = [util.array(v) for v in util.promote_inexact(name, *values)]
+    made = util.inexact_arrays(name, *values)
     if util.is_complex(made[0]):
         raise ValueError(explain(f"{name} does not support complex-valued inputs.",
                                  fix="pass real arrays."))
