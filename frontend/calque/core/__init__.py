@@ -13,6 +13,7 @@
   printer.py     Programs as jaxprs
   dimension.py   sizes that are known at the call only: polynomials, bounds
   dims.py        the same for whole shapes
+  lists.py       words about shapes and lists of values
   config.py      options, under JAX's names
   errors.py      the error classes, and messages in three parts
   source.py      where in the user's program an operation was asked for
