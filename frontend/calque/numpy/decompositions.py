@@ -80,11 +80,6 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
-def _inexact(name: str, *values: Any) -> list[Any]:
-    values = util.check_arrays(name, *values)
-    return util.inexact_arrays(name, *values)
-
-
 @util.planned
 def qr(a: Any, mode: str = "reduced") -> Any:
     """QR decomposition: a = Q R.
@@ -107,7 +102,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
       >>> jnp.linalg.qr(jnp.array([[3.0], [4.0]]), mode="r")
       Array([[-5.]], dtype=float32)
     """
-    (a,) = _inexact("jnp.linalg.qr", a)
+    (a,) = util.inexact_arrays("jnp.linalg.qr", a)
     if mode == "raw":
         packed, taus = og.geqrf_p.bind(a)
         return QRResult(la.flip(packed), taus)
@@ -148,7 +143,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
       Array([1., 3.], dtype=float32)
     """
     lower = _lower(UPLO)
-    (a,) = _inexact("jnp.linalg.eigh", a)
+    (a,) = util.inexact_arrays("jnp.linalg.eigh", a)
     v, w = lax.eigh(a, lower=lower, symmetrize_input=symmetrize_input)
     return EighResult(w, v)
 
@@ -176,7 +171,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
       Array([1., 3.], dtype=float32)
     """
     lower = _lower(UPLO)
-    (a,) = _inexact("jnp.linalg.eigvalsh", a)
+    (a,) = util.inexact_arrays("jnp.linalg.eigvalsh", a)
     return lax.eigenvalues(a, lower=lower, symmetrize_input=symmetrize_input)
 
 
@@ -201,7 +196,7 @@ def eig(a: Any) -> EigResult:
       >>> print(jnp.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues)
       [0.+1.j 0.-1.j]
     """
-    (a,) = _inexact("jnp.linalg.eig", a)
+    (a,) = util.inexact_arrays("jnp.linalg.eig", a)
     w, v = lax.eig(a, compute_left_eigenvectors=False)
     return EigResult(w, v)
 
@@ -226,7 +221,7 @@ def eigvals(a: Any) -> Any:
       >>> print(jnp.linalg.eigvals(jnp.array([[2.0, 1.0], [0.0, 3.0]])))
       [2.+0.j 3.+0.j]
     """
-    (a,) = _inexact("jnp.linalg.eigvals", a)
+    (a,) = util.inexact_arrays("jnp.linalg.eigvals", a)
     return lax.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
@@ -255,7 +250,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
       >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
       Array([4., 3.], dtype=float32)
     """
-    (a,) = _inexact("jnp.linalg.svd", a)
+    (a,) = util.inexact_arrays("jnp.linalg.svd", a)
     if hermitian:
         return _hermitian_svd(a, compute_uv)
     found = lax.svd(a, full_matrices=full_matrices, compute_uv=compute_uv,
@@ -348,7 +343,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     rtol = tol if rtol is None else rtol
     whole = dtypes.default_dtype(int)
     with util.lazy_eval("matrix_rank"):
-        (a,) = _inexact("jnp.linalg.matrix_rank", M)
+        (a,) = util.inexact_arrays("jnp.linalg.matrix_rank", M)
         shape = shape_of(a)
         if len(shape) < 2:
             there = ew.ne(a, la.all_of(a, 0))
@@ -394,7 +389,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
         raise ValueError(explain("pinv: only one of rtol and rcond may be specified."))
     rtol = rcond if rtol is None else rtol
     with util.lazy_eval("pinv"):
-        (a,) = _inexact("jnp.linalg.pinv", a)
+        (a,) = util.inexact_arrays("jnp.linalg.pinv", a)
         if hermitian:
             a = lax.symmetrized(a)
         shape = shape_of(a)
@@ -442,7 +437,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
       >>> print(x.round(3))
       [2.]
     """
-    a, b = _inexact("jnp.linalg.lstsq", a, b)
+    a, b = util.inexact_arrays("jnp.linalg.lstsq", a, b)
     shape, given = shape_of(a), shape_of(b)
     if given[:1] != shape[:1]:
         raise ValueError(explain(
@@ -515,7 +510,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
       >>> jnp.linalg.tensorinv(jnp.eye(6).reshape(2, 3, 6)).shape
       (6, 2, 3)
     """
-    (a,) = _inexact("jnp.linalg.tensorinv", a)
+    (a,) = util.inexact_arrays("jnp.linalg.tensorinv", a)
     shape = shape_of(a)
     if ind <= 0:
         raise ValueError(explain(f"ind must be a positive integer; got ind={ind}"))
@@ -549,7 +544,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
       >>> jnp.linalg.tensorsolve(jnp.eye(4).reshape(2, 2, 4), jnp.ones((2, 2)))
       Array([1., 1., 1., 1.], dtype=float32)
     """
-    a, b = _inexact("jnp.linalg.tensorsolve", a, b)
+    a, b = util.inexact_arrays("jnp.linalg.tensorsolve", a, b)
     rank = ndim_of(a)
     if axes is not None:
         moved = [canonical_axis(x, rank) for x in axes]

@@ -34,7 +34,7 @@ from calque.numpy.decompositions import (
     tensorsolve,
 )
 from calque.numpy.norms import cond, matrix_norm, norm, vector_norm
-from calque.numpy.solvers import inexact, inv, solve, square
+from calque.numpy.solvers import inv, solve, square
 from calque.primitives import elementwise as ew
 from calque.primitives import linalg as la
 from calque.primitives import orthogonal as og
@@ -78,7 +78,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     """
     from calque.lax import linalg
     with util.lazy_eval("cholesky"):
-        (a,) = inexact("jnp.linalg.cholesky", a)
+        (a,) = util.inexact_arrays("jnp.linalg.cholesky", a)
         factor = linalg.cholesky(a, symmetrize_input=symmetrize_input)
         return la.adjoint(factor) if upper else factor
 
@@ -125,7 +125,7 @@ def det(a: Any) -> Any:
       Array(-2., dtype=float32)
     """
     with util.lazy_eval("det"):
-        (a,) = inexact("jnp.linalg.det", a)
+        (a,) = util.inexact_arrays("jnp.linalg.det", a)
         shape = square("det()", a)
         if shape[-1] in (1, 2, 3):
             return _small_det(a, shape[-1])
@@ -180,7 +180,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         raise ValueError(explain(f"Unknown slogdet method '{method}'. Supported methods are 'lu' "
                                  "(`None`), and 'qr'."))
     with util.lazy_eval("slogdet"):
-        (a,) = inexact("jnp.linalg.slogdet", a)
+        (a,) = util.inexact_arrays("jnp.linalg.slogdet", a)
         shape = square("slogdet()", a)
         last = len(shape) - 2
         if method == "qr":

@@ -23,8 +23,7 @@ from calque.primitives import shape as sh
 
 
 def _inexact(name: str, x: Any) -> Any:
-    (x,) = util.promote_inexact(name, *util.check_arrays(name, x))
-    return util.array(x)
+    return util.inexact_arrays(name, x)[0]
 
 
 def _square(x: Any) -> Any:

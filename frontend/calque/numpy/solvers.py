@@ -15,12 +15,6 @@ from calque.primitives import shape as sh
 from calque.primitives.sort import take_along
 
 
-def inexact(name: str, *values: Any) -> list[Any]:
-    """The arguments as arrays of one inexact dtype."""
-    values = util.check_arrays(name, *values)
-    return util.inexact_arrays(name, *values)
-
-
 def square(name: str, a: Any) -> tuple[int, ...]:
     shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -70,7 +64,7 @@ def solve(a: Any, b: Any) -> Any:
       Array([1. , 0.5], dtype=float32)
     """
     with util.lazy_eval("solve"):
-        a, b = inexact("jnp.linalg.solve", a, b)
+        a, b = util.inexact_arrays("jnp.linalg.solve", a, b)
         left, right = shape_of(a), shape_of(b)
         if len(left) < 2:
             raise ValueError(explain(
@@ -111,7 +105,7 @@ def inv(a: Any) -> Any:
              [0.  , 0.25]], dtype=float32)
     """
     with util.lazy_eval("inv"):
-        (a,) = inexact("jnp.linalg.inv", a)
+        (a,) = util.inexact_arrays("jnp.linalg.inv", a)
         shape = square("inv", a)
         one = la.identity_like(zeros(ShapedArray(shape[-2:], dtype_of(a))))
         return solved(a, one)

@@ -15,6 +15,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
+from calque.core.lists import inserted, replaced, without
 from calque.core.primitive import Primitive, registry
 from calque.core.trace import axis_env, checked_axes
 from calque.core.zeros import is_zero
@@ -63,12 +64,15 @@ def _elsewhere(p: Primitive) -> Callable[..., Any]:
 POSITIONS = frozenset(("dimension", "split_axis", "concat_axis"))
 
 
-def _rest(axes: Axes, name: Any) -> Axes:
-    return tuple(a for a in axes if a != name)
+def _over_rest(p: Primitive, x: Any, axes: Axes, name: Any) -> Any:
+    """The collective over the other axes."""
+    rest = tuple(a for a in axes if a != name)
+    return p.bind(x, axes=rest) if rest else x
 
 
-def _repeated(x: Any, dim: int | None, size: int) -> Any:
-    return to_front(x, dim, size)
+def _summed(x: Any, dim: int | None, count: int) -> Any:
+    """The sum over the axis, of a value that is the same everywhere too."""
+    return ew.mul(x, ew.const(x, count)) if dim is None else rd.reduce_sum(x, (dim,))
 
 
 # ---- reductions: axes
@@ -77,11 +81,7 @@ def _sum_abstract(x: ShapedArray, *, axes: Axes) -> ShapedArray:
 
 
 def _sum_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
-    if dim is None:
-        out = ew.mul(x, ew.const(x, size))
-    else:
-        out = rd.reduce_sum(x, (dim,))
-    return (psum_p.bind(out, axes=_rest(axes, name)) if _rest(axes, name) else out), None
+    return _over_rest(psum_p, _summed(x, dim, size), axes, name), None
 
 
 psum_p = _primitive("psum", _sum_abstract, _sum_collective,
@@ -91,7 +91,7 @@ psum_p = _primitive("psum", _sum_abstract, _sum_collective,
 def _extreme(name: str, reduce_p: Primitive) -> Primitive:
     def collective(axis: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
         out = x if dim is None else reduce_p.bind(x, axes=(dim,), out_sharding=None)
-        return (p.bind(out, axes=_rest(axes, axis)) if _rest(axes, axis) else out), None
+        return _over_rest(p, out, axes, axis), None
 
     p = _primitive(name, _sum_abstract, collective, None)
     p.differentiable = True
@@ -120,7 +120,7 @@ psum_invariant_p = _primitive("psum_invariant", _sum_abstract, _sum_collective,
 
 
 def _vary_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes) -> Any:
-    return (pvary_p.bind(x, axes=_rest(axes, name)) if _rest(axes, name) else x), dim
+    return _over_rest(pvary_p, x, axes, name), dim
 
 
 pvary_p = _primitive("pvary", _sum_abstract, _vary_collective,
@@ -157,7 +157,7 @@ def runs(perm: tuple[tuple[int, int], ...], size: int) -> list[tuple[int, int]]:
 
 def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: Axes,
                         perm: tuple[tuple[int, int], ...]) -> Any:
-    x = _repeated(x, dim, size)
+    x = to_front(x, dim, size)
     shape = shape_of(x)
     parts = [zeros_of(x, (count, *shape[1:])) if first < 0 else
              sh.slice_(x, (first, *[0] * (len(shape) - 1)), (first + count, *shape[1:]))
@@ -183,17 +183,22 @@ ppermute_p = _primitive("ppermute", lambda x, **_: x, _permute_collective, _perm
 
 def _gather_abstract(x: ShapedArray, *, axes: Axes, dimension: int, size: int, tiled: bool
                      ) -> ShapedArray:
-    shape = list(x.shape)
-    if tiled:
-        shape[dimension] *= size
-    else:
-        shape.insert(dimension, size)
-    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+    return ShapedArray(_wider(x.shape, dimension, size, tiled), x.dtype, x.weak_type)
+
+
+def _wider(shape: tuple[int, ...], at: int, size: int, tiled: bool) -> tuple[int, ...]:
+    """A shape whose dimension has all parts, or that has one more for them."""
+    return replaced(shape, at, shape[at] * size) if tiled else inserted(shape, at, size)
+
+
+def _narrower(shape: tuple[int, ...], at: int, size: int, tiled: bool) -> tuple[int, ...]:
+    """A shape whose dimension has one part, or that lacks the one of the parts."""
+    return replaced(shape, at, shape[at] // size) if tiled else without(shape, [at])
 
 
 def _gather_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
                        dimension: int, size: int, tiled: bool) -> Any:
-    x = move_axis(_repeated(x, dim, count), 0, dimension)
+    x = move_axis(to_front(x, dim, count), 0, dimension)
     if tiled:
         x = sh.merge_axes(x, dimension)
     return x, None
@@ -206,20 +211,12 @@ all_gather_p = _primitive(
 
 def _scatter_abstract(x: ShapedArray, *, axes: Axes, dimension: int, size: int, tiled: bool
                       ) -> ShapedArray:
-    shape = list(x.shape)
-    if tiled:
-        shape[dimension] //= size
-    else:
-        del shape[dimension]
-    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+    return ShapedArray(_narrower(x.shape, dimension, size, tiled), x.dtype, x.weak_type)
 
 
 def _scatter_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
                         dimension: int, size: int, tiled: bool) -> Any:
-    if dim is None:
-        out = ew.mul(x, ew.const(x, count))
-    else:
-        out = rd.reduce_sum(x, (dim,))
+    out = _summed(x, dim, count)
     if tiled:
         out = sh.split_axis(out, dimension, size)
     return out, dimension
@@ -232,19 +229,13 @@ psum_scatter_p = _primitive(
 
 def _all_abstract(x: ShapedArray, *, axes: Axes, split_axis: int, concat_axis: int, size: int,
                   tiled: bool) -> ShapedArray:
-    shape = list(x.shape)
-    if tiled:
-        shape[split_axis] //= size
-        shape[concat_axis] *= size
-    else:
-        del shape[split_axis]
-        shape.insert(concat_axis, size)
-    return ShapedArray(tuple(shape), x.dtype, x.weak_type)
+    part = _narrower(x.shape, split_axis, size, tiled)
+    return ShapedArray(_wider(part, concat_axis, size, tiled), x.dtype, x.weak_type)
 
 
 def _all_collective(name: Any, count: int, x: Any, dim: int | None, *, axes: Axes,
                     split_axis: int, concat_axis: int, size: int, tiled: bool) -> Any:
-    x = _repeated(x, dim, count)  # (sender, ...): the split axis becomes the receiver
+    x = to_front(x, dim, count)  # (sender, ...): the split axis becomes the receiver
     if not tiled:
         return move_axis(move_axis(x, split_axis + 1, 0), 1, concat_axis + 1), 0
     at = split_axis + 1

@@ -10,7 +10,6 @@ from calque.core.avals import ShapedArray, dtype_of, ndim_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -79,17 +78,6 @@ def _common(x: Any, y: Any) -> Any:
     return max(x, y, key=rank)
 
 
-def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    (x, y), (tx, ty) = primals, tangents
-    out = dot_general_p.bind(x, y, **params)
-    total: Any = zero_like(out)
-    if not is_zero(tx):
-        total = add_tangents(total, dot_general_p.bind(tx, y, **params))
-    if not is_zero(ty):
-        total = add_tangents(total, dot_general_p.bind(x, ty, **params))
-    return out, total
-
-
 def _dot_transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: Dims, precision: Any,
                    preferred_element_type: Any, out_sharding: Any = None) -> list[Any]:
     (xc, yc), (xb, yb) = dimension_numbers
@@ -140,5 +128,5 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     return out, len(xb) + free_x + kept(ndim_of(y), yc, yb).index(dy)
 
 
-dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, _dot_jvp
+dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, ew.bilinear_jvp(dot_general_p)
 dot_general_p.transpose, dot_general_p.batch = _dot_transpose, _dot_batch

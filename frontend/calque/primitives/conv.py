@@ -16,7 +16,7 @@ from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
-from calque.core.zeros import add_tangents, is_zero, zero_like
+from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.window import dilated, window_count
@@ -142,18 +142,6 @@ def _abstract(x: ShapedArray, y: ShapedArray, **p: Any) -> ShapedArray:
     return ShapedArray(tuple(shape), dtype, weak)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **p: Any) -> Any:
-    (x, y), (tx, ty) = primals, tangents
-    bind = conv_general_dilated_p.bind
-    out = bind(x, y, **p)
-    total: Any = zero_like(out)
-    if not is_zero(tx):
-        total = add_tangents(total, bind(tx, y, **p))
-    if not is_zero(ty):
-        total = add_tangents(total, bind(x, ty, **p))
-    return out, total
-
-
 # ---- transposes
 def _merge(x: Any, source: int, axis: int) -> Any:
     """Axis `source` put in front of `axis` (counted without it) and merged with it."""
@@ -219,17 +207,13 @@ def _pull_rhs(ct: Any, x: Any, y: ShapedArray, p: dict[str, Any]) -> Any:
             p["rhs_dilation"]):
         padding.append((low, dilated(m, rd) - 1 + dilated(out, s) - dilated(n, ld) - low))
     if 0 in outs or 0 in sizes:
-        return ew.match_shape(ew.const(aval_zero(y), 0), y.shape)
+        return zeros(ShapedArray(y.shape, y.dtype))
     return conv(x, ct, window_strides=p["rhs_dilation"], padding=padding,
                 lhs_dilation=p["lhs_dilation"], rhs_dilation=p["window_strides"],
                 dimension_numbers=ConvDimensionNumbers(
                     swapped(dn.lhs_spec), swapped(dn.out_spec), swapped(dn.rhs_spec)),
                 feature_group_count=batches, batch_group_count=groups,
                 precision=p["precision"], preferred=preferred)
-
-
-def aval_zero(a: ShapedArray) -> Any:
-    return np.zeros((), a.dtype)
 
 
 # ---- batching: the mapped axis becomes a part of batch, output features, or groups
@@ -239,7 +223,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
     bind = conv_general_dilated_p.bind
     (n, c, *_), (o, _i, *_), (on, oc, *_) = dn
     if size == 0:
-        shapes = [shape_of(v) if d is None else _without(shape_of(v), d)
+        shapes = [shape_of(v) if d is None else without(shape_of(v), [d])
                   for v, d in zip(args, dims)]
         out = _abstract(*[ShapedArray(s, dtype_of(v)) for s, v in zip(shapes, args)], **p)
         return ew.match_shape(np.zeros((), out.dtype), (0, *out.shape)), 0
@@ -267,11 +251,8 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
     return _merge(apart, oc, oc + 1), oc
 
 
-def _without(shape: Sizes, d: int) -> Sizes:
-    return without(shape, [d])
-
-
-conv_general_dilated_p.abstract, conv_general_dilated_p.jvp = _abstract, _jvp
+conv_general_dilated_p.abstract = _abstract
+conv_general_dilated_p.jvp = ew.bilinear_jvp(conv_general_dilated_p)
 conv_general_dilated_p.transpose, conv_general_dilated_p.batch = _transpose, _batch
 
 __all__ = ["ConvDimensionNumbers", "conv", "conv_general_dilated_p"]

@@ -190,6 +190,30 @@ def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..
     return jvp
 
 
+def linear_jvp(p: Primitive) -> Callable[..., Any]:
+    """jvp of a primitive that is linear in its first operand; the others have no derivative."""
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        out = p.bind(*primals, **params)
+        if is_zero(tangents[0]):
+            return out, zero_like(out)
+        return out, p.bind(tangents[0], *primals[1:], **params)
+    return jvp
+
+
+def bilinear_jvp(p: Primitive) -> Callable[..., Any]:
+    """jvp of a primitive that is linear in each of its two operands."""
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        (x, y), (tx, ty) = primals, tangents
+        out = p.bind(x, y, **params)
+        total: Any = zero_like(out)
+        if not is_zero(tx):
+            total = add_tangents(total, p.bind(tx, y, **params))
+        if not is_zero(ty):
+            total = add_tangents(total, p.bind(x, ty, **params))
+        return out, total
+    return jvp
+
+
 # ---- arithmetic (linear ones have transposes below)
 add_p = _elementwise("add", NUMBER, (lambda t, x, y, o: t, lambda t, x, y, o: t),
                      memory="folds")

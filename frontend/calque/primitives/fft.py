@@ -17,7 +17,6 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
-from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.vmap import to_front
@@ -87,13 +86,6 @@ def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, ...]
     return ShapedArray((*x.shape[:-1], own[-1] // 2 + 1), np.dtype(f"c{2 * x.dtype.itemsize}"))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    out = fft_p.bind(*primals, **params)
-    if is_zero(tangents[0]):
-        return out, zero_like(out)
-    return out, fft_p.bind(tangents[0], **params)
-
-
 def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
     """The matrix of a complex transform is symmetric.
 
@@ -129,5 +121,5 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -
     return fft_p.bind(to_front(args[0], dims[0], size), **params), 0
 
 
-fft_p.abstract, fft_p.jvp = _abstract, _jvp
+fft_p.abstract, fft_p.jvp = _abstract, ew.linear_jvp(fft_p)
 fft_p.transpose, fft_p.batch = _transpose, _batch

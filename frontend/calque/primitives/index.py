@@ -61,13 +61,6 @@ def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
     return ShapedArray(slice_sizes, x.dtype, x.weak_type)
 
 
-def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    out = dynamic_slice_p.bind(*primals, **params)
-    if is_zero(tangents[0]):
-        return out, zero_like(out)
-    return out, dynamic_slice_p.bind(tangents[0], *primals[1:], **params)
-
-
 def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
     blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
     return [dynamic_update_slice(blank, ct, starts), *[None] * len(starts)]
@@ -100,7 +93,8 @@ def _vectors(size: int, starts: Sequence[Any], dims: Sequence[int | None]) -> An
     return sh.concatenate(columns, 1)
 
 
-dynamic_slice_p.abstract, dynamic_slice_p.jvp = _slice_abstract, _slice_jvp
+dynamic_slice_p.abstract = _slice_abstract
+dynamic_slice_p.jvp = ew.linear_jvp(dynamic_slice_p)
 dynamic_slice_p.transpose, dynamic_slice_p.batch = _slice_transpose, _slice_batch
 
 

@@ -55,17 +55,13 @@ def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
     return reduce_sum_p.bind(x, axes=tuple(axes), out_sharding=None) if axes else x
 
 
-def _sum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    return reduce_sum_p.bind(*primals, **params), reduce_sum_p.bind(*tangents, **params)
-
-
 def _expand(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """A reduced value spread back over the reduced axes."""
     dims = tuple(i for i in range(len(shape)) if i not in axes)
     return sh.broadcast_in_dim(x, shape, dims)
 
 
-reduce_sum_p.jvp = _sum_jvp
+reduce_sum_p.jvp = ew.linear_jvp(reduce_sum_p)
 reduce_sum_p.transpose = lambda ct, x, *, axes, out_sharding=None: [_expand(ct, x.shape, axes)]
 
 # ---- product: differentiated as a tree of multiplications

@@ -139,8 +139,7 @@ def _sum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [window_sum(ct, Window.of(params).transposed(x.shape))]
 
 
-reduce_window_sum_p.jvp = lambda primals, tangents, **params: (
-    reduce_window_sum_p.bind(*primals, **params), reduce_window_sum_p.bind(*tangents, **params))
+reduce_window_sum_p.jvp = ew.linear_jvp(reduce_window_sum_p)
 reduce_window_sum_p.transpose = _sum_transpose
 
 
@@ -176,18 +175,12 @@ def _window_only(params: dict[str, Any]) -> dict[str, Any]:
 
 def _selecting(p: Primitive) -> None:
     """Both are linear in the first operand; the second only selects."""
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        out = p.bind(*primals, **params)
-        if is_zero(tangents[0]):
-            return out, zero_like(out)
-        return out, p.bind(tangents[0], primals[1], **params)
-
     def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         first, second = (to_front(a, d, size) for a, d in zip(args, dims))
         w = Window.of(params).batched(0)
         return p.bind(first, second, select_prim=params["select_prim"], **w.params()), 0
 
-    p.jvp, p.batch = jvp, batch
+    p.jvp, p.batch = ew.linear_jvp(p), batch
 
 
 _selecting(select_and_gather_add_p)
@@ -297,13 +290,8 @@ def _precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: in
     return x
 
 
-def _precision_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    """Linear as far as derivatives go: the tangent is rounded, too."""
-    return (reduce_precision_p.bind(*primals, **params),
-            reduce_precision_p.bind(*tangents, **params))
-
-
-reduce_precision_p.abstract, reduce_precision_p.jvp = _precision_abstract, _precision_jvp
+reduce_precision_p.abstract = _precision_abstract
+reduce_precision_p.jvp = ew.linear_jvp(reduce_precision_p)  # the tangent is rounded, too
 reduce_precision_p.transpose = lambda ct, x, **params: [reduce_precision_p.bind(ct, **params)]
 reduce_precision_p.batch = lambda size, a, d, **params: (
     reduce_precision_p.bind(a[0], **params), d[0])
