@@ -297,6 +297,23 @@ def to_inexact(dtype: Dtype) -> Dtype:
     return dtype if is_inexact(dtype) else default_dtype(float)
 
 
+def extreme(dtype: Dtype, largest: bool) -> Any:
+    """The largest or the smallest value of a dtype, infinities included: the identity of min or
+    max (of complex numbers in both parts)."""
+    if dtype == bool_:
+        return largest
+    if is_complex(dtype):
+        part = extreme(real_dtype(dtype), largest)
+        return complex(part, part)
+    if is_integer(dtype):
+        info: Any = np.iinfo(dtype)
+    elif dtype in FLOAT8 and dtype.name != "float8_e5m2":  # they have no infinities
+        info = finfo(dtype)
+    else:
+        return np.inf if largest else -np.inf
+    return info.max if largest else info.min
+
+
 def real_dtype(dtype: Dtype) -> Dtype:
     """complex64 -> float32, complex128 -> float64, others unchanged."""
     return np.dtype(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype

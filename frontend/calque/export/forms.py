@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
 from calque.core.lists import replaced, without
@@ -220,18 +221,6 @@ _FOLD = {"reduce_sum": ("add", 0), "reduce_prod": ("multiply", 1), "reduce_and":
          "reduce_or": ("or", 0), "reduce_xor": ("xor", 0)}
 
 
-def start_of(dtype: Any, largest: bool) -> Any:
-    """The identity of min (the largest value) or of max."""
-    dtype = np.dtype(dtype)
-    if dtype == BOOL:
-        return largest
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.max if largest else info.min
-    bound = np.inf if largest else -np.inf
-    return complex(bound, bound) if dtype.kind == "c" else bound
-
-
 def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
             body: Callable[..., Any]) -> list[Value]:
     """stablehlo.reduce of operands of one shape; body(*accumulated, *elements)."""
@@ -257,7 +246,7 @@ def _fold(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Val
 def _extreme(name: str) -> None:
     @rule(f"reduce_{name}")
     def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        start = start_of(xs[0].dtype, largest=name == "min")
+        start = dtypes.extreme(xs[0].dtype, largest=name == "min")
         return reduced(w, xs, [start], params["axes"], lambda p, q: extremum(w, name, p, q))[0]
 
 
@@ -278,7 +267,7 @@ def _arg(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Valu
         first = better | (b.compare("EQ", p, q) & (i < j))
         return [b.select(better, p, q), b.select(first, i, j)]
 
-    worst = start_of(x.dtype, largest=direction == "LT")
+    worst = dtypes.extreme(x.dtype, largest=direction == "LT")
     found = reduced(w, [x, positions], [worst, 0], [axis], body)[1]
     return found.astype(dtype)
 
@@ -293,7 +282,7 @@ def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) 
         return _cumulative_loop(w, name, x, axis, reverse)
     start: Any
     if name in ("cummax", "cummin"):
-        start = start_of(x.dtype, largest=name == "cummin")
+        start = dtypes.extreme(x.dtype, largest=name == "cummin")
     else:  # -0 keeps the sign of zeros
         start = {"cumsum": -0.0 if x.dtype.kind in "fV" else 0, "cumprod": 1}.get(name, -np.inf)
     while step < n:

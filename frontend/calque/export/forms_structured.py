@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.lists import types_of
 from calque.core.program import Program
 from calque.export.build import ints, number
-from calque.export.forms import BOOL, I32, Outs, extremum, reduced, start_of
+from calque.export.forms import BOOL, I32, Outs, extremum, reduced
 from calque.export.hlo import Enum
 from calque.export.write import Writer, rule
 from calque.lowering.builder import Value
@@ -209,7 +210,7 @@ def _windows(name: str) -> None:
     @rule(f"reduce_window_{name}")
     def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
         b, (x,) = w.b, xs
-        start = 0 if name == "sum" else start_of(x.dtype, largest=name == "min")
+        start = 0 if name == "sum" else dtypes.extreme(x.dtype, largest=name == "min")
 
         def body(p: Value, q: Value) -> Value:
             if name == "sum":
@@ -231,16 +232,16 @@ def _chosen(w: Writer, t: Value, x: Value, params: dict[str, Any], shape: tuple[
     b = w.b
     largest = params["select_prim"].name == "ge"
     there = b.splat(1, x.shape, I32)
-    dtypes = (x.dtype, t.dtype, I32)
-    starts = [b.splat(start_of(x.dtype, not largest), (), x.dtype), b.splat(none, (), t.dtype),
-              b.splat(0, (), I32)]
+    kinds = (x.dtype, t.dtype, I32)
+    values = (dtypes.extreme(x.dtype, not largest), none, 0)
+    starts = [b.splat(v, (), d) for v, d in zip(values, kinds)]
 
     def body(p: Value, tp: Value, np_: Value, q: Value, tq: Value, nq: Value) -> list[Value]:
         stays = (b.compare("GE" if largest else "LE", p, q) & np_.ne(0)) | nq.eq(0)
         return [b.select(stays, p, q), b.select(stays, tp, tq), b.select(stays, np_, nq)]
 
-    return b.make("reduce_window", [x, t, there, *starts], [(shape, d) for d in dtypes],
-                  [b.region([((), d) for d in (*dtypes, *dtypes)], body)], **_window(params))[1]
+    return b.make("reduce_window", [x, t, there, *starts], [(shape, d) for d in kinds],
+                  [b.region([((), d) for d in (*kinds, *kinds)], body)], **_window(params))[1]
 
 
 @rule("select_and_gather_add")

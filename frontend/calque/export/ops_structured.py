@@ -28,6 +28,7 @@ from calque.export.read import (
     used,
 )
 from calque.export.stream import damaged
+from calque.lax.window import is_identity
 from calque.primitives.elementwise import ge_p, le_p
 from calque.primitives.gather import (
     GatherDimensionNumbers,
@@ -51,23 +52,7 @@ _FOLDS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "
 
 def _is_identity(fold: str, start: Any) -> bool:
     value = known(start)
-    if value is None or value.ndim:
-        return False
-    dtype = value.dtype
-    if fold in ("add", "or", "xor"):
-        return not value
-    if fold == "multiply":
-        return bool(value == 1)
-    if fold == "and":
-        return bool(value == (True if dtype == BOOL else np.asarray(-1).astype(dtype)))
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return bool(value == (info.min if fold == "maximum" else info.max))
-    bound = -np.inf if fold == "maximum" else np.inf
-    if dtype.kind == "c":
-        return bool(value.real == bound and value.imag == bound)
-    return bool(value == (dtype == BOOL and fold == "minimum")) if dtype == BOOL \
-        else bool(value == bound)
+    return value is not None and not value.ndim and is_identity(_FOLDS[fold], value)
 
 
 @handles("reduce")

@@ -15,7 +15,7 @@ from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
-from calque.lax.window import padtype_to_pads
+from calque.lax.window import int_pairs, padtype_to_pads
 from calque.primitives import contract as ct
 from calque.primitives import conv as cv
 from calque.primitives import shape as sh
@@ -221,7 +221,7 @@ def _pads(lhs: Sequence[int], rhs: Sequence[int], dn: ConvDimensionNumbers,
                 fix="give (low, high) pairs."))
         spans = [dilated(rhs[i], d) for i, d in zip(dn.rhs_spec[2:], rd)]
         return padtype_to_pads([lhs[i] for i in dn.lhs_spec[2:]], spans, strides, padding)
-    pads = [(int(low), int(high)) for low, high in padding]
+    pads = int_pairs(padding)
     if len(pads) != rank:
         raise TypeError(explain(f"Wrong number of explicit pads for convolution: expected {rank}, "
                                 f"got {len(pads)}.", fix="give one (low, high) for each axis."))
@@ -358,7 +358,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Any, padding: Any, rhs_dilation:
     elif isinstance(padding, str):
         pads = padding
     else:
-        pads = [(int(low), int(high)) for low, high in padding]
+        pads = int_pairs(padding)
         if use_consistent_padding:
             pads = [(m - 1 - low, m - 1 - high) for m, (low, high) in zip(spans, pads)]
     ones = (1,) * rank

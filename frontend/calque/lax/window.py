@@ -133,7 +133,7 @@ def _check_inits(name: str, xs: Sequence[Any], inits: Sequence[Any]) -> None:
                 fix=f"cast the initial value: np.asarray(init, {want.name!r})."))
 
 
-def _is_identity(name: str, init: Any) -> bool:
+def is_identity(name: str, init: Any) -> bool:
     """Whether a known initial value changes nothing, in its own dtype: so an infinity is the
     identity of max or min for operands of every dtype."""
     if isinstance(init, Tracer):
@@ -146,17 +146,7 @@ def _is_identity(name: str, init: Any) -> bool:
         return bool(v == 1)
     if name == "and":
         return bool(v) if dtype == dtypes.bool_ else bool(v == np.array(-1).astype(dtype))
-    return dtype.kind != "c" and bool(v == _edge(dtype, name == "min"))
-
-
-def _edge(dtype: Any, largest: bool) -> Any:
-    """The identity of min (largest) or max."""
-    if dtype == dtypes.bool_:
-        return largest
-    if dtypes.is_integer(dtype):
-        info = np.iinfo(dtype)
-        return info.max if largest else info.min
-    return np.inf if largest else -np.inf
+    return bool(v == dtypes.extreme(dtype, largest=name == "min"))
 
 
 def _monoid(f: _Function, x: Any, init: Any, name: str) -> str:
@@ -220,14 +210,14 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
-    if not _is_identity(name, init):
+    if not is_identity(name, init):
         _check_inits("reduce", [x], [init])
     if not axes:
         return x
     prim = _MONOIDS[name]
     params = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
     out = prim.bind(x, axes=axes, **params)
-    if _is_identity(name, init):
+    if is_identity(name, init):
         return out
     return registry[name].bind(ew.match_shape(init, shape_of(out)), out)
 
@@ -271,6 +261,11 @@ def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any,
     return pads
 
 
+def int_pairs(padding: Any) -> list[tuple[int, int]]:
+    """Padding as (low, high) pairs of Python integers."""
+    return [(int(low), int(high)) for low, high in padding]
+
+
 def window_of(name: str, shape: tuple[int, ...], dimensions: Any, strides: Any, padding: Any,
               base: Any, dilation: Any) -> wi.Window:
     """The arguments of a window reduction, checked."""
@@ -294,7 +289,7 @@ def window_of(name: str, shape: tuple[int, ...], dimensions: Any, strides: Any, 
         # as JAX: from the size without holes
         pads = padtype_to_pads(shape, [wi.dilated(n, i) for n, i in zip(k, d)], s, padding)
     else:
-        pads = [(int(low), int(high)) for low, high in padding]
+        pads = int_pairs(padding)
         if len(pads) != len(k):
             raise ValueError(explain(
                 f"{name}: padding {pads} has length {len(pads)}, the operand has {len(k)} axes.",
@@ -343,7 +338,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
         dtype = dtype_of(xs[0])
         if name in ("or", "and") and dtype == dtypes.bool_:
             name = "max" if name == "or" else "min"
-        if name in _WINDOWED and _is_identity(name, inits[0]) and (
+        if name in _WINDOWED and is_identity(name, inits[0]) and (
                 name != "add" or dtype != dtypes.bool_):
             outs = [_WINDOWED[name].bind(xs[0], **w.params())]
         else:

@@ -79,13 +79,7 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepd
 
 def _extremum(name: str, reduce: Callable[..., Any], edge: Callable[[Any], Any], a: Any, axis: Any,
               out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
-    def worst(dtype: Any) -> Any:
-        if dtype.kind == "c":
-            real = edge(dtypes.real_dtype(dtype))
-            return complex(real, real)
-        return edge(dtype)
-
-    x, nan = _without_nan(name, a, worst)
+    x, nan = _without_nan(name, a, edge)
     made = reduce(x, axis, out, keepdims, initial, where)
     if nan is None or initial is not None:
         return made

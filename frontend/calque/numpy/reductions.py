@@ -71,24 +71,12 @@ def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 
 def lowest(dtype: Any) -> Any:
     """The identity of max."""
-    if dtype == dtypes.bool_:
-        return np.False_
-    if dtypes.is_integer(dtype):
-        return dtype.type(np.iinfo(dtype).min)
-    return dtype.type(-np.inf) if _has_inf(dtype) else dtype.type(dtypes.finfo(dtype).min)
+    return dtype.type(dtypes.extreme(dtype, largest=False))
 
 
 def highest(dtype: Any) -> Any:
     """The identity of min."""
-    if dtype == dtypes.bool_:
-        return np.True_
-    if dtypes.is_integer(dtype):
-        return dtype.type(np.iinfo(dtype).max)
-    return dtype.type(np.inf) if _has_inf(dtype) else dtype.type(dtypes.finfo(dtype).max)
-
-
-def _has_inf(dtype: Any) -> bool:
-    return dtype not in dtypes.FLOAT8 or dtype.name == "float8_e5m2"
+    return dtype.type(dtypes.extreme(dtype, largest=True))
 
 
 def masked(name: str, x: Any, where: Any, identity: Any) -> Any:
@@ -211,8 +199,7 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         x = util.array(x)
         edge = lowest if prim is rd.reduce_max_p else highest
         real = dtypes.real_dtype(dtype)
-        worst = complex(edge(real), edge(real))
-        x = masked(name, x, where, dtype.type(worst))
+        x = masked(name, x, where, edge(dtype))
         shape = shape_of(x)
         axes = util.axis_tuple(axis, len(shape))
         if initial is not None and builtins.any(shape[i] == 0 for i in axes):

@@ -284,7 +284,7 @@ def _integer_pow_abstract(x: ShapedArray, *, y: int) -> ShapedArray:
 
 
 integer_pow_p.abstract = _integer_pow_abstract
-integer_pow_p.batch = lambda size, a, d, *, y: (integer_pow_p.bind(a[0], y=y), d[0])
+integer_pow_p.batch = batch_elementwise(integer_pow_p)
 
 
 def _integer_pow_partial(t: Any, x: Any, o: Any, *, y: int) -> Any:
@@ -408,7 +408,7 @@ def _round_abstract(x: ShapedArray, *, rounding_method: Any) -> ShapedArray:
 
 
 round_p.abstract = _round_abstract
-round_p.batch = lambda size, a, d, **params: (round_(a[0], **params), d[0])
+round_p.batch = batch_elementwise(round_p)
 abs_p = _elementwise("abs", NUMBER, (lambda t, x, o: _abs_partial(t, x),),
                      result=dtypes.real_dtype)
 
@@ -510,8 +510,7 @@ def _convert_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
 convert_element_type_p.abstract = _convert_abstract
 convert_element_type_p.jvp = _convert_jvp
 convert_element_type_p.transpose = _convert_transpose
-convert_element_type_p.batch = lambda size, a, d, **params: (
-    convert_element_type_p.bind(a[0], **params), d[0])
+convert_element_type_p.batch = batch_elementwise(convert_element_type_p)
 
 # ---- bitcast_convert_type
 bitcast_convert_type_p = Primitive("bitcast_convert_type", differentiable=False, moves=True,

@@ -293,7 +293,6 @@ def _precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: in
 reduce_precision_p.abstract = _precision_abstract
 reduce_precision_p.jvp = ew.linear_jvp(reduce_precision_p)  # the tangent is rounded, too
 reduce_precision_p.transpose = lambda ct, x, **params: [reduce_precision_p.bind(ct, **params)]
-reduce_precision_p.batch = lambda size, a, d, **params: (
-    reduce_precision_p.bind(a[0], **params), d[0])
+reduce_precision_p.batch = ew.batch_elementwise(reduce_precision_p)
 
 __all__ = ["Window", "dilated", "general_reduce", "general_window", "window_sum"]
