@@ -31,14 +31,7 @@ def _array(name: str, x: Any) -> Any:
 
 def _float(name: str, x: Any) -> Any:
     """x as an array of inexact dtype."""
-    (x,) = util.promote_inexact(name, x)
-    return util.array(x)
-
-
-def _pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """x and a parameter in their common inexact dtype."""
-    x, y = util.promote_inexact(name, x, y)
-    return util.array(x), util.array(y)
+    return util.inexact_arrays(name, x)[0]
 
 
 @custom_jvp
@@ -76,7 +69,7 @@ _relu6.defjvps(lambda t, out, x: where((x > 0) & (x < 6), t, full_like(t, 0)))
            "      b: smoothness; array or scalar.\n")
 @util.planned
 def squareplus(x: Any, b: Any = 4) -> Any:
-    x, b = _pair("squareplus", x, b)
+    x, b = util.inexact_arrays("squareplus", x, b)
     return (x + ew.sqrt(ew.square(x) + b)) / 2
 
 

@@ -44,8 +44,7 @@ def _finite(x: Any) -> Any:
 def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> Any:
     """log of the absolute value of the sum of b e^a, and the sum's sign."""
     if b is None:
-        (x,) = util.promote_inexact(name, a)
-        x = util.array(x)
+        (x,) = util.inexact_arrays(name, a)
     else:
         x, b = util.inexact_arrays(name, a, b)
         x, b = util.broadcast_all(name, x, b)
@@ -120,31 +119,27 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 
 
 # ---- softmax
-def _shifted(name: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any]:
-    """(x minus its maximum, the exponentials' sum); elements left out are -inf."""
+def _shifted(x: Any, axis: Any, where: Any) -> Any:
+    """x minus its maximum; elements left out are -inf."""
     largest = _largest(x, axis, where)
     if where is not None:
         x = choose_where(where, x, -np.inf)
-    return x - largest, None
+    return x - largest
 
 
 def _exponentials(x: Any, axis: Any, where: Any) -> Any:
-    shifted, _ = _shifted("softmax", x, axis, where)
-    terms = ew.exp(shifted)
+    terms = ew.exp(_shifted(x, axis, where))
     out = terms / rd.sum(terms, axis, None, None, True, None, where)
     return out if where is None else choose_where(where, out, 0)
 
 
-def _softmax_function(axis: Any, where: Any) -> Any:
+def _softmax_function(axis: Any) -> Any:
     """softmax whose derivative is written with its result."""
     @custom_jvp
     def softmax(x: Any) -> Any:
-        return _exponentials(x, axis, where)
+        return _exponentials(x, axis, None)
 
-    def tangent(t: Any, out: Any, x: Any) -> Any:
-        return out * (t - rd.sum(out * t, axis, None, None, True, None, where))
-
-    softmax.defjvps(tangent)
+    softmax.defjvps(lambda t, out, x: out * (t - rd.sum(out * t, axis, keepdims=True)))
     return softmax
 
 
@@ -154,8 +149,7 @@ def _inexact(name: str, x: Any) -> Any:
         raise TypeError(explain(
             f"sub does not accept dtype bool: {name} of a bool array.",
             fix="convert it with x.astype(float)."))
-    (x,) = util.promote_inexact(name, x)
-    return util.array(x)
+    return util.inexact_arrays(name, x)[0]
 
 
 @described("e**x / sum(e**x) along axes.",
@@ -168,7 +162,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     if where is not None:
         where = rd.where_mask("softmax", where)
     if getattr(config, "jax_softmax_custom_jvp", True) and where is None:
-        return _softmax_function(axis, None)(x)
+        return _softmax_function(axis)(x)
     return _exponentials(x, axis, where)
 
 
@@ -181,7 +175,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("log_softmax", where)
-    shifted, _ = _shifted("log_softmax", x, axis, where)
+    shifted = _shifted(x, axis, where)
     total = rd.sum(ew.exp(shifted), axis, None, None, True, None, where)
     out = shifted - ew.log(total)
     return out if where is None else choose_where(where, out, -np.inf)
@@ -201,8 +195,7 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
     if algorithm not in ("fast", "stable"):
         raise ValueError(explain(
             f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'."))
-    (x,) = util.promote_inexact("standardize", x)
-    x = util.array(x)
+    (x,) = util.inexact_arrays("standardize", x)
     if util.is_complex(x) and variance is None and algorithm == "fast":
         raise ValueError(explain("standardize: Complex values have no ordering: no variance is 0 "
                                  "or more.", fix="use algorithm='stable'."))

@@ -263,8 +263,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
                                      f"'extrapolate', but got: {end!r}"))
     with util.lazy_eval("interp"):
         x, xp = util.inexact_arrays("interp", x, xp)
-        (fp,) = util.promote_inexact("interp", fp)
-        fp = util.array(fp)
+        (fp,) = util.inexact_arrays("interp", fp)
         if util.is_complex(xp):
             raise ValueError(explain("jnp.interp: complex x values not supported."))
         if period is not None:

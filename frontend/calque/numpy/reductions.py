@@ -442,8 +442,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             total = util.spread(dims.number(math.prod(shape[i] for i in axes),
                                             dtype_of(made)), shape_of(made))
             return (made, util.array(total)) if returned else made
-        x, w = util.promote_inexact("average", x, weights)
-        x, w = util.array(x), util.array(w)
+        x, w = util.inexact_arrays("average", x, weights)
         if shape_of(w) != shape:
             if axis is None:
                 raise ValueError(explain(

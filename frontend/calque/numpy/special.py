@@ -302,8 +302,7 @@ def _no_keywords(name: str, out: Any, where: Any) -> None:
 @named("sin(pi x) / (pi x), 1 at 0.", ["x"], _SHAPE, "jnp.sinc(0)", f32("1."))
 @util.planned
 def sinc(x: Any, /) -> Any:
-    (x,) = util.promote_inexact("sinc", x)
-    x = util.array(x)
+    (x,) = util.inexact_arrays("sinc", x)
     origin = ew.eq(x, _zero(x))
     turned = ew.mul(constant(x, math.pi), x)
     safe = choose(origin, full_constant(x, 1), turned)

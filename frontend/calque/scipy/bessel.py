@@ -84,7 +84,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     if order < 0 or steps < 0:
         raise ValueError(explain(f"{name}: v and n_iter must not be negative, got {v} and "
                                  f"{n_iter}.", fix="pass v >= 0; J_-v = (-1)**v J_v."))
-    x = util.array(util.promote_inexact(name, z)[0])
+    x = util.inexact_arrays(name, z)[0]
     kind = x.dtype
     if kind.kind == "c":
         raise TypeError(explain(f"{name}: z must be real, got {kind.name}.",

@@ -37,8 +37,7 @@ def _operand(name: str, x: Any, kind: int, norm: str | None) -> Any:
         raise ValueError(explain(
             f"{name}: norm must be 'ortho', 'backward' or None, got {norm!r}.",
             fix="use one of these."))
-    (x,) = util.promote_inexact(name, x)
-    x = util.array(x)
+    (x,) = util.inexact_arrays(name, x)
     if not shape_of(x):
         raise ValueError(explain(f"{name} takes arrays with axes, got a scalar.",
                                  fix="pass an array of one axis or more."))

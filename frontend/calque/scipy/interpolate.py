@@ -96,7 +96,7 @@ class RegularGridInterpolator:
             xi = stack(util.broadcast_all("RegularGridInterpolator", *util.promote_inexact(
                 "RegularGridInterpolator", *xi)), axis=-1)
         util.check_arrays("RegularGridInterpolator", xi)
-        xi = util.array(util.promote_inexact("RegularGridInterpolator", xi)[0])
+        xi = util.inexact_arrays("RegularGridInterpolator", xi)[0]
         if ndim_of(xi) == 1:
             xi = xi[:, None] if k == 1 else xi[None]
         if shape_of(xi)[-1] != k:

@@ -70,7 +70,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
                                           fix="leave it out: arrays are immutable."))
     if type not in ("constant", "linear"):
         raise ValueError(explain("Trend type must be 'linear' or 'constant'.", fix="use one."))
-    x = util.array(util.promote_inexact("detrend", asarray(data))[0])
+    x = util.inexact_arrays("detrend", asarray(data))[0]
     ndim = ndim_of(x)
     if not -ndim <= axis < ndim:
         raise IndexError(explain(f"detrend: axis {axis} is out of bounds for array of dimension "
@@ -434,7 +434,7 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
       Array([0., 1., 2., 3., 4., 5., 6., 7.], dtype=float32)
     """
     util.check_arrays("istft", Zxx)
-    z = util.array(util.promote_inexact("istft", Zxx)[0])
+    z = util.inexact_arrays("istft", Zxx)[0]
     shape = shape_of(z)
     if len(shape) < 2:
         raise ValueError(explain("Input stft must be at least 2d!", fix="pass stft's result."))

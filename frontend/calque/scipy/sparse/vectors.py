@@ -70,7 +70,7 @@ def function(name: str, what: str, a: Any) -> Function:
 
 def _inexact(name: str, what: str, tree: Any) -> Any:
     leaves, structure = tree_util.tree_flatten(tree)
-    return structure.unflatten([util.array(util.promote_inexact(f"{name}: {what}", x)[0])
+    return structure.unflatten([util.inexact_arrays(f"{name}: {what}", x)[0]
                                 for x in leaves])
 
 

@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
 
 def _floats(name: str, x: Any, *tail: int) -> Any:
     """As an array of floats whose last axes are given."""
-    x = util.array(util.promote_inexact(f"Rotation.{name}", asarray(x))[0])
+    x = util.inexact_arrays(f"Rotation.{name}", asarray(x))[0]
     shape = shape_of(x)
     if tail and shape[-len(tail):] != tail or util.is_complex(x):
         raise ValueError(explain(

@@ -193,8 +193,7 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
     """
     if nan_policy not in ("propagate", "omit"):
         raise ValueError(explain(f"{nan_policy} is not supported", fix="use propagate or omit."))
-    (a,) = util.promote_inexact("sem", a)
-    a = util.array(a)
+    (a,) = util.inexact_arrays("sem", a)
     if axis is None:
         a, keep = a.reshape(-1), tuple(range(a.ndim))
     else:
