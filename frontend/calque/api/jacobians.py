@@ -71,10 +71,19 @@ def _single(argnums: Any) -> bool:
     return isinstance(argnums, (int, np.integer))
 
 
-def _chosen(args: Sequence[Any], argnums: Any) -> tuple[list[int], Any]:
+def _chosen(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: Any
+            ) -> tuple[Any, Callable[[Any], Any]]:
+    """The argument (or arguments) to differentiate by, and the function of it."""
     places = argument_places(args, argnums)
-    return places, (args[places[0]] if _single(argnums) else
-                    tuple(args[i] for i in places))
+
+    def partial(x: Any) -> Any:
+        full = list(args)
+        for i, v in zip(places, (x,) if _single(argnums) else x):
+            full[i] = v
+        return fun(*full, **kwargs)
+
+    chosen = tuple(args[i] for i in places)
+    return chosen[0] if _single(argnums) else chosen, partial
 
 
 def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
@@ -105,17 +114,11 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     check_argnums(argnums)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        places, chosen = _chosen(args, argnums)
+        chosen, partial = _chosen(fun, args, kwargs, argnums)
         leaves, tree = tree_util.flatten(chosen)
         check_real_input("jacfwd", leaves, holomorphic, False)
         kept: list[Any] = []
         avals: list[Any] = []  # of the output
-
-        def partial(x: Any) -> Any:
-            full = list(args)
-            for i, v in zip(places, (x,) if _single(argnums) else x):
-                full[i] = v
-            return fun(*full, **kwargs)
 
         def push(ts: Any) -> Any:
             result = jvp(partial, (tree.unflatten(leaves),), (ts,), has_aux)
@@ -170,15 +173,9 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     check_argnums(argnums)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        places, chosen = _chosen(args, argnums)
+        chosen, partial = _chosen(fun, args, kwargs, argnums)
         leaves, tree = tree_util.flatten(chosen)
         check_real_input("jacrev", leaves, holomorphic, allow_int)
-
-        def partial(x: Any) -> Any:
-            full = list(args)
-            for i, v in zip(places, (x,) if _single(argnums) else x):
-                full[i] = v
-            return fun(*full, **kwargs)
 
         with lazy_eval("jacrev"):
             result = vjp(partial, tree.unflatten(as_values(leaves)), has_aux=has_aux)

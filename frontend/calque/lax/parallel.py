@@ -12,6 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.primitive import Primitive
 from calque.core.trace import checked_axes
 from calque.lax import grouped
 from calque.lax.operands import as_operand
@@ -113,6 +114,13 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
                               psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
+def _extreme(what: str, prim: Primitive, x: Any, axis_name: Any, axis_index_groups: Any) -> Any:
+    names, size = _names(what, axis_name)
+    groups = _groups(what, axis_index_groups, names, size, equal=False)
+    return _each(what, x, lambda v: prim.bind(v, axes=names) if groups is None else
+                 grouped.reduced(what, v, names, groups))
+
+
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The largest element over a named axis, of each array of a tree.
 
@@ -134,10 +142,7 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
       >>> calque.vmap(lambda x: calque.lax.pmax(x, "i"), axis_name="i")(jnp.arange(3.0))
       Array([2., 2., 2.], dtype=float32)
     """
-    names, size = _names("pmax", axis_name)
-    groups = _groups("pmax", axis_index_groups, names, size, equal=False)
-    return _each("pmax", x, lambda v: co.pmax_p.bind(v, axes=names) if groups is None else
-                 grouped.reduced("pmax", v, names, groups))
+    return _extreme("pmax", co.pmax_p, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -161,10 +166,7 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
       >>> calque.vmap(lambda x: calque.lax.pmin(x, "i"), axis_name="i")(jnp.arange(3.0))
       Array([0., 0., 0.], dtype=float32)
     """
-    names, size = _names("pmin", axis_name)
-    groups = _groups("pmin", axis_index_groups, names, size, equal=False)
-    return _each("pmin", x, lambda v: co.pmin_p.bind(v, axes=names) if groups is None else
-                 grouped.reduced("pmin", v, names, groups))
+    return _extreme("pmin", co.pmin_p, x, axis_name, axis_index_groups)
 
 
 def axis_index(axis_name: Any) -> Any:

@@ -7,7 +7,7 @@ where the first one is if they are neighbours, else in front (NumPy's rule).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -340,31 +340,31 @@ def update(x: Any, fancy: Fancy, values: Any, p: Primitive, mode: Any = None,
            are_sorted: bool = False, unique: bool = False) -> Any:
     """x with the elements of a Fancy joined with values (of x's dtype and the result's shape)."""
     parsed = parse_mode("scatter", mode, GatherScatterMode.FILL_OR_DROP)
+
+    def changed(part: Any, numbers: ga.ScatterDimensionNumbers) -> Any:
+        new = sh.reshape(values, fancy.plain) if len(fancy.kept) < len(fancy.shape) else values
+        return sc.scatter(p, part, vectors(fancy), new, numbers, mode=parsed,
+                          indices_are_sorted=are_sorted, unique_indices=unique)
+
+    return _with_part(x, fancy, changed)
+
+
+def _with_part(x: Any, fancy: Fancy, changed: Callable[[Any, ga.ScatterDimensionNumbers], Any]
+               ) -> Any:
+    """x with the part that a Fancy's slices pick changed by a scatter of these numbers."""
     if 0 in fancy.shape or 0 in shape_of(x):
         return ix.unchanged(x)
-    if len(fancy.kept) < len(fancy.shape):
-        values = sh.reshape(values, fancy.plain)
-    part = ix.read(x, fancy.base)
-    made = sc.scatter(p, part, vectors(fancy), values, _scatter_numbers(fancy), mode=parsed,
-                      indices_are_sorted=are_sorted, unique_indices=unique)
+    made = changed(ix.read(x, fancy.base), ga.ScatterDimensionNumbers(
+        fancy.window, tuple(sorted(fancy.axes)), fancy.axes))
     whole = fancy.base.window == shape_of(x) and not fancy.base.reversed
     return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
-
-
-def _scatter_numbers(fancy: Fancy) -> ga.ScatterDimensionNumbers:
-    return ga.ScatterDimensionNumbers(fancy.window, tuple(sorted(fancy.axes)), fancy.axes)
 
 
 def apply(x: Any, fancy: Fancy, func: Any, mode: Any, are_sorted: bool, unique: bool) -> Any:
     """x with func applied to the elements of a Fancy, once for each time they are named."""
-    if 0 in fancy.shape or 0 in shape_of(x):
-        return ix.unchanged(x)
-    part = ix.read(x, fancy.base)
-    made = scatter_apply(part, vectors(fancy), func, _scatter_numbers(fancy),
-                         update_shape=fancy.plain, indices_are_sorted=are_sorted,
-                         unique_indices=unique, mode=mode)
-    whole = fancy.base.window == shape_of(x) and not fancy.base.reversed
-    return made if whole else write(x, fancy.base, made, None, GatherScatterMode.CLIP)
+    return _with_part(x, fancy, lambda part, numbers: scatter_apply(
+        part, vectors(fancy), func, numbers, update_shape=fancy.plain,
+        indices_are_sorted=are_sorted, unique_indices=unique, mode=mode))
 
 
 __all__ = ["Fancy", "apply", "plan", "read", "take", "update", "vectors"]

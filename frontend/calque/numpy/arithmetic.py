@@ -55,9 +55,8 @@ def pair(name: str, x: Any, y: Any, kind: str = "same") -> tuple[Any, Any]:
     """Two promoted operands of one shape (scalars stay scalars)."""
     promote = {"same": util.promote, "numeric": util.promote_numeric,
                "inexact": util.promote_inexact}[kind]
-    x, y = promote(name, x, y)
-    shape = util.common_shape(name, [shape_of(x), shape_of(y)])
-    return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
+    x, y = util.aligned(name, *promote(name, x, y))
+    return x, y
 
 
 # ---- powers
@@ -123,10 +122,8 @@ def _power(name: str, x: Any, y: Any) -> Any:
     if dtypes.is_integer(dtype):
         return _integer_power(name, util.cast(x, dtype, weak), util.cast(y, dtype, weak))
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
-        shape = util.common_shape(name, [shape_of(x), shape_of(y)])
         with util.lazy_eval(name):
-            return ew.pow_(util.spread_nonscalar(util.cast(x, dtype, weak), shape),
-                           util.spread_nonscalar(y, shape))
+            return ew.pow_(*util.aligned(name, util.cast(x, dtype, weak), y))
     return binary(name, ew.pow_p, "inexact", x, y)
 
 

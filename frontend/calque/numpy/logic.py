@@ -149,18 +149,14 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
     x, y = util.broadcast_all("isclose", util.array(x), util.array(y))
     real = dtypes.real_dtype(dtype)
     rtol, atol = (util.cast(v, real) for v in util.check_arrays("isclose", rtol, atol))
-    bound = ew.add(*_fit(atol, ew.mul(*_fit(rtol, ew.abs_(y)))))
-    near = ew.le(*_fit(ew.abs_(ew.sub(x, y)), bound))
+    share = ew.mul(*util.aligned("isclose", rtol, ew.abs_(y)))
+    bound = ew.add(*util.aligned("isclose", atol, share))
+    near = ew.le(*util.aligned("isclose", ew.abs_(ew.sub(x, y)), bound))
     out = ew.or_(ew.eq(x, y), ew.and_(special.isfinite(y), near))
     if equal_nan:
         both = ew.and_(ew.ne(x, x), ew.ne(y, y))
         out = ew.or_(out, both)
     return out
-
-
-def _fit(x: Any, y: Any) -> tuple[Any, Any]:
-    shape = util.common_shape("isclose", [shape_of(x), shape_of(y)])
-    return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
 def _every(x: Any) -> Any:

@@ -385,8 +385,7 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
     else:
         center = util.one_array(name, mean)
         center = util.cast(center, working)
-    full = util.common_shape(name, [shape, shape_of(center)])
-    apart = ew.sub(util.spread_nonscalar(x, full), util.spread_nonscalar(center, full))
+    apart = ew.sub(*util.aligned(name, x, center))
     if working.kind == "c":
         re, im = ew.real(apart), ew.imag(apart)
         apart = ew.add(ew.square(re), ew.square(im))
@@ -397,16 +396,11 @@ def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, whe
     count = _count(name, shape, axes, where, working, bool(keepdims))
     total = sum(apart, axes, dtype=working, keepdims=keepdims, where=where)
     less = util.one_array(name, ddof)
-    left = ew.sub(*_align(count, util.cast(less, working)))
+    left = ew.sub(*util.aligned("var", count, util.cast(less, working)))
     good = ew.gt(left, working.type(0))
     made = ew.div(total, _spread_like(left, total))
     made = choose(good, made, working.type(np.nan))
     return util.cast(made, result if dtypes.is_inexact(result) else working)
-
-
-def _align(x: Any, y: Any) -> tuple[Any, Any]:
-    shape = util.common_shape("var", [shape_of(x), shape_of(y)])
-    return util.spread_nonscalar(x, shape), util.spread_nonscalar(y, shape)
 
 
 @util.planned

@@ -241,6 +241,12 @@ def spread_nonscalar(x: Any, shape: tuple[int, ...]) -> Any:
     return spread(x, shape) if shape_of(x) else x
 
 
+def aligned(name: str, *values: Any) -> list[Any]:
+    """Values spread to their common shape; rank-0 values stay."""
+    shape = common_shape(name, [shape_of(v) for v in values])
+    return [spread_nonscalar(v, shape) for v in values]
+
+
 # ---- one elementwise primitive over promoted, broadcast operands
 def apply(name: str, prim: Primitive, values: Sequence[Any], dtype: Any, weak: bool) -> Any:
     """prim of the values cast to (dtype, weak) and broadcast; one operation if nothing is cast."""

@@ -129,6 +129,14 @@ def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., An
     return rule
 
 
+def batch_first(p: Primitive) -> Callable[..., Any]:
+    """The batching rule of what takes any leading axes, and leaves them in front."""
+    def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        out = p.bind(*all_to_front(args, dims, size), **params)
+        return (out, [0] * len(out)) if p.multiple_results else (out, 0)
+    return rule
+
+
 def _logical_shape(x: Any, dim: int | None) -> tuple[int, ...]:
     shape = shape_of(x)
     return shape if dim is None else without(shape, [dim])
@@ -537,8 +545,7 @@ def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
 
 
 bitcast_convert_type_p.abstract = _bitcast_abstract
-bitcast_convert_type_p.batch = lambda size, a, d, **params: (
-    bitcast_convert_type(move_axis(a[0], d[0], 0), **params), 0)
+bitcast_convert_type_p.batch = batch_first(bitcast_convert_type_p)
 
 # ---- select_n
 select_n_p = Primitive("select_n", elementwise=True, keys=True)

@@ -6,7 +6,6 @@ two streams of threefry2x32.  None is differentiable.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives import elementwise as ew
-from calque.transforms.vmap import move_axis
 
 
 def _key_primitive(name: str, **facts: Any) -> Primitive:
@@ -27,12 +25,6 @@ def _need_key(name: str, a: ShapedArray) -> None:
     if not dtypes.is_key(a.dtype):
         raise TypeError(explain(f"{name} accepts a typed PRNG key, got {a.short()}.",
                                 fix="make one with random.key(seed) or random.wrap_key_data."))
-
-
-def _batch_front(p: Primitive) -> Any:
-    def batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -> Any:
-        return p.bind(move_axis(args[0], dims[0], 0), **params), 0
-    return batch
 
 
 # ---- random_seed: integers -> keys
@@ -46,7 +38,7 @@ def _seed_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
 
 
 random_seed_p.abstract = _seed_abstract
-random_seed_p.batch = _batch_front(random_seed_p)
+random_seed_p.batch = ew.batch_first(random_seed_p)
 
 # ---- random_wrap, random_unwrap: uint32[..., 2] <-> keys
 random_wrap_p, random_unwrap_p = (
@@ -68,8 +60,8 @@ def _unwrap_abstract(k: ShapedArray) -> ShapedArray:
 
 
 random_wrap_p.abstract, random_unwrap_p.abstract = _wrap_abstract, _unwrap_abstract
-random_wrap_p.batch = _batch_front(random_wrap_p)
-random_unwrap_p.batch = _batch_front(random_unwrap_p)
+random_wrap_p.batch = ew.batch_first(random_wrap_p)
+random_unwrap_p.batch = ew.batch_first(random_unwrap_p)
 
 # ---- random_split: key -> keys of `shape`
 random_split_p = _key_primitive("random_split", memory="fresh", weight=40)
@@ -82,7 +74,7 @@ def _split_abstract(k: ShapedArray, *, shape: tuple[int, ...],
 
 
 random_split_p.abstract = _split_abstract
-random_split_p.batch = _batch_front(random_split_p)
+random_split_p.batch = ew.batch_first(random_split_p)
 
 # ---- random_fold_in: keys and uint32 data of equal shapes
 random_fold_in_p = _key_primitive("random_fold_in", memory="fresh")
@@ -111,4 +103,4 @@ def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: tuple[int, ...],
 
 
 random_bits_p.abstract = _bits_abstract
-random_bits_p.batch = _batch_front(random_bits_p)
+random_bits_p.batch = ew.batch_first(random_bits_p)

@@ -20,7 +20,6 @@ from calque.primitives.elementwise import add, div, mul, sub
 from calque.primitives.linalg import (
     adjoint,
     all_of,
-    batch_first,
     conj,
     identity_like,
     no_derivative,
@@ -108,7 +107,7 @@ def _turned(v: Any, inner: Any, w: Any) -> Any:
     return add(moved, mul(v, _along(change, shape, -1)))
 
 
-eig_p.abstract, eig_p.jvp, eig_p.batch = _eig_abstract, _eig_jvp, batch_first(eig_p)
+eig_p.abstract, eig_p.jvp, eig_p.batch = _eig_abstract, _eig_jvp, ew.batch_first(eig_p)
 
 
 # ---- schur: (form, vectors)
@@ -122,4 +121,4 @@ def _schur_abstract(a: ShapedArray, *, compute_schur_vectors: bool, sort_eig_val
     return [a, a] if compute_schur_vectors else [a]
 
 
-schur_p.abstract, schur_p.batch = _schur_abstract, batch_first(schur_p)
+schur_p.abstract, schur_p.batch = _schur_abstract, ew.batch_first(schur_p)

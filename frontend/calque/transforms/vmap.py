@@ -118,7 +118,7 @@ class BatchTrace(Trace):
             else:
                 out, axis = _under_name(None, rule, self.size, values, axes, **params)
         if prim.multiple_results:
-            return [self.wrap(o, d) for o, d in zip(out, axis)]
+            return list(map(self.wrap, out, axis))
         return self.wrap(out, axis)
 
     def _told(self, way: Callable[..., Any], prim: Primitive, args: Sequence[Any],
@@ -146,7 +146,7 @@ class BatchTrace(Trace):
                 out, axis = _under_name(self.axis_name, prim.rule("batch"), self.size, values,
                                         dims, **params)
         if prim.multiple_results:
-            return [self.wrap(o, d) for o, d in zip(out, axis)]
+            return list(map(self.wrap, out, axis))
         return self.wrap(out, axis)
 
 
