@@ -12,6 +12,7 @@ from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.transforms.jvp import bilinear_jvp
 
 Dims = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
@@ -128,5 +129,5 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     return out, len(xb) + free_x + kept(ndim_of(y), yc, yb).index(dy)
 
 
-dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, ew.bilinear_jvp(dot_general_p)
+dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, bilinear_jvp(dot_general_p)
 dot_general_p.transpose, dot_general_p.batch = _dot_transpose, _dot_batch

@@ -20,6 +20,7 @@ from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.window import dilated, window_count
+from calque.transforms.jvp import bilinear_jvp
 from calque.transforms.vmap import move_axis
 
 Sizes = tuple[int, ...]
@@ -252,7 +253,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], **p: Any)
 
 
 conv_general_dilated_p.abstract = _abstract
-conv_general_dilated_p.jvp = ew.bilinear_jvp(conv_general_dilated_p)
+conv_general_dilated_p.jvp = bilinear_jvp(conv_general_dilated_p)
 conv_general_dilated_p.transpose, conv_general_dilated_p.batch = _transpose, _batch
 
 __all__ = ["ConvDimensionNumbers", "conv", "conv_general_dilated_p"]

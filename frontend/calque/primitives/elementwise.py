@@ -28,7 +28,7 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.zeros import Zero, add_tangents, is_zero, zero_like
-from calque.transforms.vmap import all_to_front, move_axis, to_front
+from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
 
 # ---- what operands may be
 NUMBER = "number"
@@ -129,14 +129,6 @@ def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., An
     return rule
 
 
-def batch_first(p: Primitive) -> Callable[..., Any]:
-    """The batching rule of what takes any leading axes, and leaves them in front."""
-    def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        out = p.bind(*all_to_front(args, dims, size), **params)
-        return (out, [0] * len(out)) if p.multiple_results else (out, 0)
-    return rule
-
-
 def _logical_shape(x: Any, dim: int | None) -> tuple[int, ...]:
     shape = shape_of(x)
     return shape if dim is None else without(shape, [dim])
@@ -194,30 +186,6 @@ def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..
             if partial is not None and not is_zero(t):
                 term = partial(t, *primals, out, **params)
                 total = add_tangents(total, match_shape(term, shape))
-        return out, total
-    return jvp
-
-
-def linear_jvp(p: Primitive) -> Callable[..., Any]:
-    """jvp of a primitive that is linear in its first operand; the others have no derivative."""
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        out = p.bind(*primals, **params)
-        if is_zero(tangents[0]):
-            return out, zero_like(out)
-        return out, p.bind(tangents[0], *primals[1:], **params)
-    return jvp
-
-
-def bilinear_jvp(p: Primitive) -> Callable[..., Any]:
-    """jvp of a primitive that is linear in each of its two operands."""
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        (x, y), (tx, ty) = primals, tangents
-        out = p.bind(x, y, **params)
-        total: Any = zero_like(out)
-        if not is_zero(tx):
-            total = add_tangents(total, p.bind(tx, y, **params))
-        if not is_zero(ty):
-            total = add_tangents(total, p.bind(x, ty, **params))
         return out, total
     return jvp
 

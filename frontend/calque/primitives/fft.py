@@ -19,6 +19,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.transforms.jvp import linear_jvp
 from calque.transforms.vmap import to_front
 
 MOST_AXES = 3
@@ -121,5 +122,5 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int], **params: Any) -
     return fft_p.bind(to_front(args[0], dims[0], size), **params), 0
 
 
-fft_p.abstract, fft_p.jvp = _abstract, ew.linear_jvp(fft_p)
+fft_p.abstract, fft_p.jvp = _abstract, linear_jvp(fft_p)
 fft_p.transpose, fft_p.batch = _transpose, _batch

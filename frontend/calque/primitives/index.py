@@ -22,6 +22,7 @@ from calque.primitives.gather import (
     gather,
 )
 from calque.primitives.scatter import scatter, scatter_p
+from calque.transforms.jvp import linear_jvp
 from calque.transforms.vmap import all_to_front, to_front
 
 dynamic_slice_p = Primitive("dynamic_slice", moves=True, kernel="view", keys=True)
@@ -94,7 +95,7 @@ def _vectors(size: int, starts: Sequence[Any], dims: Sequence[int | None]) -> An
 
 
 dynamic_slice_p.abstract = _slice_abstract
-dynamic_slice_p.jvp = ew.linear_jvp(dynamic_slice_p)
+dynamic_slice_p.jvp = linear_jvp(dynamic_slice_p)
 dynamic_slice_p.transpose, dynamic_slice_p.batch = _slice_transpose, _slice_batch
 
 

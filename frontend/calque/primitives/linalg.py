@@ -24,7 +24,7 @@ from calque.primitives.linalg_programs import flip as flip
 from calque.primitives.linalg_programs import product as product
 from calque.primitives.linalg_programs import program
 from calque.primitives.sort import take_along
-from calque.transforms.vmap import to_front
+from calque.transforms.vmap import batch_first, to_front
 
 cholesky_p = Primitive("cholesky")
 triangular_solve_p = Primitive("triangular_solve")
@@ -139,7 +139,7 @@ def by_algorithm(p: Primitive, *cores: int) -> None:
 
 
 cholesky_p.abstract, cholesky_p.jvp = _cholesky_abstract, _cholesky_jvp
-cholesky_p.batch = ew.batch_first(cholesky_p)
+cholesky_p.batch = batch_first(cholesky_p)
 by_algorithm(cholesky_p, 2)
 
 
@@ -272,7 +272,7 @@ def _identity_from(x: Any, k: int) -> Any:
     return ew.select_n(late, all_of(x, 0), identity_like(x))
 
 
-lu_p.abstract, lu_p.jvp, lu_p.batch = _lu_abstract, _lu_jvp, ew.batch_first(lu_p)
+lu_p.abstract, lu_p.jvp, lu_p.batch = _lu_abstract, _lu_jvp, batch_first(lu_p)
 by_algorithm(lu_p, 2)
 
 
@@ -292,5 +292,5 @@ def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> Shap
 
 
 lu_pivots_to_permutation_p.abstract = _permutation_abstract
-lu_pivots_to_permutation_p.batch = ew.batch_first(lu_pivots_to_permutation_p)
+lu_pivots_to_permutation_p.batch = batch_first(lu_pivots_to_permutation_p)
 by_algorithm(lu_pivots_to_permutation_p, 1)

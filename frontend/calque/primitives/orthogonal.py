@@ -44,6 +44,7 @@ from calque.primitives.linalg import (
 from calque.primitives.reduce import reduce_max_p, reduce_sum
 from calque.primitives.sort import take_along
 from calque.transforms.stage import stage
+from calque.transforms.vmap import batch_first
 
 geqrf_p = Primitive("geqrf", multiple_results=True, differentiable=False)
 geqp3_p = Primitive("geqp3", multiple_results=True, differentiable=False)
@@ -99,15 +100,15 @@ def _product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
     return a
 
 
-geqrf_p.abstract, geqrf_p.batch = _geqrf_abstract, ew.batch_first(geqrf_p)
+geqrf_p.abstract, geqrf_p.batch = _geqrf_abstract, batch_first(geqrf_p)
 by_algorithm(geqrf_p, 2)
-geqp3_p.abstract, geqp3_p.batch = _geqp3_abstract, ew.batch_first(geqp3_p)
+geqp3_p.abstract, geqp3_p.batch = _geqp3_abstract, batch_first(geqp3_p)
 by_algorithm(geqp3_p, 2)
 householder_product_p.abstract = _product_abstract
 for _p in (geqrf_p, geqp3_p, householder_product_p):
     _p.jvp = no_derivative(_p)
 by_algorithm(householder_product_p, 2, 1)
-householder_product_p.batch = ew.batch_first(householder_product_p)
+householder_product_p.batch = batch_first(householder_product_p)
 
 
 # ---- qr
@@ -218,7 +219,7 @@ def _lowest(x: Any, rows: int) -> Any:
     return sh.slice_(x, start, shape)
 
 
-qr_p.abstract, qr_p.jvp, qr_p.batch = _qr_abstract, _qr_jvp, ew.batch_first(qr_p)
+qr_p.abstract, qr_p.jvp, qr_p.batch = _qr_abstract, _qr_jvp, batch_first(qr_p)
 qr_p.program = _qr_program
 
 
@@ -287,7 +288,7 @@ def real_diagonal(a: Any) -> Any:
     return reduce_sum(mul(a, identity_like(a)), (ndim_of(a) - 1,))
 
 
-eigh_p.abstract, eigh_p.jvp, eigh_p.batch = _eigh_abstract, _eigh_jvp, ew.batch_first(eigh_p)
+eigh_p.abstract, eigh_p.jvp, eigh_p.batch = _eigh_abstract, _eigh_jvp, batch_first(eigh_p)
 by_algorithm(eigh_p, 2)
 
 
@@ -352,7 +353,7 @@ def _outside(u: Any, moved: Any, s: Any, rows: Any, columns: Any) -> Any:
     return div(ew.select_n(tall, all_of(rest, 0), rest), ew.select_n(tall, all_of(rest, 1), below))
 
 
-svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, ew.batch_first(svd_p)
+svd_p.abstract, svd_p.jvp, svd_p.batch = _svd_abstract, _svd_jvp, batch_first(svd_p)
 by_algorithm(svd_p, 2)
 
 
@@ -403,5 +404,5 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
 
 
 pinv_p.abstract, pinv_p.jvp, pinv_p.program = _pinv_abstract, _pinv_jvp, _pinv_program
-pinv_p.batch = ew.batch_first(pinv_p)
+pinv_p.batch = batch_first(pinv_p)
 assert programs.ALGORITHMS

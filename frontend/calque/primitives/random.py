@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives import elementwise as ew
+from calque.transforms.vmap import batch_first
 
 
 def _key_primitive(name: str, **facts: Any) -> Primitive:
@@ -38,7 +39,7 @@ def _seed_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
 
 
 random_seed_p.abstract = _seed_abstract
-random_seed_p.batch = ew.batch_first(random_seed_p)
+random_seed_p.batch = batch_first(random_seed_p)
 
 # ---- random_wrap, random_unwrap: uint32[..., 2] <-> keys
 random_wrap_p, random_unwrap_p = (
@@ -60,8 +61,8 @@ def _unwrap_abstract(k: ShapedArray) -> ShapedArray:
 
 
 random_wrap_p.abstract, random_unwrap_p.abstract = _wrap_abstract, _unwrap_abstract
-random_wrap_p.batch = ew.batch_first(random_wrap_p)
-random_unwrap_p.batch = ew.batch_first(random_unwrap_p)
+random_wrap_p.batch = batch_first(random_wrap_p)
+random_unwrap_p.batch = batch_first(random_unwrap_p)
 
 # ---- random_split: key -> keys of `shape`
 random_split_p = _key_primitive("random_split", memory="fresh", weight=40)
@@ -74,7 +75,7 @@ def _split_abstract(k: ShapedArray, *, shape: tuple[int, ...],
 
 
 random_split_p.abstract = _split_abstract
-random_split_p.batch = ew.batch_first(random_split_p)
+random_split_p.batch = batch_first(random_split_p)
 
 # ---- random_fold_in: keys and uint32 data of equal shapes
 random_fold_in_p = _key_primitive("random_fold_in", memory="fresh")
@@ -103,4 +104,4 @@ def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: tuple[int, ...],
 
 
 random_bits_p.abstract = _bits_abstract
-random_bits_p.batch = ew.batch_first(random_bits_p)
+random_bits_p.batch = batch_first(random_bits_p)

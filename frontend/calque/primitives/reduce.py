@@ -18,7 +18,7 @@ from calque.core.primitive import Primitive, registry
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.transforms.jvp import jvp_flat
+from calque.transforms.jvp import jvp_flat, linear_jvp
 
 
 def _reduction(name: str, accepts: str, *, differentiable: bool = True,
@@ -61,7 +61,7 @@ def _expand(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return sh.broadcast_in_dim(x, shape, dims)
 
 
-reduce_sum_p.jvp = ew.linear_jvp(reduce_sum_p)
+reduce_sum_p.jvp = linear_jvp(reduce_sum_p)
 reduce_sum_p.transpose = lambda ct, x, *, axes, out_sharding=None: [_expand(ct, x.shape, axes)]
 
 # ---- product: differentiated as a tree of multiplications

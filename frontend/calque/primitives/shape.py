@@ -19,6 +19,7 @@ from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives import elementwise as ew
+from calque.transforms.jvp import linear_jvp
 from calque.transforms.vmap import all_to_front, move_axis, to_front
 
 # ---- reshape
@@ -46,7 +47,7 @@ def _reshape_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 
 
 reshape_p.abstract, reshape_p.batch = _reshape_abstract, _reshape_batch
-reshape_p.jvp = ew.linear_jvp(reshape_p)
+reshape_p.jvp = linear_jvp(reshape_p)
 reshape_p.transpose = lambda ct, x, **params: [reshape(ct, x.shape)]
 
 
@@ -88,7 +89,7 @@ def _transpose_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 
 
 transpose_p.abstract, transpose_p.batch = _transpose_abstract, _transpose_batch
-transpose_p.jvp = ew.linear_jvp(transpose_p)
+transpose_p.jvp = linear_jvp(transpose_p)
 transpose_p.transpose = lambda ct, x, *, permutation: [
     transpose(ct, tuple(map(int, np.argsort(permutation))))]
 
@@ -150,7 +151,7 @@ def _broadcast_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 
 
 broadcast_in_dim_p.abstract, broadcast_in_dim_p.batch = _broadcast_abstract, _broadcast_batch
-broadcast_in_dim_p.jvp = ew.linear_jvp(broadcast_in_dim_p)
+broadcast_in_dim_p.jvp = linear_jvp(broadcast_in_dim_p)
 broadcast_in_dim_p.transpose = _broadcast_transpose
 
 # ---- concatenate
@@ -275,7 +276,7 @@ def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int], *, start_i
 
 
 slice_p.abstract, slice_p.batch = _slice_abstract, _slice_batch
-slice_p.jvp = ew.linear_jvp(slice_p)
+slice_p.jvp = linear_jvp(slice_p)
 slice_p.transpose = _slice_transpose
 
 # ---- pad (low, high, interior per axis; negative low and high crop)
@@ -374,7 +375,7 @@ def _rev_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray
 
 
 rev_p.abstract = _rev_abstract
-rev_p.jvp = ew.linear_jvp(rev_p)
+rev_p.jvp = linear_jvp(rev_p)
 rev_p.transpose = lambda ct, x, *, dimensions: [rev(ct, dimensions)]
 rev_p.batch = lambda size, a, d, *, dimensions: (
     rev(a[0], [i + (i >= d[0]) for i in dimensions]), d[0])
@@ -404,7 +405,7 @@ def _squeeze_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
 
 
 squeeze_p.abstract, squeeze_p.batch = _squeeze_abstract, _squeeze_batch
-squeeze_p.jvp = ew.linear_jvp(squeeze_p)
+squeeze_p.jvp = linear_jvp(squeeze_p)
 squeeze_p.transpose = lambda ct, x, *, dimensions: [reshape(ct, x.shape)]
 
 # ---- iota

@@ -29,6 +29,7 @@ from calque.primitives.linalg import (
 from calque.primitives.orthogonal import square
 from calque.primitives.reduce import argmax_p, reduce_sum
 from calque.primitives.sort import take_along
+from calque.transforms.vmap import batch_first
 
 eig_p = Primitive("eig", multiple_results=True)
 schur_p = Primitive("schur", multiple_results=True, differentiable=False)
@@ -107,7 +108,7 @@ def _turned(v: Any, inner: Any, w: Any) -> Any:
     return add(moved, mul(v, _along(change, shape, -1)))
 
 
-eig_p.abstract, eig_p.jvp, eig_p.batch = _eig_abstract, _eig_jvp, ew.batch_first(eig_p)
+eig_p.abstract, eig_p.jvp, eig_p.batch = _eig_abstract, _eig_jvp, batch_first(eig_p)
 
 
 # ---- schur: (form, vectors)
@@ -121,4 +122,4 @@ def _schur_abstract(a: ShapedArray, *, compute_schur_vectors: bool, sort_eig_val
     return [a, a] if compute_schur_vectors else [a]
 
 
-schur_p.abstract, schur_p.batch = _schur_abstract, ew.batch_first(schur_p)
+schur_p.abstract, schur_p.batch = _schur_abstract, batch_first(schur_p)

@@ -24,6 +24,7 @@ from calque.primitives.linalg import (
     no_derivative,
 )
 from calque.primitives.orthogonal import square
+from calque.transforms.vmap import batch_first
 
 tridiagonal_p = Primitive("tridiagonal", multiple_results=True, differentiable=False)
 hessenberg_p = Primitive("hessenberg", multiple_results=True, differentiable=False)
@@ -52,9 +53,9 @@ def _hessenberg_abstract(a: ShapedArray) -> list[ShapedArray]:
     return [a, ShapedArray((*a.shape[:-2], max_dim(0, a.shape[-1] - 1)), a.dtype)]
 
 
-tridiagonal_p.abstract, tridiagonal_p.batch = _tridiagonal_abstract, ew.batch_first(tridiagonal_p)
+tridiagonal_p.abstract, tridiagonal_p.batch = _tridiagonal_abstract, batch_first(tridiagonal_p)
 by_algorithm(tridiagonal_p, 2)
-hessenberg_p.abstract, hessenberg_p.batch = _hessenberg_abstract, ew.batch_first(hessenberg_p)
+hessenberg_p.abstract, hessenberg_p.batch = _hessenberg_abstract, batch_first(hessenberg_p)
 by_algorithm(hessenberg_p, 2)
 
 
@@ -132,7 +133,7 @@ def _solve_transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singu
 
 tridiagonal_solve_p.abstract, tridiagonal_solve_p.jvp = _solve_abstract, _solve_jvp
 tridiagonal_solve_p.transpose = _solve_transpose
-tridiagonal_solve_p.batch = ew.batch_first(tridiagonal_solve_p)
+tridiagonal_solve_p.batch = batch_first(tridiagonal_solve_p)
 by_algorithm(tridiagonal_solve_p, 1, 1, 1, 2)
 
 
@@ -148,6 +149,6 @@ def _update_abstract(r: ShapedArray, w: ShapedArray) -> ShapedArray:
 
 
 cholesky_update_p.abstract = _update_abstract
-cholesky_update_p.batch = ew.batch_first(cholesky_update_p)
+cholesky_update_p.batch = batch_first(cholesky_update_p)
 by_algorithm(cholesky_update_p, 2, 1)
 assert programs.ALGORITHMS

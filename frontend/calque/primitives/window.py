@@ -21,6 +21,7 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.transforms.jvp import linear_jvp
 from calque.transforms.vmap import to_front
 
 Sizes = tuple[int, ...]
@@ -139,7 +140,7 @@ def _sum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [window_sum(ct, Window.of(params).transposed(x.shape))]
 
 
-reduce_window_sum_p.jvp = ew.linear_jvp(reduce_window_sum_p)
+reduce_window_sum_p.jvp = linear_jvp(reduce_window_sum_p)
 reduce_window_sum_p.transpose = _sum_transpose
 
 
@@ -180,7 +181,7 @@ def _selecting(p: Primitive) -> None:
         w = Window.of(params).batched(0)
         return p.bind(first, second, select_prim=params["select_prim"], **w.params()), 0
 
-    p.jvp, p.batch = ew.linear_jvp(p), batch
+    p.jvp, p.batch = linear_jvp(p), batch
 
 
 _selecting(select_and_gather_add_p)
@@ -291,7 +292,7 @@ def _precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: in
 
 
 reduce_precision_p.abstract = _precision_abstract
-reduce_precision_p.jvp = ew.linear_jvp(reduce_precision_p)  # the tangent is rounded, too
+reduce_precision_p.jvp = linear_jvp(reduce_precision_p)  # the tangent is rounded, too
 reduce_precision_p.transpose = lambda ct, x, **params: [reduce_precision_p.bind(ct, **params)]
 reduce_precision_p.batch = ew.batch_elementwise(reduce_precision_p)
 

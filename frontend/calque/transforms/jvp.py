@@ -13,7 +13,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.source import here
 from calque.core.trace import as_current, current
-from calque.core.zeros import Zero, instantiate, is_zero, zero_like
+from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zero_like
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import replay, stage
 
@@ -102,4 +102,30 @@ def _has_tangent(x: Any) -> bool:
     return aval.tangent().dtype == aval.dtype
 
 
-__all__ = ["JVPTrace", "JVPTracer", "Zero", "jvp_flat", "jvp_program"]
+# ---- rules of primitives
+def linear_jvp(p: Primitive) -> Callable[..., Any]:
+    """jvp of a primitive that is linear in its first operand; the others have no derivative."""
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        out = p.bind(*primals, **params)
+        if is_zero(tangents[0]):
+            return out, zero_like(out)
+        return out, p.bind(tangents[0], *primals[1:], **params)
+    return jvp
+
+
+def bilinear_jvp(p: Primitive) -> Callable[..., Any]:
+    """jvp of a primitive that is linear in each of its two operands."""
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        (x, y), (tx, ty) = primals, tangents
+        out = p.bind(x, y, **params)
+        total: Any = zero_like(out)
+        if not is_zero(tx):
+            total = add_tangents(total, p.bind(tx, y, **params))
+        if not is_zero(ty):
+            total = add_tangents(total, p.bind(x, ty, **params))
+        return out, total
+    return jvp
+
+
+__all__ = ["JVPTrace", "JVPTracer", "Zero", "bilinear_jvp", "jvp_flat", "jvp_program",
+           "linear_jvp"]

@@ -239,5 +239,13 @@ def front_axes(mask: Sequence[bool]) -> list[int | None]:
     return [0 if m else None for m in mask]
 
 
-__all__ = ["BatchTrace", "BatchTracer", "all_to_front", "batch_program", "broadcast_axis",
-           "front_axes", "mapped_to_front", "move_axis", "to_front", "vmap_flat"]
+def batch_first(p: Primitive) -> Callable[..., Any]:
+    """The batching rule of what takes any leading axes, and leaves them in front."""
+    def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        out = p.bind(*all_to_front(args, dims, size), **params)
+        return (out, [0] * len(out)) if p.multiple_results else (out, 0)
+    return rule
+
+
+__all__ = ["BatchTrace", "BatchTracer", "all_to_front", "batch_first", "batch_program",
+           "broadcast_axis", "front_axes", "mapped_to_front", "move_axis", "to_front", "vmap_flat"]
