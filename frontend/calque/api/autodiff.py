@@ -332,13 +332,13 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
             return fun(*full, **kwargs)
 
         with lazy_eval(f"grad_{name}"):
-            return _value_and_grad(partial, name, leaves, in_tree, has_aux, holomorphic,
+            return _value_and_grad(partial, leaves, in_tree, has_aux, holomorphic,
                                    isinstance(argnums, (int, np.integer)))
 
     return wrapped(fun, run, "Value and gradient")
 
 
-def _value_and_grad(fun: Any, name: str, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
+def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
                     holomorphic: bool, single: bool) -> Any:
     flat = _Flat(fun, in_tree, has_aux)
     values = as_values(leaves)

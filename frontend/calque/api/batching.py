@@ -80,7 +80,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
                 fix="give one entry per positional argument; keywords are mapped over axis 0."))
         leaves, tree = tree_util.flatten((args, kwargs))
         check_arguments(name_of(fun), leaves, tree, refs=True)
-        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), tree, allow_int_root=True)
+        axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), allow_int_root=True)
         axes = [_normalized(d, len(type_of(x).shape), "in_axes") for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
         if spmd:
@@ -113,15 +113,14 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             for i, o, d in zip(mapped, outs[count:], out_dims[count:]):
                 assign(mapped[i], _placed(o, d, axes[i], size, name_of(fun)))
             outs, out_dims = outs[:count], out_dims[:count]
-            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs), out_tree)
+            wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs))
             return out_tree.unflatten([
                 _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
 
     return wrapped(fun, run, "Vectorized version")
 
 
-def _flat_axes(what: str, axes: Any, tree: Any, treedef: Any,
-               allow_int_root: bool = False) -> list[Any]:
+def _flat_axes(what: str, axes: Any, tree: Any, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
     def expand(prefix: Any, part: Any) -> list[Any]:
         if prefix is None or isinstance(prefix, (int, np.integer)):

@@ -134,7 +134,7 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     avals = [type_of(x) for x in leaves]
     order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
     found = {i: trace_with_refs(branches[i], tree, avals, verb=name) for i in order}
-    traced, uses = _equal_uses(name, leaves, [found[i] for i in range(len(branches))])
+    traced, uses = _equal_uses(leaves, [found[i] for i in range(len(branches))])
     labels = ["false_fun", "true_fun"] if name == "cond" else [
         f"branches[{i}]" for i in range(len(branches))]
     out_tree = traced[0][1]
@@ -149,7 +149,7 @@ def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
     return out_tree.unflatten(uses.settle(leaves, outs))
 
 
-def _equal_uses(name: str, leaves: Sequence[Any], traced: Sequence[tuple[Program, Any, Uses]]
+def _equal_uses(leaves: Sequence[Any], traced: Sequence[tuple[Program, Any, Uses]]
                 ) -> tuple[list[tuple[Program, Any]], Uses | None]:
     """The branches' Programs, each with the references that any of them touches among its inputs,
     and those that any of them writes among its outputs."""

@@ -394,7 +394,7 @@ class _VjpCall:
                 f"{self.out_tree}, but got {tree}."))
         self.out_tree = tree
         residuals, self.residual_tree = tree_util.flatten(pair[1])
-        arrays = [_is_array(r) for r in residuals]
+        arrays = [is_arraylike(r) for r in residuals]
         self.static = [None if a else r for r, a in zip(residuals, arrays)]
         self.arrays = arrays
         return outs, flagged(residuals, arrays)
@@ -458,10 +458,6 @@ class _VjpCall:
 
 def _is_zero_or_none(x: Any) -> bool:
     return x is None or isinstance(x, SymbolicZero)
-
-
-def _is_array(x: Any) -> bool:
-    return is_arraylike(x)
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def _layer(sentence: str, arguments: str = "", given: str = "", shape: str = "(2, 3)",
-           raises: str = "Nothing.", many: bool = False) -> Callable[[Any], Any]:
+           many: bool = False) -> Callable[[Any], Any]:
     """Decorator: the docstring of a function that makes a layer."""
     def finish(f: Any) -> Any:
         args = f"\n    Args:\n      {arguments}\n" if arguments else ""
@@ -35,7 +35,7 @@ def _layer(sentence: str, arguments: str = "", given: str = "", shape: str = "(2
       (init, apply).
 
     Raises:
-      {raises}
+      Nothing.
 
     Example:
       >>> import calque

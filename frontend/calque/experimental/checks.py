@@ -297,7 +297,7 @@ def _first(old: Any, new: Any) -> Any:
 
 
 # ---- indices of windows, as (positions, axes, sizes of windows)
-def _of_slice(args: Sequence[Any], sizes: Sequence[int], starts: Sequence[Any]) -> Any:
+def _of_slice(sizes: Sequence[int], starts: Sequence[Any]) -> Any:
     known = [i for i, s in enumerate(starts) if not (isinstance(s, (int, np.integer)) and s == 0)]
     index = [asarray(starts[i]) for i in known]
     together = asarray([]) if not known else array(index)
@@ -305,11 +305,11 @@ def _of_slice(args: Sequence[Any], sizes: Sequence[int], starts: Sequence[Any]) 
 
 
 def _dynamic_slice(args: Sequence[Any], params: dict[str, Any]) -> Any:
-    return _of_slice(args, params["slice_sizes"], args[1:])
+    return _of_slice(params["slice_sizes"], args[1:])
 
 
 def _dynamic_update_slice(args: Sequence[Any], params: dict[str, Any]) -> Any:
-    return _of_slice(args, shape_of(args[1]), args[2:])
+    return _of_slice(shape_of(args[1]), args[2:])
 
 
 def _gather(args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -332,12 +332,11 @@ POSITIONS: dict[str, Callable[..., Any]] = {
 
 
 # ---- primitives that hold Programs: (state, operands, params) -> results
-def _call(state: _Run, args: list[Any], params: dict[str, Any], bind: Any, key: str) -> list[Any]:
-    p, sites = checked(params[key], state.errors)
+def _call(state: _Run, args: list[Any], program: Program, bind: Any) -> list[Any]:
+    p, sites = checked(program, state.errors)
     if not sites:
-        return bind(params[key], args)
-    outs = bind(p, args)
-    return _split(state, sites, outs)
+        return bind(program, args)
+    return _split(state, sites, bind(p, args))
 
 
 def _split(state: _Run, sites: Sequence[Site], outs: Sequence[Any]) -> list[Any]:
@@ -347,12 +346,12 @@ def _split(state: _Run, sites: Sequence[Site], outs: Sequence[Any]) -> list[Any]
 
 
 def _jit(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
-    return _call(state, args, params, lambda p, a: call(p, a, params["name"]), "jaxpr")
+    return _call(state, args, params["jaxpr"], lambda p, a: call(p, a, params["name"]))
 
 
 def _checkpoint(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     rest = {k: v for k, v in params.items() if k != "jaxpr"}
-    return _call(state, args, params, lambda p, a: bind_checkpoint(p, a, **rest), "jaxpr")
+    return _call(state, args, params["jaxpr"], lambda p, a: bind_checkpoint(p, a, **rest))
 
 
 def _cond(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:

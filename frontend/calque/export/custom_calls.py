@@ -141,10 +141,9 @@ def _flag(config: dict[str, Any], name: str) -> str:
     return chr(int(value.value))
 
 
-def _info(x: Any, core: int = 2) -> Any:
+def _info(x: Any) -> Any:
     """LAPACK's 0 for every matrix of a batch."""
-    shape = shape_of(x)
-    return lax.full(shape[:len(shape) - core], 0, INT)
+    return lax.full(shape_of(x)[:-2], 0, INT)
 
 
 @lapack("potrf")

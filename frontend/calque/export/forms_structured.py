@@ -23,7 +23,7 @@ from calque.primitives.contract import _common
 from calque.primitives.scatter import window_sizes
 
 
-def _scalars(w: Writer, indices: Sequence[Value]) -> list[Value]:
+def _scalars(indices: Sequence[Value]) -> list[Value]:
     """Start indices of one dtype."""
     if len({v.dtype for v in indices}) < 2:
         return list(indices)
@@ -36,7 +36,7 @@ def _dynamic_slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Out
     x, *starts = xs
     if not x.shape:
         return x
-    starts, sizes = _scalars(w, starts), outs[0].shape
+    starts, sizes = _scalars(starts), outs[0].shape
     return w.rows(x, starts, sizes)
 
 
@@ -45,7 +45,7 @@ def _dynamic_update(w: Writer, xs: list[Value], params: dict[str, Any], outs: Ou
     x, update, *starts = xs
     if not x.shape:
         return update
-    starts = _scalars(w, starts)
+    starts = _scalars(starts)
     starts += [w.b.splat(0, (), starts[0].dtype if starts else I32)] * (
         len(x.shape) - len(starts))
     return w.b.one("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)

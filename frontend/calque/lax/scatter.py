@@ -235,7 +235,7 @@ def scatter_apply(
             indices_are_sorted=indices_are_sorted,
             mode=mode,
         )
-        one_round = _rounds_are_one(x, scatter_indices, unique_indices, ones.size)
+        one_round = _rounds_are_one(scatter_indices, unique_indices, ones.size)
 
         def step(y: Any, k: Any) -> Any:
             return ew.select_n(ew.gt(counts, k), y, _mapped(func, y))
@@ -266,7 +266,7 @@ def _no_jvp(*_: Any) -> Any:
     )
 
 
-def _rounds_are_one(x: Any, indices: Any, unique: bool, size: int) -> bool:
+def _rounds_are_one(indices: Any, unique: bool, size: int) -> bool:
     """Whether no element can be named twice."""
     if unique or size <= 1:
         return True

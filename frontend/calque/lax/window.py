@@ -149,7 +149,7 @@ def is_identity(name: str, init: Any) -> bool:
     return bool(v == dtypes.extreme(dtype, largest=name == "min"))
 
 
-def _monoid(f: _Function, x: Any, init: Any, name: str) -> str:
+def _monoid(f: _Function, x: Any) -> str:
     """The name of a monoid that x's dtype has, or ''."""
     found = f.monoid()
     dtype = dtype_of(x)
@@ -198,7 +198,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
     avals = [ShapedArray((), dtype_of(x)) for x in xs]
     with lazy_eval("reduce"):
         f = _Function("reduce", computation, tree, avals)
-        name = _monoid(f, xs[0], inits[0], "reduce") if len(xs) == 1 else ""
+        name = _monoid(f, xs[0]) if len(xs) == 1 else ""
         if name and (name not in ("max", "min") or all(a.shape[i] for i in axes)):
             outs = [_known_reduction(name, xs[0], inits[0], axes)]
         else:
@@ -334,7 +334,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
     avals = [ShapedArray((), dtype_of(x)) for x in xs]
     with lazy_eval("reduce_window"):
         f = _Function("reduce_window", computation, tree, avals)
-        name = _monoid(f, xs[0], inits[0], "reduce_window") if len(xs) == 1 else ""
+        name = _monoid(f, xs[0]) if len(xs) == 1 else ""
         dtype = dtype_of(xs[0])
         if name in ("or", "and") and dtype == dtypes.bool_:
             name = "max" if name == "or" else "min"

@@ -144,8 +144,8 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
         raise ValueError(explain(
             f"Incompatible shapes for matmul arguments: {xs} and {ys}",
             fix="make the leading axes equal or 1.")) from None
-    x, batch_x = _drop_ones(x, lead_x, lead, rank)
-    y, batch_y = _drop_ones(y, lead_y, lead, rank)
+    x, batch_x = _drop_ones(x, lead_x, rank)
+    y, batch_y = _drop_ones(y, lead_y, rank)
     shared = [i for i in range(rank) if i in batch_x and i in batch_y]
     xr, yr = ndim_of(x), ndim_of(y)
     contract = ((xr - 1,), (yr - 1 if y_core == 1 else yr - 2,))
@@ -165,8 +165,7 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     return out
 
 
-def _drop_ones(x: Any, own: tuple[int, ...], lead: tuple[int, ...],
-               rank: int) -> tuple[Any, list[int]]:
+def _drop_ones(x: Any, own: tuple[int, ...], rank: int) -> tuple[Any, list[int]]:
     """x without leading axes of size 1, and the result axes that the others are."""
     shift = rank - len(own)
     drop = tuple(i for i, n in enumerate(own) if n == 1)

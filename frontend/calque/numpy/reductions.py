@@ -34,7 +34,7 @@ _DOC = """{sentence} along axes.
 {initial}      where: bool array; only the elements where it holds count.
 
     Returns:
-      An array without the reduced axes{dtype}.
+      An array without the reduced axes.
 
     Raises:
       TypeError: a is not an array (lists are not accepted).
@@ -52,11 +52,11 @@ _PROMOTE = ("      dtype: the dtype of the result and of the accumulation; by de
 
 
 def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
-         initial: bool = False, dtype: str = "", empty: bool = False) -> Callable[..., Any]:
+         initial: bool = False, empty: bool = False) -> Callable[..., Any]:
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
         f.__doc__ = _DOC.format(
             name=name, sentence=sentence, example=example, result=result, more=more,
-            initial=_INITIAL if initial else "", dtype=dtype,
+            initial=_INITIAL if initial else "",
             empty=", or a reduced axis is empty and there is no initial" if empty else "")
         return f
     return decorate
@@ -103,10 +103,10 @@ def _no_identity(name: str) -> Exception:
 
 
 def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
-            keepdims: Any, initial: Any, where: Any, identity: Any, working: Any = None) -> Any:
+            keepdims: Any, initial: Any, where: Any, identity: Any) -> Any:
     """Convert, mask, reduce, join with initial, convert back."""
-    working = working or (dtypes.float32 if result in _HALF and prim in (
-        rd.reduce_sum_p, rd.reduce_prod_p) else result)
+    working = dtypes.float32 if result in _HALF and prim in (
+        rd.reduce_sum_p, rd.reduce_prod_p) else result
     x = util.cast(x, working)
     x = masked(name, x, where, identity(working))
     shape = shape_of(x)

@@ -134,11 +134,11 @@ def _check_specs(what: str, specs: Any) -> None:
                 fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
 
 
-def _flat_specs(what: str, specs: Any, tree: Any, values: Any) -> list[P]:
+def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     """A spec for each leaf, from a tree prefix."""
     found: list[P] = []
 
-    def expand(prefix: Any, part: Any, path: str) -> None:
+    def expand(prefix: Any, part: Any) -> None:
         if _is_spec(prefix):
             found.extend([prefix or P()] * len(tree_util.tree_leaves(part)))
             return
@@ -152,11 +152,11 @@ def _flat_specs(what: str, specs: Any, tree: Any, values: Any) -> list[P]:
                 fix="give one spec for the whole value, or one for each part in its structure.")
             ) from error
         for n, p in zip(nodes, parts):
-            expand(n, p, path)
+            expand(n, p)
 
     if what == "in_specs" and isinstance(specs, list):
         specs = tuple(specs)
-    expand(specs, values, what)
+    expand(specs, values)
     return found
 
 
@@ -172,10 +172,10 @@ def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMe
     if in_specs is Infer or in_specs is None:
         flat_in = [_inferred(a, mesh, manual, in_specs) for a in avals]
     else:
-        flat_in = _flat_specs("in_specs", in_specs, tree, args)
+        flat_in = _flat_specs("in_specs", in_specs, args)
     _check_names("in_specs", flat_in, manual)
     _check_types(f, args, avals, flat_in, manual)
-    _check_arguments(f, args, avals, flat_in, mesh, check_vma)
+    _check_arguments(f, args, avals, flat_in, mesh)
     kept: list[Any] = []
 
     def body(*parts: Any) -> list[Any]:
@@ -183,7 +183,7 @@ def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMe
         out = f(*a)
         outs, out_tree = tree_util.flatten(out)
         check_outputs(name, outs, out_tree)
-        flat_out = _flat_specs("out_specs", out_specs, out_tree, out)
+        flat_out = _flat_specs("out_specs", out_specs, out)
         _check_names("out_specs", flat_out, manual)
         made = []
         for i, (o, s) in enumerate(zip(outs, flat_out)):
@@ -257,7 +257,7 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
 
 
 def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],
-                     mesh: Mesh | AbstractMesh, check_vma: bool) -> None:
+                     mesh: Mesh | AbstractMesh) -> None:
     """ValueError for arguments that are too short for their specs or do not divide; all of them."""
     name, sizes = name_of(f), mesh.shape
     long = [(i, s) for i, (a, s) in enumerate(zip(avals, specs)) if len(s) > a.ndim]

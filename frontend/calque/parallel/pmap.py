@@ -114,7 +114,7 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         in_axes = without(in_axes, fixed)
     leaves, tree = tree_util.flatten((moving, kwargs))
     check_arguments(title, leaves, tree)
-    axes = _flat_axes("pmap in_axes", (in_axes, 0), (moving, kwargs), tree, allow_int_root=True)
+    axes = _flat_axes("pmap in_axes", (in_axes, 0), (moving, kwargs), allow_int_root=True)
     avals = [aval_of(x) for x in leaves]
     axes = [None if d is None else _normalized(d, a.ndim, "in_axes")
             for d, a in zip(axes, avals)]

@@ -268,16 +268,15 @@ def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         axes[:] = found[n:]
         return all_to_front(flat[:n], found, size), flat[n:]
 
-    out_dims = [0 if d is not None else None for d in own]
     outs = custom_vjp_p.bind(
         *args, fun=_batched(fun, size, dims), fwd=Rule(forward),
-        bwd=Rule(_batched_bwd(bwd, size, axes, own, out_dims)), num_consts=num_consts,
+        bwd=Rule(_batched_bwd(bwd, size, axes, own)), num_consts=num_consts,
         symbolic_zeros=symbolic_zeros)
     return outs, [0] * len(outs)
 
 
-def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequence[int | None],
-                 mapped: Sequence[int | None]) -> Callable[..., list[Any]]:
+def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequence[int | None]
+                 ) -> Callable[..., list[Any]]:
     name = named.get()
 
     def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:

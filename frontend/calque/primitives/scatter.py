@@ -188,9 +188,8 @@ def _abstract_of(name: str, accepts: str) -> Any:
 
 
 # ---- derivatives
-def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill: Any = 0) -> Any:
-    """What x holds where the updates would go, in their shape (fill where they would be "
-    "dropped)."""
+def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+    """What x holds where the updates would go, in their shape (0 where they would be dropped)."""
     d = params["dimension_numbers"]
     shape = shape_of(x)
     if any(shape[i] == 0 for i in d.inserted_window_dims):
@@ -206,7 +205,7 @@ def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any], fill:
         numbers,
         window_sizes(shape, d, of),
         mode=mode,
-        fill_value=fill,
+        fill_value=0,
         indices_are_sorted=params["indices_are_sorted"],
         unique_indices=params["unique_indices"],
     )

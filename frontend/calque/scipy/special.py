@@ -409,7 +409,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
 
 
 # ---- the normal distribution
-def _float32_or_64(name: str, x: Any) -> Any:
+def _float32_or_64(x: Any) -> Any:
     x = asarray(x)
     dtype = dtype_of(x)
     if dtype not in (dtypes.float32, np.dtype("float64")):
@@ -431,7 +431,7 @@ def _ndtr(x: Any) -> Any:
             "x", "0.0", "Array(0.5, dtype=float32)")
 @util.planned
 def ndtr(x: Any) -> Any:
-    return _ndtr(_float32_or_64("ndtr", x))
+    return _ndtr(_float32_or_64(x))
 
 
 @custom_jvp
@@ -479,7 +479,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     if not 0 <= series_order <= 30:
         raise ValueError(explain("series_order must be non-negative and at most 30."))
     with util.lazy_eval("log_ndtr"):
-        return _log_ndtr(_float32_or_64("log_ndtr", x))
+        return _log_ndtr(_float32_or_64(x))
 
 
 # Cephes' ndtri: rational functions of p around 1/2, and of 1 / sqrt(-2 log p) in the tails
@@ -540,7 +540,7 @@ _ndtri.defjvps(lambda t, out, p: t * ew.exp(out * out / 2) * math.sqrt(2 * math.
             "0.5", "Array(0., dtype=float32)")
 @util.planned
 def ndtri(p: Any) -> Any:
-    return _ndtri(_float32_or_64("ndtri", p))
+    return _ndtri(_float32_or_64(p))
 
 
 # ---- powers

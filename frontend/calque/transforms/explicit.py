@@ -95,7 +95,7 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
             if not axes:
                 continue
             if prim.name in _ALONG and d == params.get("dimension", params.get("axis")):
-                raise _error(prim, f"{prim.name}: the operand {a.short()} must not be split along "
+                raise _error(f"{prim.name}: the operand {a.short()} must not be split along "
                              f"dimension {d}, which the operation runs along.", RESHARD)
             if not factors:
                 if prim.name in _CUTS and _axes(outs[0])[d] == axes:
@@ -110,22 +110,22 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                 summed.setdefault(factors[0], []).append(axes)
     for specs in summed.values():
         if len(specs) > 1 and specs[0] != specs[1]:
-            raise _error(prim, "dot_general requires contracting dimensions to have consistent "
+            raise _error("dot_general requires contracting dimensions to have consistent "
                          f"sharding, got {specs[0]} and {specs[1]}.", _SAY)
         if len(specs) > 1:
             raise _error(
-                prim, "Contracting dimensions are sharded and it is ambiguous how the output "
+                "Contracting dimensions are sharded and it is ambiguous how the output "
                 "should be sharded. Please specify the output sharding via the `out_sharding` "
                 f"parameter. Got {' and '.join(a.short() for a in ins)}.", _SAY)
 
 
-def _error(prim: Primitive, what: str, fix: str) -> ShardingTypeError:
+def _error(what: str, fix: str) -> ShardingTypeError:
     return ShardingTypeError(explain(what, where=str(here()), fix=fix))
 
 
 def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]
              ) -> ShardingTypeError:
-    return _error(prim, f"{prim.name} operation with inputs: "
+    return _error(f"{prim.name} operation with inputs: "
                   f"{', '.join(a.short() for a in ins)} produces an illegally sharded result of "
                   f"shape {outs[0].shape}: their specs contradict each other.", RESHARD)
 
@@ -133,14 +133,14 @@ def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedA
 def _ambiguous(prim: Primitive, ins: Sequence[ShapedArray]) -> ShardingTypeError:
     given = ", ".join(a.short() for a in ins)
     if prim.name == "reshape":
-        return _error(prim, "This reshape is not supported. Please specify the sharding of the "
+        return _error("This reshape is not supported. Please specify the sharding of the "
                       f"output via the `out_sharding` argument of reshape. Got {given}.", _SAY)
     if prim.name in ("gather", "slice", "dynamic_slice"):
-        return _error(prim, "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for "
+        return _error("Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for "
                       "the gather indexing as out sharding could not be resolved unambiguously "
                       f"(or would require collectives on inputs). Got {given}.",
                       f"x.at[index].get(out_sharding=P(...)), or {RESHARD}")
-    return _error(prim, f"{prim.name} of {given}: the output sharding could not be resolved "
+    return _error(f"{prim.name} of {given}: the output sharding could not be resolved "
                   "unambiguously (or would require collectives on inputs).", RESHARD)
 
 

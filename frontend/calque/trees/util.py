@@ -5,7 +5,7 @@ paths and the registration of classes are in tree_nodes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import optree
@@ -51,7 +51,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     return leaves, structure_of(spec)
 
 
-def _as_key(path: Sequence[Any], accessor: Any) -> tuple[Any, ...]:
+def _as_key(accessor: Any) -> tuple[Any, ...]:
     keys: list[Any] = []
     for entry in accessor:
         kind = type(entry).__name__
@@ -560,7 +560,7 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = No
     """
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE)
-    return [(_as_key((), a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
+    return [(_as_key(a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None

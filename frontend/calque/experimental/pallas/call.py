@@ -215,7 +215,7 @@ def _traced(call: _Call, in_tree: Any, avals: Sequence[ShapedArray]) -> _Traced:
         out_tree.unflatten(list(range(len(outs)))))]
     arrays = [*ins, *out_avals]
     blocks = [_block(s, a, path) for s, a, path in zip(specs, arrays, paths)]
-    maps = [_index_map(call, s, a, b, path)
+    maps = [_index_map(call, s, a, path)
             for s, a, b, path in zip(specs, arrays, blocks, paths)]
     for b, m in zip(blocks, maps):
         if 0 not in call.grid:
@@ -319,7 +319,7 @@ def _block(spec: Any, aval: ShapedArray, path: str) -> Block:
     return made
 
 
-def _index_map(call: _Call, spec: Any, aval: ShapedArray, block: Block, path: str) -> Program:
+def _index_map(call: _Call, spec: Any, aval: ShapedArray, path: str) -> Program:
     """Of int32 places along the grid to an int32 for each axis."""
     given = None if isinstance(spec, NoBlockSpec) or spec.block_shape is None else spec.index_map
 
