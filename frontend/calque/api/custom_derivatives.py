@@ -17,7 +17,7 @@ from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import as_tuple, flagged
 from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
-from calque.core.zeros import Zero, is_zero
+from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.dispatch.tracing import check_arguments, check_outputs, name_of
 from calque.primitives.custom import (
     Rule,
@@ -213,7 +213,7 @@ class custom_jvp:  # noqa: N801
             out = self(*primals)
             parts = [f(t, out, *primals) for f, t in zip(jvps, tangents) if f is not None]
             if not parts:
-                return out, tree_util.tree_map(lambda x: _zeros_of(aval_of(x)), out)
+                return out, tree_util.tree_map(lambda x: instantiate(zero_like(x)), out)
             return out, functools.reduce(
                 lambda a, b: tree_util.tree_map(add, a, b), parts)
 
@@ -272,11 +272,6 @@ class custom_jvp:  # noqa: N801
         outs = custom_jvp_p.bind(*leaves, fun=Rule(fun), jvp=Rule(rule), num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros)
         return kept[-1].unflatten(outs)
-
-
-def _zeros_of(aval: ShapedArray) -> Any:
-    from calque.core.zeros import instantiate
-    return instantiate(Zero(aval.tangent()))
 
 
 class custom_vjp:  # noqa: N801
@@ -590,7 +585,7 @@ def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
         aval = aval_of(leaf)
         if symbolic_zeros:
             return SymbolicZero(aval.tangent())
-        made = _zeros_of(aval)
+        made = instantiate(zero_like(leaf))
         weak = aval.weak_type and aval.tangent().dtype == aval.dtype
         return convert_element_type_p.bind(
             made, new_dtype=aval.dtype, weak_type=True, sharding=None) if weak else made

@@ -19,20 +19,11 @@ def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[
         raise TypeError(f"replay: {p.name} takes {len(p.inputs)} values, got {len(args)}")
     env.update(zip(p.inputs, args))
 
-    def read(a: Atom) -> Any:
-        return literal_value(a) if isinstance(a, Literal) else env[a]
+    def run(e: Equation, xs: list[Any]) -> Sequence[Any]:
+        out = e.primitive.bind(*xs, **e.params)
+        return out if e.primitive.multiple_results else [out]
 
-    for e in p.equations:
-        token = replaying.set(e.source)
-        try:
-            out = e.primitive.bind(*[read(a) for a in e.inputs], **e.params)
-        finally:
-            replaying.reset(token)
-        if e.primitive.multiple_results:
-            env.update(zip(e.outputs, out))
-        else:
-            env[e.outputs[0]] = out
-    return [read(o) for o in p.outputs]
+    return each(p, env, literal_value, run)
 
 
 def each(p: Program, env: dict[Var, Any], literal: Callable[[Literal], Any],

@@ -142,13 +142,7 @@ class _Reader:
         if code == 0:
             return tuple(self.attribute(s.varint()) for _ in range(s.count()))
         if code == 1:
-            found = {}
-            for _ in range(s.count()):
-                key = self.attribute(s.varint())
-                if not isinstance(key, str):
-                    raise damaged("a key of a dictionary is no string")
-                found[key] = self.attribute(s.varint())
-            return found
+            return vhlo.dictionary(s, self)
         return self.string(s.varint()) if code == 2 else Foreign("builtin")
 
     # ---- operations

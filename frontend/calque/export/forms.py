@@ -5,6 +5,7 @@ forms_structured.py has the others.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from calque.export.build import ints
 from calque.export.hlo import Number
 from calque.export.write import Writer, rule, rules
 from calque.lowering import math
-from calque.lowering.builder import Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.rules import Op
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.rules.special import mulhi
@@ -57,6 +58,24 @@ def _decomposed(name: str, form: Callable[..., Value]) -> None:
         return form(w.b, *spread(w, xs, outs), **params)
 
 
+def extremum(b: Builder, name: str, x: Value, y: Value) -> Value:
+    """max or min; of complex numbers by real part, then imaginary; of booleans or and and."""
+    if x.dtype.kind == "c":
+        return math.TABLE[name](b, x, y)
+    if x.dtype == BOOL:
+        return x | y if name == "max" else x & y
+    return b.binary(f"{name}imum", x, y)
+
+
+def _comparison(b: Builder, x: Value, y: Value, *, direction: str) -> Value:
+    """Complex numbers by real part, then imaginary."""
+    if x.dtype.kind != "c" or direction in ("EQ", "NE"):
+        return b.compare(direction, x, y)
+    same = b.compare("EQ", b.real(x), b.real(y))
+    return b.compare(direction[0] + "T", b.real(x), b.real(y)) | (
+        same & b.compare(direction, b.imag(x), b.imag(y)))
+
+
 for _name, _op in PLAIN.items():
     _plain(_name, _op)
 _decomposed("square", lambda b, x: x * x)
@@ -65,6 +84,10 @@ _decomposed("mulhi", mulhi)
 _decomposed("conj", lambda b, x: b.complex(b.real(x), -b.imag(x)) if x.dtype.kind == "c"
             else b.complex(x, b.like(x, 0)))
 _decomposed("abs", lambda b, x: math.TABLE["abs"](b, x) if x.dtype.kind == "c" else abs(x))
+_decomposed("max", lambda b, x, y: extremum(b, "max", x, y))
+_decomposed("min", lambda b, x, y: extremum(b, "min", x, y))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _decomposed(_name, functools.partial(_comparison, direction=_name.upper()))
 _decomposed("copy", lambda b, x: x)
 _decomposed("stop_gradient", lambda b, x: x)
 _decomposed("name", lambda b, x, *, name: x)
@@ -84,25 +107,6 @@ def _sign(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Val
     return w.b.unary("sign", x)
 
 
-def extremum(w: Writer, name: str, x: Value, y: Value) -> Value:
-    """max or min; of complex numbers by real part, then imaginary; of booleans or and and."""
-    if x.dtype.kind == "c":
-        return math.TABLE[name](w.b, x, y)
-    if x.dtype == BOOL:
-        return x | y if name == "max" else x & y
-    return w.b.binary(f"{name}imum", x, y)
-
-
-def _either(name: str) -> None:
-    @rule(name)
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        return extremum(w, name, *spread(w, xs, outs))
-
-
-_either("max")
-_either("min")
-
-
 @rule("pow")
 def _pow(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     x, y = spread(w, xs, outs)
@@ -115,23 +119,6 @@ def _pow(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Valu
 def _round(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
     away = int(params["rounding_method"]) == 0
     return w.b.unary("round_nearest_afz" if away else "round_nearest_even", xs[0])
-
-
-def _comparison(name: str) -> None:
-    direction = name.upper()
-
-    @rule(name)
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        b, (x, y) = w.b, spread(w, xs, outs)
-        if x.dtype.kind != "c" or direction in ("EQ", "NE"):
-            return b.compare(direction, x, y)
-        same = b.compare("EQ", b.real(x), b.real(y))
-        return b.compare(direction[0] + "T", b.real(x), b.real(y)) | (
-            same & b.compare(direction, b.imag(x), b.imag(y)))
-
-
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    _comparison(_name)
 
 
 @rule("convert_element_type")
@@ -247,7 +234,7 @@ def _extreme(name: str) -> None:
     @rule(f"reduce_{name}")
     def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
         start = dtypes.extreme(xs[0].dtype, largest=name == "min")
-        return reduced(w, xs, [start], params["axes"], lambda p, q: extremum(w, name, p, q))[0]
+        return reduced(w, xs, [start], params["axes"], lambda p, q: extremum(w.b, name, p, q))[0]
 
 
 _extreme("max")
@@ -328,7 +315,7 @@ def _dim_as_value(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs
 
 def _joined(w: Writer, name: str, x: Value, y: Value) -> Value:
     if name in ("cummax", "cummin"):
-        return extremum(w, name[3:], x, y)
+        return extremum(w.b, name[3:], x, y)
     if name != "cumlogsumexp":
         return w.b.binary("add" if name == "cumsum" else "multiply", x, y)
     b = w.b

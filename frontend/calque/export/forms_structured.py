@@ -117,7 +117,7 @@ def _scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> 
     def body(old: Value, new: Value) -> Value:
         if not kind:
             return new
-        return b.binary(op, old, new) if op else extremum(w, kind, old, new)
+        return b.binary(op, old, new) if op else extremum(b, kind, old, new)
 
     scalar = ((), x.dtype)
     return b.make(
@@ -215,7 +215,7 @@ def _windows(name: str) -> None:
         def body(p: Value, q: Value) -> Value:
             if name == "sum":
                 return p | q if x.dtype == BOOL else p + q
-            return extremum(w, name, p, q)
+            return extremum(b, name, p, q)
 
         return b.make("reduce_window", [x, b.splat(start, (), x.dtype)],
                       [(outs[0].shape, x.dtype)], [b.region([((), x.dtype)] * 2, body)],

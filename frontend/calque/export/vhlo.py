@@ -222,7 +222,7 @@ def read_attribute(s: Stream, t: Tables) -> Any:
         kind, cases = _ENUM_OF[code]
         return Enum(kind, _one_of(s.varint(), cases))
     if code == 6:
-        return _dictionary(s, t)
+        return dictionary(s, t)
     if code == 8:
         return _float(s, t.type(s.varint()))
     if code == 9:
@@ -253,7 +253,8 @@ def _one_of(n: int, cases: dict[int, Any]) -> Any:
     return cases[n]
 
 
-def _dictionary(s: Stream, t: Tables) -> dict[str, Any]:
+def dictionary(s: Stream, t: Tables) -> dict[str, Any]:
+    """Attributes by their names."""
     found = {}
     for _ in range(s.count()):
         key = t.attribute(s.varint())

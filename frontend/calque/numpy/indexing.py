@@ -245,7 +245,7 @@ def _eager_window(x: Any, plan: Plan) -> Any:
 
 def read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
-    x = _cut_traced(x, plan)
+    x = cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
     full = [(0, n) for n in shape_of(x)]
     strides = [abs(a.step) if isinstance(a.count, dims.Dim) or a.count > 1 else 1 for a in axes]
@@ -264,9 +264,14 @@ def read_window(x: Any, plan: Plan) -> Any:
     return sh.rev(x, plan.reversed) if plan.reversed else x
 
 
-def _cut_traced(x: Any, plan: Plan) -> Any:
+def is_traced(plan: Plan) -> bool:
+    """Whether the position along some axis is traced."""
+    return any(isinstance(a, Traced) for a in plan.axes)
+
+
+def cut_traced(x: Any, plan: Plan) -> Any:
     """x with its traced axes cut to the one position."""
-    if not any(isinstance(a, Traced) for a in plan.axes):
+    if not is_traced(plan):
         return x
     sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, shape_of(x))]
     return ix.dynamic_slice(x, traced_starts(plan), sizes)

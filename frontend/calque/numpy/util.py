@@ -56,10 +56,8 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
         return x
     if isinstance(x, (np.ndarray, np.generic)):
         return numpy_operand(name, x)
-    if hasattr(x, "__jax_array__") or isinstance(x, _SCALARS):
+    if is_arraylike(x):
         return as_operand(name, x, position)
-    if isinstance(x, Array):  # it spans processes
-        return x
     raise TypeError(explain(
         f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.",
         fix="convert it with jnp.asarray."))

@@ -14,7 +14,15 @@ from calque.core import dims, dtypes
 from calque.core.avals import aval_of, dtype_of, is_complex, shape_of
 from calque.numpy import arithmetic as ar
 from calque.numpy import util
-from calque.numpy.indexing import Plan, Run, Traced, read_window, traced_starts
+from calque.numpy.indexing import (
+    Plan,
+    Run,
+    Traced,
+    cut_traced,
+    is_traced,
+    read_window,
+    traced_starts,
+)
 from calque.numpy.shapes import broadcast_to
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -29,7 +37,7 @@ def inside_of(plan: Plan) -> Any:
     if any(isinstance(a, Run) and a.outside for a in plan.axes):
         return False
     result = None
-    for a, start in zip(plan.axes, traced_starts(plan) if _is_traced(plan) else ()):
+    for a, start in zip(plan.axes, traced_starts(plan) if is_traced(plan) else ()):
         if isinstance(a, Traced):
             kind = dtype_of(start)
             size = dims.min_dim(a.size, int(np.iinfo(kind).max))
@@ -38,10 +46,6 @@ def inside_of(plan: Plan) -> Any:
                 good = ew.and_(good, ew.ge(start, kind.type(0)))
             result = good if result is None else ew.and_(result, good)
     return result
-
-
-def _is_traced(plan: Plan) -> bool:
-    return any(isinstance(a, Traced) for a in plan.axes)
 
 
 def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
@@ -55,14 +59,14 @@ def write(x: Any, plan: Plan, values: Any, join: Any, mode: Any) -> Any:
     if inside is False:
         return util.array(x)
     target = _as_window(target, plan)
-    part = _cut(x, plan)
+    part = cut_traced(x, plan)
     if join is not None:
         target = join(_positions(part, plan), target)
         target = util.cast(target, aval.dtype, aval.weak_type)
     made = _place(part, plan, target)
     if inside is not None:
         made = ar.choose(inside, made, part)
-    if not _is_traced(plan):
+    if not is_traced(plan):
         return made
     return ix.dynamic_update_slice(x, made, traced_starts(plan))
 
@@ -88,14 +92,6 @@ def narrow(values: Any, aval: Any) -> Any:
     if is_complex(values) and aval.dtype.kind != "c":
         values = ew.real(values)
     return util.cast(values, aval.dtype, aval.weak_type)
-
-
-def _cut(x: Any, plan: Plan) -> Any:
-    """The part of x that is written to: one position of its traced axes."""
-    if not _is_traced(plan):
-        return x
-    sizes = [1 if isinstance(a, Traced) else n for a, n in zip(plan.axes, shape_of(x))]
-    return ix.dynamic_slice(x, traced_starts(plan), sizes)
 
 
 def _static(plan: Plan) -> Plan:

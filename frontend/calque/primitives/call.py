@@ -36,10 +36,16 @@ def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, name: str) -> Any:
-    program, mask = jvp_program(jaxpr, nonzero_mask(tangents))
-    values = call(program, [*primals, *nonzeros(tangents)], f"jvp({name})")
-    n = len(jaxpr.outputs)
-    return values[:n], unmask(values[n:], mask, jaxpr.outputs)
+    return called_jvp(jaxpr, primals, tangents, lambda p, xs: call(p, xs, f"jvp({name})"))
+
+
+def called_jvp(p: Program, primals: Sequence[Any], tangents: Sequence[Any],
+               call: Callable[[Program, list[Any]], Sequence[Any]]) -> Any:
+    """jvp of a call of a Program, as a call of its derived Program."""
+    program, mask = jvp_program(p, nonzero_mask(tangents))
+    values = call(program, [*primals, *nonzeros(tangents)])
+    n = len(p.outputs)
+    return values[:n], unmask(values[n:], mask, p.outputs)
 
 
 def unmask(given: Sequence[Any], mask: Sequence[bool], outs: Sequence[Any]) -> list[Any]:

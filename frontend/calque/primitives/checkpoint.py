@@ -11,9 +11,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
-from calque.core.zeros import nonzero_mask, nonzeros
-from calque.primitives.call import transposed, unmask
-from calque.transforms.jvp import jvp_program
+from calque.primitives.call import called_jvp, transposed, unmask
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import batch_program, front_axes
@@ -38,10 +36,7 @@ def _abstract(*avals: ShapedArray, jaxpr: Program, **_: Any) -> list[ShapedArray
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, **params: Any) -> Any:
-    program, mask = jvp_program(jaxpr, nonzero_mask(tangents))
-    values = bind(program, [*primals, *nonzeros(tangents)], **params)
-    n = len(jaxpr.outputs)
-    return values[:n], unmask(values[n:], mask, jaxpr.outputs)
+    return called_jvp(jaxpr, primals, tangents, lambda p, xs: bind(p, xs, **params))
 
 
 def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,

@@ -82,6 +82,14 @@ class _Axis:
         self.far = Between(name, grid) if self.count > 1 else None
 
 
+def _only(axes: tuple[Any, ...], grid: ProcessGrid) -> tuple[_Axis, Between]:
+    """The one axis, which runs between processes, and its part between them."""
+    (name,) = axes
+    axis = _Axis(name, grid)
+    assert axis.far is not None
+    return axis, axis.far
+
+
 # ---- the collectives, over axes of which one runs between processes
 def _reduced(prim: Primitive, op: str) -> Callable[..., Any]:
     def run(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...]) -> Any:
@@ -94,11 +102,10 @@ def _reduced(prim: Primitive, op: str) -> Callable[..., Any]:
 
 def _gather(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int, size: int,
             tiled: bool) -> Any:
-    (axis,) = [_Axis(n, grid) for n in axes]
+    axis, far = _only(axes, grid)
     if axis.local is not None:
         x = co.all_gather_p.bind(x, axes=axes, dimension=0, size=axis.size, tiled=False)
-    assert axis.far is not None
-    x = messages.gathered(x, (axis.far,))
+    x = messages.gathered(x, (far,))
     if axis.local is not None:
         x = sh.merge_axes(x, 0)
     x = move_axis(x, 0, dimension)
@@ -116,20 +123,18 @@ def _receivers(x: Any, dimension: int, axis: _Axis, tiled: bool) -> Any:
 
 def _scatter(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], dimension: int, size: int,
              tiled: bool) -> Any:
-    (axis,) = [_Axis(n, grid) for n in axes]
+    axis, far = _only(axes, grid)
     x = _receivers(x, dimension, axis, tiled)
     if axis.local is not None:
         x = co.psum_scatter_p.bind(x, axes=axes, dimension=1, size=axis.size, tiled=False)
-    assert axis.far is not None
-    return messages.scattered(x, (axis.far,))
+    return messages.scattered(x, (far,))
 
 
 def _exchange(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], split_axis: int,
               concat_axis: int, size: int, tiled: bool) -> Any:
-    (axis,) = [_Axis(n, grid) for n in axes]
+    axis, far = _only(axes, grid)
     x = _receivers(x, split_axis, axis, tiled)
-    assert axis.far is not None
-    x = messages.exchanged(x, (axis.far,))
+    x = messages.exchanged(x, (far,))
     if axis.local is not None:
         x = sh.merge_axes(co.all_to_all_p.bind(
             x, axes=axes, split_axis=1, concat_axis=1, size=axis.size, tiled=False), 0)
@@ -139,15 +144,13 @@ def _exchange(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...], split_axis: i
 
 def _permute(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...],
              perm: tuple[tuple[int, int], ...]) -> Any:
-    (axis,) = [_Axis(n, grid) for n in axes]
-    assert axis.far is not None
-    return messages.permuted(x, axis.local, axis.far, perm)
+    axis, far = _only(axes, grid)
+    return messages.permuted(x, axis.local, far, perm)
 
 
 def _index(grid: ProcessGrid, *, axes: tuple[Any, ...]) -> Any:
-    (axis,) = [_Axis(n, grid) for n in axes]
-    assert axis.far is not None
-    first = coordinate(axis.far)
+    axis, far = _only(axes, grid)
+    first = coordinate(far)
     if axis.local is None:
         return first
     return ew.add(ew.mul(first, np.int32(axis.size)), co.axis_index_p.bind(axes=axes))
