@@ -14,22 +14,22 @@ from calque.core.source import replaying
 
 def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[Any]:
     """Run a Program's equations under the current trace; args are its inputs."""
-    env: dict[Var, Any] = dict(zip(p.const_vars, p.consts if consts is None else consts))
     if len(args) != len(p.inputs):
         raise TypeError(f"replay: {p.name} takes {len(p.inputs)} values, got {len(args)}")
-    env.update(zip(p.inputs, args))
 
     def run(e: Equation, xs: list[Any]) -> Sequence[Any]:
         out = e.primitive.bind(*xs, **e.params)
         return out if e.primitive.multiple_results else [out]
 
-    return each(p, env, literal_value, run)
+    return each(p, [*(p.consts if consts is None else consts), *args], literal_value, run)
 
 
-def each(p: Program, env: dict[Var, Any], literal: Callable[[Literal], Any],
+def each(p: Program, values: Sequence[Any], literal: Callable[[Literal], Any],
          run: Callable[[Equation, list[Any]], Sequence[Any]]) -> list[Any]:
     """The results of a Program whose equations `run` takes one by one, each at its place in the
-    user's program; env: values of the inputs; literal: what a literal is as a value."""
+    user's program; values: of the consts and the inputs; literal: what a literal is as a value."""
+    env: dict[Var, Any] = dict(zip((*p.const_vars, *p.inputs), values))
+
     def read(a: Atom) -> Any:
         return literal(a) if isinstance(a, Literal) else env[a]
 

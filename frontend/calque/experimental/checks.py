@@ -207,8 +207,7 @@ class _Run:
         return [array(self.code, np.int32), *self.values]
 
     def program(self, p: Program, args: Sequence[Any]) -> list[Any]:
-        env: dict[Var, Any] = {**dict(zip(p.const_vars, p.consts)), **dict(zip(p.inputs, args))}
-        return each(p, env, literal_value, self.equation)
+        return each(p, [*p.consts, *args], literal_value, self.equation)
 
     def equation(self, e: Equation, args: list[Any]) -> Sequence[Any]:
         prim, params = e.primitive, e.params

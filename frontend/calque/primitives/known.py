@@ -79,9 +79,9 @@ def _value_of(a: Literal) -> Any:
     return np.asarray(a.value)
 
 
-def _given_of(p: Program, facts: Sequence[Any]) -> dict[Var, Any]:
+def _given_of(p: Program, facts: Sequence[Any]) -> list[Any]:
     """What is known of a Program's inputs, and nothing of its consts."""
-    return {**dict.fromkeys(p.const_vars), **dict(zip(p.inputs, facts))}
+    return [*[None] * len(p.const_vars), *facts]
 
 
 def outputs(e: Equation, values: Sequence[Any]) -> list[Any] | None:

@@ -43,9 +43,8 @@ def simplified(p: Program, args: Sequence[Any], facts: Sequence[Any], cells: int
 
 
 def _traced(p: Program, args: Sequence[Fact], cells: int) -> list[Fact]:
-    env: dict[Var, Fact] = dict(zip(p.inputs, args))
     used = p.used()
-    return each(p, env, lambda a: (literal_value(a), np.asarray(a.value)),
+    return each(p, args, lambda a: (literal_value(a), np.asarray(a.value)),
                 lambda e, facts: _run(e, facts, cells, used))
 
 

@@ -182,13 +182,11 @@ def program(p: Program, grid: ProcessGrid) -> Program:
 
 
 def _run(p: Program, grid: ProcessGrid, args: Sequence[Any]) -> list[Any]:
-    env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), (*p.consts, *args)))
-
     def run(e: Equation, values: list[Any]) -> Sequence[Any]:
         out = _equation(e, grid, values)
         return out if e.primitive.multiple_results else [out]
 
-    return each(p, env, literal_value, run)
+    return each(p, [*p.consts, *args], literal_value, run)
 
 
 def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:

@@ -224,8 +224,7 @@ class _Partitioner:
 
     # ---- programs
     def run(self, p: Program, args: Sequence[Value]) -> list[Value]:
-        env: dict[Any, Any] = dict(zip((*p.const_vars, *p.inputs), args))
-        return each(p, env, lambda a: Value(literal_value(a), ()), self.equation)
+        return each(p, args, lambda a: Value(literal_value(a), ()), self.equation)
 
     def inner(self, p: Program, axes: Sequence[Axes], wanted: Sequence[Axes]) -> Program:
         """An inner Program of pieces that are split so, its results brought to `wanted`."""
