@@ -120,26 +120,20 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     return wrapped(fun, run, "Vectorized version")
 
 
+def _is_axis(x: Any) -> bool:
+    return x is None or isinstance(x, (int, np.integer))
+
+
 def _flat_axes(what: str, axes: Any, tree: Any, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
     def expand(prefix: Any, part: Any) -> list[Any]:
-        if prefix is None or isinstance(prefix, (int, np.integer)):
-            return [prefix] * len(tree_util.tree_leaves(part))
-        nodes, prefix_def = tree_util.flatten(
-            prefix, is_leaf=lambda v: v is None or isinstance(v, (int, np.integer)))
-        try:
-            parts = prefix_def.flatten_up_to(part)
-        except (ValueError, TypeError) as error:
-            raise ValueError(errors.explain(
-                f"{what} specification must be a tree prefix of the corresponding value, got "
-                f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
-                fix="give one axis for the whole value, or one per part in its structure.")
-            ) from error
-        found: list[Any] = []
-        for n, p in zip(nodes, parts):
-            if not (n is None or isinstance(n, (int, np.integer))):
+        found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: errors.explain(
+            f"{what} specification must be a tree prefix of the corresponding value, got "
+            f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
+            fix="give one axis for the whole value, or one per part in its structure."))
+        for n in found:
+            if not _is_axis(n):
                 raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
-            found += expand(n, p)
         return found
 
     if allow_int_root:

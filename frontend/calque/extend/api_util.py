@@ -183,17 +183,14 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False,
     def none(x: Any) -> bool:
         return x is None
 
-    leaves, prefix = tree_util.tree_flatten(
-        tree_util.tree_map(lambda a: (a,), axis_tree, is_leaf=none), is_leaf=lambda x: isinstance(
-            x, tuple) and len(x) == 1 and (x[0] is None or isinstance(x[0], int)))
-    try:
-        parts = prefix.flatten_up_to(whole)
-    except ValueError as error:
-        raise ValueError(explain(
+    found = tree_util.prefix_leaves(
+        tree_util.tree_map(lambda a: (a,), axis_tree, is_leaf=none), whole,
+        lambda x: isinstance(x, tuple) and len(x) == 1 and (x[0] is None or isinstance(x[0], int)),
+        lambda error: explain(
             f"{name} specification must be a tree prefix of the corresponding value, got "
             f"specification {axis_tree} for value tree {treedef}: {error}.",
-            fix="give one axis, or a tree of axes like the value.")) from None
-    return [x[0] for x, part in zip(leaves, parts) for _ in tree_util.tree_leaves(part)]
+            fix="give one axis, or a tree of axes like the value."))
+    return [x[0] for x in found]
 
 
 def shaped_abstractify(x: Any) -> ShapedArray:

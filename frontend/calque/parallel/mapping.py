@@ -136,28 +136,13 @@ def _check_specs(what: str, specs: Any) -> None:
 
 def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     """A spec for each leaf, from a tree prefix."""
-    found: list[P] = []
-
-    def expand(prefix: Any, part: Any) -> None:
-        if _is_spec(prefix):
-            found.extend([prefix or P()] * len(tree_util.tree_leaves(part)))
-            return
-        nodes, prefix_tree = tree_util.flatten(prefix, is_leaf=_is_spec)
-        try:
-            parts = prefix_tree.flatten_up_to(part)
-        except (ValueError, TypeError) as error:
-            raise ValueError(errors.explain(
-                f"pytree structure error: the prefix pytree shard_map {what} {prefix} does not "
-                f"match the full pytree {tree_util.tree_structure(part)}: {error}",
-                fix="give one spec for the whole value, or one for each part in its structure.")
-            ) from error
-        for n, p in zip(nodes, parts):
-            expand(n, p)
-
     if what == "in_specs" and isinstance(specs, list):
         specs = tuple(specs)
-    expand(specs, values)
-    return found
+    found = tree_util.prefix_leaves(specs, values, _is_spec, lambda error: errors.explain(
+        f"pytree structure error: the prefix pytree shard_map {what} {specs} does not match the "
+        f"full pytree {tree_util.tree_structure(values)}: {error}",
+        fix="give one spec for the whole value, or one for each part in its structure."))
+    return [s or P() for s in found]
 
 
 def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,

@@ -418,15 +418,22 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any,
       >>> tree_util.tree_broadcast((1, 2), (0, {"a": 0, "b": 0}))
       (1, {'a': 2, 'b': 2})
     """
-    leaves, treedef = flatten(prefix_tree, is_leaf)
+    return tree_structure(full_tree).unflatten(prefix_leaves(
+        prefix_tree, full_tree, is_leaf, lambda error:
+        f"pytree structure error: tree_broadcast: the first tree is no prefix of the second: "
+        f"{error}.\n  Fix: pass trees that agree down to the leaves of the first."))
+
+
+def prefix_leaves(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None,
+                  message: Callable[[Exception], str]) -> list[Any]:
+    """For each leaf of a tree, the leaf of a prefix of it; message: of the ValueError for what is
+    no prefix."""
+    leaves, treedef = flatten(prefix, is_leaf)
     try:
-        parts = treedef.flatten_up_to(full_tree)
-    except ValueError as error:
-        raise ValueError(f"pytree structure error: tree_broadcast: the first tree is no prefix of "
-                         f"the second: {error}.\n  Fix: pass trees that agree down to the leaves "
-                         "of the first.") from None
-    return treedef.unflatten([tree_map(lambda _, x=x: x, part)
-                              for x, part in zip(leaves, parts)])
+        parts = treedef.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        raise ValueError(message(error)) from error
+    return [x for x, part in zip(leaves, parts) for _ in tree_leaves(part)]
 
 
 def is_tree_node(kind: Any) -> bool:

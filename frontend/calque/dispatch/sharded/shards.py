@@ -233,16 +233,10 @@ def is_place(x: Any) -> bool:
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
     """What a tree prefix of places says of each leaf."""
-    nodes, prefix = tree_util.flatten(given, is_leaf=is_place)
-    try:
-        parts = prefix.flatten_up_to(values)
-    except (ValueError, TypeError) as error:
-        raise ValueError(errors.explain(
-            f"{what} specification must be a tree prefix of the corresponding value; pytree "
-            f"structure error: {error}",
-            fix="give one place for the whole value, or one for each part in its structure.")
-        ) from error
-    return [n for n, part in zip(nodes, parts) for _ in tree_util.tree_leaves(part)]
+    return tree_util.prefix_leaves(given, values, is_place, lambda error: errors.explain(
+        f"{what} specification must be a tree prefix of the corresponding value; pytree "
+        f"structure error: {error}",
+        fix="give one place for the whole value, or one for each part in its structure."))
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
