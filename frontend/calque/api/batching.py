@@ -68,8 +68,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             f"positional arguments passed to the function, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
 
-    spmd = () if spmd_axis_name is None else (
-        as_tuple(spmd_axis_name))
+    spmd = () if spmd_axis_name is None else as_tuple(spmd_axis_name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

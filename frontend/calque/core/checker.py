@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 
 from calque.core.avals import ShapedArray, same_type
-from calque.core.lists import as_tuple
-from calque.core.program import Literal, Program, Var
+from calque.core.program import Literal, Program, Var, inner_of
 
 enabled = os.environ.get("CALQUE_CHECK", "0") not in ("0", "", "false")
 
@@ -59,12 +58,10 @@ def check(p: Program, when: str = "") -> Program:
             if v in known:
                 raise ProgramError(f"{when}: equation {i} ({e.primitive}) redefines a variable")
             known.add(v)
-        for value in e.params.values():
-            for inner in as_tuple(value):
-                if isinstance(inner, Program):
-                    if inner.const_vars:
-                        raise ProgramError(f"{when}: inner program of {e.primitive} has consts")
-                    check(inner, f"{when}, inside {e.primitive}")
+        for inner in inner_of(e.params):
+            if inner.const_vars:
+                raise ProgramError(f"{when}: inner program of {e.primitive} has consts")
+            check(inner, f"{when}, inside {e.primitive}")
     for o in p.outputs:
         if isinstance(o, Var) and o not in known:
             raise ProgramError(f"{when}: an output is undefined in\n{p}")

@@ -235,7 +235,12 @@ class Program:
 
 def _holds_tracers(made: Any) -> bool:
     return any(isinstance(p, Program) and any(hasattr(c, "_trace") for c in p.consts)
-               for p in (as_tuple(made)))
+               for p in as_tuple(made))
+
+
+def inner_of(params: dict[str, Any]) -> list[Program]:
+    """The Programs among the parameters of an operation."""
+    return [q for value in params.values() for q in as_tuple(value) if isinstance(q, Program)]
 
 
 class ProgramKey:

@@ -17,9 +17,8 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.evaluate import each, literal_value
-from calque.core.lists import as_tuple
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Equation, Program, Var
+from calque.core.program import Equation, Program, Var, inner_of
 from calque.core.trace import Tracer
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
@@ -219,8 +218,7 @@ class _Run:
         if within is not None:
             outs: Sequence[Any] = within(self, args, params)
             return outs
-        if any(_has_checks(v) for value in params.values()
-               for v in (as_tuple(value))):
+        if any(map(_has_checks, inner_of(params))):
             raise NotImplementedError(explain(
                 f"checkify: a check inside {prim.name} is not handed on.",
                 fix="check its arguments or its results."))
@@ -277,10 +275,9 @@ def _data(x: Any) -> Any:
     return registry["random_unwrap"].bind(x) if dtypes.is_key(dtype_of(x)) else asarray(x)
 
 
-def _has_checks(p: Any) -> bool:
-    return isinstance(p, Program) and any(e.primitive is check_p or any(
-        _has_checks(v) for value in e.params.values()
-        for v in (as_tuple(value))) for e in p.equations)
+def _has_checks(p: Program) -> bool:
+    return any(e.primitive is check_p or any(map(_has_checks, inner_of(e.params)))
+               for e in p.equations)
 
 
 def _moved(code: Any, by: int) -> Any:

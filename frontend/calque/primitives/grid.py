@@ -19,8 +19,8 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.evaluate import replay
-from calque.core.lists import as_tuple, flagged
-from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.lists import flagged
+from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan
@@ -477,9 +477,7 @@ def _largest(p: Program) -> int:
     for e in p.equations:
         if any(a.aval.shape for a in e.inputs) and e.primitive.name != "broadcast_in_dim":
             found += [v.aval.nbytes for v in e.outputs]
-        for value in e.params.values():
-            for q in as_tuple(value):
-                found += [_largest(q)] if isinstance(q, Program) else []
+        found += map(_largest, inner_of(e.params))
     return max(found)
 
 

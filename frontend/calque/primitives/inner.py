@@ -7,18 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core.lists import as_tuple
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.primitives.control import cond, scan
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, replay
-
-
-def inner_of(params: dict[str, Any]) -> list[Program]:
-    """The Programs among parameters."""
-    return [q for v in params.values() for q in (as_tuple(v))
-            if isinstance(q, Program)]
 
 
 def bind_inner(prim: Primitive, args: Sequence[Any], params: dict[str, Any],
@@ -46,4 +39,4 @@ def bind_inner(prim: Primitive, args: Sequence[Any], params: dict[str, Any],
     return list(prim.bind(*consts, *args, **{**params, "jaxpr": made}))
 
 
-__all__ = ["bind_inner", "inner_of"]
+__all__ = ["bind_inner"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import each, literal_value
-from calque.core.lists import as_tuple, inserted
-from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.lists import inserted
+from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan_p
@@ -98,14 +98,9 @@ def _is_short(body: Program, length: int) -> bool:
     return length <= MOST_STEPS and length * _count(body) <= MOST_EQUATIONS
 
 
-def _inner(e: Equation) -> list[Program]:
-    return [q for value in e.params.values() for q in (
-        as_tuple(value)) if isinstance(q, Program)]
-
-
 def _count(p: Program) -> int:
     """Equations, with those of loops in it as if they were written out."""
-    return sum(1 + sum(map(_count, _inner(e))) * (
+    return sum(1 + sum(map(_count, inner_of(e.params))) * (
         e.params["length"] if e.primitive.name == "scan" else 1) for e in p.equations)
 
 
@@ -114,7 +109,7 @@ def _work(p: Program) -> int:
     total = 0
     for e in p.equations:
         times = e.params["length"] if e.primitive.name == "scan" else 1
-        total += times * sum(map(_work, _inner(e)))
+        total += times * sum(map(_work, inner_of(e.params)))
         size = sum(v.aval.size for v in e.outputs)
         if e.primitive.name == "dot_general":
             contracted = e.params["dimension_numbers"][0][0]

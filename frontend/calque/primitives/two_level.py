@@ -19,13 +19,13 @@ from calque.core.evaluate import each, literal_value
 from calque.core.mesh import AbstractMesh
 from calque.core.primitive import Primitive
 from calque.core.processes import Between, ProcessGrid
-from calque.core.program import Equation, Program
+from calque.core.program import Equation, Program, inner_of
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import messages, shard_map
 from calque.primitives import shape as sh
-from calque.primitives.inner import bind_inner, inner_of
+from calque.primitives.inner import bind_inner
 from calque.transforms.stage import stage
 from calque.transforms.vmap import move_axis
 

@@ -11,9 +11,9 @@ from itertools import repeat
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, ndim_of
-from calque.core.lists import as_tuple, inserted
+from calque.core.lists import inserted
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Program
+from calque.core.program import Program, inner_of
 from calque.core.source import here
 from calque.core.trace import (
     Trace,
@@ -57,12 +57,8 @@ def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
     """Whether an operation refers to a named axis, itself or in a Program that it holds."""
     if prim.collective is not None:
         return name in params["axes"]
-    for value in params.values():
-        for p in as_tuple(value):
-            if isinstance(p, Program) and p.derived(("axis", name), lambda p=p: any(  # type: ignore[misc]
-                    uses_axis(e.primitive, e.params, name) for e in p.equations)):
-                return True
-    return False
+    return any(p.derived(("axis", name), lambda p=p: any(  # type: ignore[misc]
+        uses_axis(e.primitive, e.params, name) for e in p.equations)) for p in inner_of(params))
 
 
 # Whether the axis whose batching rule runs is one of devices: of these each takes its own branch

@@ -13,10 +13,9 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.lists import as_tuple
 from calque.core.mesh import Mesh
 from calque.core.primitive import Primitive
-from calque.core.program import Program, eliminate_dead_code
+from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.dispatch.array import current_device
 from calque.transforms.explicit import is_explicit
@@ -40,9 +39,8 @@ def any_of(avals: Sequence[ShapedArray]) -> bool:
 
 def places(prim: Primitive, params: dict[str, Any]) -> bool:
     """Whether an operation, or a Program that it holds, says where its results are."""
-    return prim.name in _PLACES or (prim.higher_order and any(
-        program_places(p) for value in params.values()
-        for p in (as_tuple(value)) if isinstance(p, Program)))
+    return prim.name in _PLACES or (
+        prim.higher_order and any(map(program_places, inner_of(params))))
 
 
 def program_places(p: Program) -> bool:
@@ -58,10 +56,8 @@ def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
             found.append(e.params["mesh"])
         elif e.primitive.name == "sharding_constraint":
             found.append(getattr(e.params["sharding"], "mesh", None))
-        for value in e.params.values():
-            for q in as_tuple(value):
-                if isinstance(q, Program):
-                    found += meshes_of(q, kind)
+        for q in inner_of(e.params):
+            found += meshes_of(q, kind)
     return [m for m in found if isinstance(m, kind)]
 
 
@@ -125,7 +121,7 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any],
     if not any_of(avals) and not places(prim, params):
         return out
     outs = list(out) if prim.multiple_results else [out]
-    inner = [p for value in params.values() for p in (as_tuple(value)) if isinstance(p, Program)]
+    inner = inner_of(params)
     meshes = [m for p in inner for m in meshes_of(p)]
     where = params.get("mesh", getattr(params.get("sharding"), "mesh", None))
     if prim.name in _PLACES and isinstance(where, Mesh):

@@ -397,10 +397,9 @@ def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray
         first = in_tree.unflatten(rest[:n_in])
         second = out_tree.unflatten(rest[n_in:len(arrays)])
         third = scratch_tree.unflatten(rest[len(arrays):])
-        positional = [*first, *(as_tuple(second))]
+        positional = [*first, *as_tuple(second)]
         named = third if isinstance(third, dict) else {}
-        positional += () if isinstance(third, dict) else (
-            as_tuple(third))
+        positional += () if isinstance(third, dict) else as_tuple(third)
         _check_arity(f"pallas_call {call.label}: the kernel", call.kernel, len(positional), named,
                      "reference")
         with in_cell(grid, place):
