@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
+from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
@@ -49,7 +50,7 @@ class _Flat:
         out = self.fun(*self.in_tree.unflatten(leaves))
         if self.has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{name_of(self.fun)}: expected output of function to be a two-element tuple "
                     f"(output, aux) because has_aux=True, got {type(out).__name__}."))
             out, self.aux = out
@@ -68,18 +69,18 @@ def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
         dtype = dtype_of(x)
         if holomorphic:
             if not dtypes.is_complex(dtype):
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{name} with holomorphic=True requires inputs with complex dtype, but got "
                     f"{dtype.name}.", fix="cast the input to complex64 or complex128."))
         elif dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
             if not allow_int:
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{name} requires real- or complex-valued inputs (input dtype that is a "
                     f"sub-dtype of np.inexact), but got {dtype.name}. If you want to use "
                     "Boolean- or integer-valued inputs, use vjp or set allow_int to True.",
                     fix="pass floats, for example 3.0 instead of 3."))
         elif dtypes.is_complex(dtype) and name == "jacfwd":
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
                 f"np.floating), but got {dtype.name}. For holomorphic differentiation, pass "
                 "holomorphic=True. For differentiation of non-holomorphic functions involving "
@@ -93,11 +94,11 @@ def check_real_output(name: str, avals: Sequence[ShapedArray], holomorphic: bool
     for aval in avals:
         if holomorphic:
             if not dtypes.is_complex(aval.dtype):
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{name} with holomorphic=True requires outputs with complex dtype, but got "
                     f"{aval.dtype.name}.", fix="leave holomorphic out for real outputs."))
         elif not dtypes.is_float(aval.dtype):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
                 f"np.floating), but got {aval.dtype.name}.",
                 fix="take .real or jnp.abs of a complex output, or cast integers to float."))
@@ -107,7 +108,7 @@ def check_argnums(argnums: Any) -> None:
     """TypeError when a derivative is made by what are no positions."""
     if not isinstance(argnums, (int, np.integer)) and not (
             isinstance(argnums, Sequence) and all(isinstance(i, int) for i in argnums)):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"argnums must be an int or a sequence of ints, got {argnums!r}: it cannot be "
             "interpreted as an integer.", fix="pass positions, for example argnums=(0, 1)."))
 
@@ -118,14 +119,14 @@ def argument_places(args: Sequence[Any], argnums: int | Sequence[int],
     ValueError before the first."""
     numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
     if not numbers:
-        raise ValueError(errors.explain("argnums is empty: nothing to differentiate by.",
-                                        fix="name the position of an argument."))
+        raise ValueError(explain("argnums is empty: nothing to differentiate by.",
+                                 fix="name the position of an argument."))
     if len({i % max(1, len(args)) for i in numbers}) != len(numbers) <= len(args):
-        raise TypeError(errors.explain(f"argnums={argnums} names an argument twice.",
-                                       fix="name each position once."))
+        raise TypeError(explain(f"argnums={argnums} names an argument twice.",
+                                fix="name each position once."))
     for i in numbers:
         if not -len(args) <= i < len(args):
-            raise (missing if i >= 0 else ValueError)(errors.explain(
+            raise (missing if i >= 0 else ValueError)(explain(
                 f"differentiating with respect to argnums={argnums} requires at least "
                 f"{max(numbers) + 1 if min(numbers) >= 0 else -min(numbers)} positional "
                 f"arguments to be passed by the caller, but got only {len(args)} positional "
@@ -155,7 +156,7 @@ class _Pullback:
     def __call__(self, ct: Any) -> Any:
         leaves, tree = tree_util.flatten(ct)
         if tree != self.out_tree:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
                 f"to match {self.out_tree}.",
                 fix="pass cotangents with the structure of the function's output."))
@@ -189,7 +190,7 @@ class _Pullback:
         leaves = self.in_tree.flatten_up_to(wanted)
         for x in leaves:
             if type(x) not in (Ref, GradValue, DontWant):
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
                     fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
 
@@ -206,7 +207,7 @@ def _given(wanted: Any, ct: Any) -> Any:
         return ct if type(wanted) is GradValue else DidntWant()
     have, want = aval_of(ct), wanted.abstract.inner_aval
     if not same_type(have, want):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
             f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
     assign(wanted, ew.add(read(wanted), ct))
@@ -220,10 +221,10 @@ def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
         return Zero(want)
     if have.shape != want.shape or have.dtype != want.dtype:
         if linear:
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"cotangent type does not match function output, expected {want.short()} but got "
                 f"{have.short()}.", fix="pass a cotangent of the output's shape and dtype."))
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
             f"{have.short()}, but expected {want.short()} because the corresponding output of the "
             f"differentiated function had type {aval.short()}.",
@@ -375,12 +376,12 @@ def _shown(t: Any, primal: ShapedArray) -> Any:
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
     if not tree_util.treedef_is_leaf(flat.out_tree):
         shown = flat.out_tree.unflatten(list(outs[:flat.out_tree.num_leaves]))
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"Gradient only defined for scalar-output functions. Output was {shown}.",
             fix="return one scalar; return other values with has_aux=True."))
     aval = aval_of(outs[0])
     if aval.shape:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.",
             fix="reduce the output (for example with .sum()), or use vmap(grad(f)) or jacrev."))
     check_real_output("grad", [aval], holomorphic)
@@ -445,13 +446,13 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     """
     for what, given in (("primal", primals), ("tangent", tangents)):
         if not isinstance(given, (tuple, list)):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{what} arguments to jvp must be tuples or lists; found {type(given).__name__}.",
                 fix="pass (x,) and (t,) for one argument."))
     leaves, in_tree = tree_util.flatten(tuple(primals))
     t_leaves, t_tree = tree_util.flatten(tuple(tangents))
     if in_tree != t_tree or isinstance(primals, list) != isinstance(tangents, list):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"primal and tangent arguments to jvp must have the same tree structure; primals have "
             f"tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
             f"structure {tree_util.tree_structure(tangents)}.",
@@ -474,12 +475,12 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 def _check_tangent(t: Any, aval: ShapedArray) -> Any:
     want, have = aval.tangent(), aval_of(t)
     if have.shape != want.shape:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
             f"and tangent shape as {have.shape}.", fix="give the tangent its primal's shape."))
     if have.dtype != want.dtype:
         expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
             f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
             f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
@@ -493,7 +494,7 @@ def _check_tangent(t: Any, aval: ShapedArray) -> Any:
 def _check_linearized(t: Any, aval: ShapedArray) -> Any:
     want, have = aval.tangent(), aval_of(t)
     if not same_type(have, want):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "linearized function called on tangent values inconsistent with the original primal "
             f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
             f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
@@ -535,7 +536,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         def apply(*tangents: Any) -> Any:
             given, tree = tree_util.flatten(tangents)
             if tree != in_tree:
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"linearized function called with tangents of structure {tree}, but the "
                     f"primals had {in_tree}."))
             with lazy_eval("linearized"):
@@ -576,8 +577,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     def transposed(ct: Any) -> Any:
         given, tree = tree_util.flatten(ct)
         if tree != out_tree:
-            raise TypeError(errors.explain(f"cotangent tree does not match function output, "
-                                           f"expected {out_tree} but got {tree}."))
+            raise TypeError(explain(f"cotangent tree does not match function output, "
+                                    f"expected {out_tree} but got {tree}."))
         with lazy_eval("linear_transpose"):
             cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
             found = backward(program, [UndefinedPrimal(a) for a in avals], cts)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import errors
 from calque.core.avals import aval_of, ndim_of
 from calque.core.dims import as_size
+from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
@@ -63,7 +63,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, bool) or not (in_axes is None or isinstance(in_axes, (int, tuple))):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
             f"positional arguments passed to the function, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
@@ -72,7 +72,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
                 f"positional arguments passed to the function, but got len(in_axes)="
                 f"{len(in_axes)}, len(args)={len(args)}",
@@ -126,7 +126,7 @@ def _is_axis(x: Any) -> bool:
 def _flat_axes(what: str, axes: Any, tree: Any, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
     def expand(prefix: Any, part: Any) -> list[Any]:
-        found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: errors.explain(
+        found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(
             f"{what} specification must be a tree prefix of the corresponding value, got "
             f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
             fix="give one axis for the whole value, or one per part in its structure."))
@@ -153,7 +153,7 @@ def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[in
         if d is not None and type(x) is not Ref and is_explicit(a := aval_of(x)):
             split = a.sharding.spec.of_rank(a.ndim).axes()[d]
             if split and split != spmd:
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
                     f"allowed. Got spmd_axis_name={spmd} and arrays sharded on "
                     f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
@@ -164,7 +164,7 @@ def _normalized(axis: Any, ndim: int, what: str) -> int | None:
         return None
     axis = int(axis)
     if not -ndim <= axis < ndim:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"vmap was requested to map its argument along axis {axis}, which implies that its "
             f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
             f"(its {what}).", fix="use an axis that it has, or None to pass it whole."))
@@ -177,7 +177,7 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
     if given is not None:
         sizes.append(given)
     if not sizes:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
@@ -189,14 +189,14 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
 def _placed(out: Any, have: int | None, want: Any, size: int, name: str) -> Any:
     if want is None:
         if have is not None:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"at vmap out_axes, got axis spec None but output was batched on axis {have}: an "
                 f"output of {name} depends on a mapped argument.",
                 fix="use an integer in out_axes for outputs that depend on mapped inputs."))
         return out
     ndim = ndim_of(out) + (have is None)
     if not -ndim <= want < ndim:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"vmap out_axes: axis {want} is out of bounds for array of dimension {ndim}, an output "
             f"of {name} with the mapped axis.", fix=f"use an axis from {-ndim} to {ndim - 1}."))
     want = int(want) % ndim

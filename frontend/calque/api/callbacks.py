@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
 from calque.dispatch.array import from_numpy
@@ -48,7 +49,7 @@ class HostFunction:
             return []
         outs, tree = tree_util.flatten(out)
         if tree != self.out_tree:
-            raise RuntimeError(errors.explain(
+            raise RuntimeError(explain(
                 f"{self!r} was to return the structure {self.out_tree} and returned {tree}.",
                 fix="return what result_shape_dtypes says."))
         made = [np.asarray(o) for o in outs]
@@ -57,7 +58,7 @@ class HostFunction:
             if o.dtype != a.dtype and not np.can_cast(o.dtype, a.dtype, "same_kind") or (
                     o.shape[o.ndim - len(a.shape):] != a.shape or o.ndim - len(a.shape) > 8 * lead
                     and o.shape != a.shape):
-                raise RuntimeError(errors.explain(
+                raise RuntimeError(explain(
                     f"{self!r} was to return {a.short()} and returned {o.dtype}{list(o.shape)}.",
                     fix="return arrays of the shapes and dtypes in result_shape_dtypes."))
         return [o.astype(a.dtype) for o, a in zip(made, self.avals)]
@@ -72,7 +73,7 @@ def promised_avals(name: str, leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
     """The types of results that a caller describes."""
     for leaf in leaves:
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name}: result_shape_dtypes must hold objects with shape and dtype, got "
                 f"{type(leaf).__name__}.", fix="use calque.ShapeDtypeStruct(shape, dtype)."))
     return tuple(ShapedArray(tuple(x.shape), dtypes.canonical(np.dtype(x.dtype)))
@@ -107,7 +108,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
       Array([2., 3., 4.], dtype=float32)
     """
     if vmap_method is not None and vmap_method not in METHODS:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"vmap_method must be on of the allowed methods {METHODS}, got {vmap_method!r}."))
     avals, out_tree = _promised("pure_callback", result_shape_dtypes)
     leaves, in_tree = tree_util.flatten((args, kwargs))
@@ -184,7 +185,7 @@ def callback(callback: Callable[..., None] | None = None, *args: Any,  # noqa: A
 
 def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> None:
     if not callable(callback):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"first argument to calque.debug.callback must be callable, got {callback!r}."))
     leaves, in_tree = tree_util.flatten((args, kwargs))
     arrays = [x for x in leaves if _is_array(x)]
@@ -302,7 +303,7 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
         return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, ordered,
                                                           unchecked)
     if not isinstance(fmt, str):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"debug.print and debug.log: the format must be a str, got {type(fmt).__name__}.",
             fix='give the value to a field: debug.print("{}", x).'))
     if not unchecked:
@@ -332,11 +333,11 @@ def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None
             at = int(name) if name else count
             count += 1
             if at >= len(args):
-                raise IndexError(errors.explain(
+                raise IndexError(explain(
                     f"debug.print: {fmt!r} asks for argument {at} and got {len(args)}."))
         elif name not in kwargs:
-            raise KeyError(errors.explain(f"debug.print: {fmt!r} asks for {name!r}.",
-                                          fix=f"pass {name}=."))
+            raise KeyError(explain(f"debug.print: {fmt!r} asks for {name!r}.",
+                                   fix=f"pass {name}=."))
 
 
 def _plain(x: Any) -> Any:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from calque.api.batching import vmap
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.config import config
 from calque.core.dims import as_size
+from calque.core.errors import explain
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
 from calque.core.trace import Tracer
@@ -62,11 +63,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
         operands = (operand,)
     aval = aval_of(index)
     if aval.shape:
-        raise TypeError(errors.explain(f"Branch index must be scalar, got {index} of shape "
-                                       f"{aval.shape}."))
+        raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
+                                f"{aval.shape}."))
     if not dtypes.is_integer(aval.dtype):
-        raise TypeError(errors.explain(f"Index type must be an integer, got {aval.dtype.name}.",
-                                       fix="cast the index with .astype(jnp.int32)."))
+        raise TypeError(explain(f"Index type must be an integer, got {aval.dtype.name}.",
+                                fix="cast the index with .astype(jnp.int32)."))
     if config.jax_disable_jit and isinstance(index, (int, Array)):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     with lazy_eval("switch"):
@@ -112,11 +113,11 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
         operands = (operand,)
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"Pred type must be either boolean or number, got {type(pred)}."))
     aval = aval_of(pred)
     if aval.shape:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"Pred must be a scalar, got {pred} of shape {aval.shape}.",
             fix="use jnp.where for elementwise choice, or reduce with .any() or .all()."))
     if config.jax_disable_jit and not isinstance(pred, Tracer):
@@ -278,24 +279,24 @@ def _scan_with_refs(loop: Callable[..., list[Any]], p: Program, uses: Uses, init
 def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
     for x in leaves:
         if not type_of(x).shape:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "scan got value with no leading axis to scan over: a scalar in xs.",
                 fix="close over the scalar instead, or put it in the carry."))
     sizes = {type_of(x).shape[0] for x in leaves}
     if length is not None:
         if any(s != length for s in sizes):
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"scan got `length` argument of {length} which disagrees with leading axis sizes "
                 f"{sorted(sizes)}.", fix="leave length out, or give xs that many rows."))
         return as_size(length)
     if len(sizes) > 1:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "scan got values with different leading axis sizes: "
             f"{', '.join(str(s) for s in sorted(sizes))}.",
             fix="give all of xs the same leading axis."))
     if not sizes:
-        raise ValueError(errors.explain("scan got no values to scan over and `length` not "
-                                        "provided.", fix="pass length=."))
+        raise ValueError(explain("scan got no values to scan over and `length` not "
+                                 "provided.", fix="pass length=."))
     return as_size(sizes.pop())
 
 
@@ -317,11 +318,11 @@ def _check_body(f: Any, p: Program, out_tree: Any, carry: Sequence[ShapedArray],
                 init_tree: Any) -> list[ShapedArray]:
     children = out_tree.children() if out_tree.type is tuple else []
     if len(children) != 2:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"scan body output must be a pair, got {out_tree} from {name_of(f)}.",
             fix="return (carry, y); use None for no y."))
     if children[0] != init_tree:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"scan body function carry input and carry output must have the same pytree structure, "
             f"but they differ: the input carry is {init_tree}, the output carry is {children[0]}.",
             fix="return a carry with the structure of init."))

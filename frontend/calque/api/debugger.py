@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from calque.api import callbacks
-from calque.core import dtypes, errors
+from calque.core import dtypes
+from calque.core.errors import explain
 from calque.core.source import is_ours
 from calque.core.trace import Trace, Tracer, current
 from calque.trees import util as tree_util
@@ -97,16 +98,16 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True,  # noq
       (jdb) Array(7., dtype=float32, weak_type=True)
     """
     if not (backend is None or isinstance(backend, str)):
-        raise TypeError(errors.explain(f"breakpoint: backend must be a str, got {backend!r}."))
+        raise TypeError(explain(f"breakpoint: backend must be a str, got {backend!r}."))
     if ordered and token is not None:
-        raise ValueError(errors.explain("`ordered` and `token` are mutually exclusive arguments.",
-                                        fix="pass one of them."))
+        raise ValueError(explain("`ordered` and `token` are mutually exclusive arguments.",
+                                 fix="pass one of them."))
     if num_frames is not None and num_frames < 1:
-        raise ValueError(errors.explain(f"breakpoint: num_frames must be at least 1, got "
-                                        f"{num_frames}.", fix="leave it out for all frames."))
+        raise ValueError(explain(f"breakpoint: num_frames must be at least 1, got "
+                                 f"{num_frames}.", fix="leave it out for all frames."))
     unknown = [n for n in kwargs if n not in _OPTIONS]
     if unknown:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"breakpoint() got an unexpected keyword argument {unknown[0]!r}.",
             fix=f"of the debugger: {', '.join(_OPTIONS)}."))
     frames = _frames(filter_frames, num_frames)

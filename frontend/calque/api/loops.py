@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.api.control import as_aval, promoted, refuse_references, scan
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.dims import as_size, max_dim
+from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
@@ -106,23 +107,23 @@ def _while_with_refs(cond: Program, looks: Uses, body: Program, uses: Uses,
 
 def _check_cond(cond: Program, tree: Any, looks: Uses) -> None:
     if any(looks.written):
-        raise NotImplementedError(errors.explain(
+        raise NotImplementedError(explain(
             "while_loop: cond_fun writes into a reference that was made outside of it.",
             fix="write in body_fun."))
     if len(cond.outputs) != 1 or not tree_util.treedef_is_leaf(tree):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"cond_fun must return a boolean scalar, but got pytree {tree}.",
             fix="return one comparison, e.g. carry[0] < n."))
     (out,) = cond.out_avals
     if out.shape or out.dtype != dtypes.bool_:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"cond_fun must return a boolean scalar, but got output type(s) [{out.short()}].",
             fix="return a comparison of scalars; reduce arrays with .any() or .all()."))
 
 
 def _check_structure(out_tree: Any, tree: Any) -> None:
     if out_tree != tree:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             "while_loop body function carry input and carry output must have the same pytree "
             f"structure, but they differ: the input carry is {tree}, the output carry is "
             f"{out_tree}.",
@@ -158,13 +159,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
     for name, b in (("lower", lower), ("upper", upper)):
         aval = aval_of(b)
         if aval.shape or not dtypes.is_integer(aval.dtype):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"lower and upper arguments to fori_loop must be integer scalars: {name} is "
                 f"{aval.short()}.", fix="pass a Python int or an integer array of shape ()."))
     dtype, weak = _index_type(aval_of(lower), aval_of(upper))
     if any(isinstance(b, Tracer) and b.concrete() is None for b in (lower, upper)):
         if unroll is not None:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "Can only use `unroll` in `fori_loop` if the loop bounds are statically known.",
                 fix="leave unroll out, or make the bounds static arguments."))
         return _traced_bounds(lower, upper, body_fun, init_val, dtype, weak)
@@ -185,7 +186,7 @@ def _index_type(lower: ShapedArray, upper: ShapedArray) -> tuple[Any, bool]:
     dtype, _ = dtypes.promote([(a.dtype, a.weak_type) for a in (lower, upper)])
     if lower.dtype != upper.dtype and not (
             (lower.weak_type or upper.weak_type) and dtype.kind == "i"):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             "lower and upper arguments to fori_loop must have equal types, got "
             f"{lower.dtype.name} and {upper.dtype.name}.",
             fix=f"cast one of them: jnp.{lower.dtype.name}(upper)."))

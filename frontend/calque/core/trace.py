@@ -12,8 +12,8 @@ import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from calque.core import errors
 from calque.core.avals import HasAval, aval_of
+from calque.core.errors import ConcretizationTypeError, UnexpectedTracerError, explain
 from calque.core.source import Source, here
 
 if TYPE_CHECKING:
@@ -218,9 +218,9 @@ def _where(trace: Trace) -> str:
     return f"the function traced at {trace.source}" if trace.source else str(here())
 
 
-def escaped_tracer_error(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerError:
+def escaped_tracer_error(tracer: Tracer, prim: Any) -> UnexpectedTracerError:
     """The error for a tracer that outlived its transformation."""
-    return errors.UnexpectedTracerError(errors.explain(
+    return UnexpectedTracerError(explain(
         f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
         "the transformation that made it had ended (a side effect let it leak).",
         where=_where(tracer._trace),
@@ -228,9 +228,9 @@ def escaped_tracer_error(tracer: Tracer, prim: Any) -> errors.UnexpectedTracerEr
 
 
 def concretization_error(x: Tracer, what: str, fix: str,
-                         kind: type[Exception] = errors.ConcretizationTypeError) -> Exception:
+                         kind: type[Exception] = ConcretizationTypeError) -> Exception:
     """A three-part error for a traced value that was needed concretely."""
-    return kind(errors.explain(what, where=_where(x._trace), fix=fix))
+    return kind(explain(what, where=_where(x._trace), fix=fix))
 
 
 @contextlib.contextmanager

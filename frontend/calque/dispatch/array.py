@@ -16,8 +16,14 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import (
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    explain,
+)
 from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, concretization_error
 from calque.runtime import Buffer, Device
@@ -137,7 +143,7 @@ class Array(metaclass=_ArrayMeta):
             self._pending[0].flush()
         buffer = self._own
         if buffer is None:
-            raise RuntimeError(errors.explain(f"Array has been deleted: it was {self.aval}."))
+            raise RuntimeError(explain(f"Array has been deleted: it was {self.aval}."))
         return buffer
 
     def _numpy(self) -> np.ndarray[Any, Any]:
@@ -343,8 +349,8 @@ class Array(metaclass=_ArrayMeta):
 
     def __bool__(self) -> bool:
         if dtypes.is_key(self.dtype):
-            raise TypeError(errors.explain("key array cannot be converted to boolean.",
-                                           fix="compare what random.key_data gives."))
+            raise TypeError(explain("key array cannot be converted to boolean.",
+                                    fix="compare what random.key_data gives."))
         return bool(self._scalar("bool"))
 
     def __int__(self) -> int:
@@ -366,11 +372,11 @@ class Array(metaclass=_ArrayMeta):
         if kind == "bool":
             if value.size != 1:
                 what = "an empty array" if not value.size else "an array with more than one element"
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     f"The truth value of {what} is ambiguous.", fix="use x.any() or x.all()."))
             return value.reshape(())[()]
         if value.ndim:
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"Only scalar arrays can be converted to Python scalars; got arr.ndim={value.ndim}",
                 fix="index the element you mean, or use x.item()."))
         return value[()].astype(complex) if kind == "complex" else value[()]
@@ -482,7 +488,7 @@ def from_scalar(value: Any) -> Array:
     try:
         made = _scalar_buffer(type(value), key, value, aval.dtype, current_device())
     except OverflowError:
-        raise OverflowError(errors.explain(
+        raise OverflowError(explain(
             f"Python int {value} too large to convert to {aval.dtype}.",
             fix="pass an array of a wider dtype, or enable x64.")) from None
     return Array(made._buffer, aval)
@@ -543,13 +549,13 @@ def _traced_bool(x: Tracer) -> bool:
     if known is not None:
         return bool(known)
     if x.aval.shape:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "The truth value of an array with more than one element is ambiguous.",
             fix="use x.any() or x.all()."))
     raise concretization_error(
         x, f"Attempted boolean conversion of traced array with shape {x.aval.short()}.",
         "use jnp.where(cond, a, b), lax.cond, or mark the argument as static.",
-        errors.TracerBoolConversionError)
+        TracerBoolConversionError)
 
 
 def _traced_scalar(kind: type) -> Any:
@@ -571,7 +577,7 @@ def _traced_index(x: Tracer) -> int:
     raise concretization_error(
         x, "The __index__() method was called on traced array with shape "
         f"{x.aval.short()}.", "mark the argument as static, or index with jnp operations.",
-        errors.TracerIntegerConversionError)
+        TracerIntegerConversionError)
 
 
 def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -581,7 +587,7 @@ def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any
     raise concretization_error(
         x, "The numpy.ndarray conversion method __array__() was called on traced array with shape "
         f"{x.aval.short()}.", "use calque.numpy functions instead of NumPy's inside transformed "
-        "functions.", errors.TracerArrayConversionError)
+        "functions.", TracerArrayConversionError)
 
 
 def _traced_needs_value(name: str) -> Any:

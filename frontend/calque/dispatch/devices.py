@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.config import config
+from calque.core.errors import explain
 from calque.dispatch.array import Array, current_device, platform_named
 from calque.runtime import Device
 from calque.trees import util as tree_util
@@ -38,8 +39,8 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     found = list(runtime.device.devices_of_all(_platform(backend)))
     if not found:
-        raise RuntimeError(errors.explain(f"Unknown backend: {backend!r} has no devices here.",
-                                          fix="see `calque doctor` for what this machine has."))
+        raise RuntimeError(explain(f"Unknown backend: {backend!r} has no devices here.",
+                                   fix="see `calque doctor` for what this machine has."))
     return found
 
 
@@ -98,7 +99,7 @@ def local_devices(process_index: int | None = None, backend: str | None = None,
     if wanted is None or wanted == mine:
         return runtime.devices(_platform(backend))
     if not 0 <= wanted < count:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"Unknown process_index {wanted}: " + (
                 "there is one process." if count == 1 else f"they are 0 to {count - 1}."),
             fix="leave it out."))

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import errors, trace
+from calque.core import trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
+from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.memo import Memo, forget
 from calque.core.program import Program
@@ -195,7 +196,7 @@ class JitFunction:
             buffers = [x._buffer for x in leaves]
         for b, x in zip(buffers, leaves):
             if b is None or b.is_deleted():
-                raise RuntimeError(errors.explain(
+                raise RuntimeError(explain(
                     f"Array has been deleted with shape={aval_of(x)}.",
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
@@ -352,7 +353,7 @@ class JitFunction:
         """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
         entry, leaves = self._entry(args, kwargs, specs=True)
         if entry.uses is not None:
-            raise NotImplementedError(errors.explain(
+            raise NotImplementedError(explain(
                 f"{self._name} uses references: it can be called and shown by make_jaxpr, but not "
                 "lowered and compiled by hand.", fix="pass and return arrays."))
         return stages.Traced(self, entry, tree_util.flatten(
@@ -411,7 +412,7 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
     try:
         hash(value)
     except TypeError:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"Non-hashable static arguments are used in a jit function: {name} got static "
             f"argument {where!r} of type {type(value)}.",
             fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
@@ -470,14 +471,14 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
             in_shardings=in_shardings, out_shardings=out_shardings,
             compiler_options=compiler_options)
     if not callable(fun):
-        raise TypeError(errors.explain(f"Expected a callable value, got {fun!r} of type "
-                                       f"{type(fun).__name__}."))
+        raise TypeError(explain(f"Expected a callable value, got {fun!r} of type "
+                                f"{type(fun).__name__}."))
     stages.check_options("jit", compiler_options)
     nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
         if both:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
@@ -518,14 +519,14 @@ def _resolve(fun: Any, nums: tuple[int, ...] | None, names: tuple[str, ...] | No
     count = len(positional)
     for i in nums or ():
         if not variadic and not -count <= i < count:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"jitted function has static_argnums={nums}, donate_argnums={nums} but only "
                 f"accepts {count} positional arguments."))
     known = {p.name for p in parameters}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for n in names or ():
             if n not in known:
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     f"jitted function has invalid argnames {{{n!r}}} in static_argnames or "
                     f"donate_argnames. Function does not take these args.",
                     fix=f"use names among {sorted(known)}."))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
+from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
@@ -173,7 +173,7 @@ class Traced(_Stage):
         """Emit the StableHLO module, for the current device."""
         here = current_device().platform
         if lowering_platforms is not None and tuple(lowering_platforms) != (here,):
-            raise NotImplementedError(errors.explain(
+            raise NotImplementedError(explain(
                 f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
                 fix="calque.export writes for other platforms, calque.aot compiles for them."))
         return Lowered(self._fun, self._entry, self._in_tree)
@@ -234,7 +234,7 @@ class Lowered(_Stage):
         check_options("compile", compiler_options)
         for a in self._avals:
             if not is_static(a.shape):
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     f"{self._name}: compile() takes sizes that are numbers, got an "
                     f"argument {a.str_short()}.",
                     fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
@@ -250,14 +250,14 @@ def _sharding(a: ShapedArray) -> Any:
 def check_options(what: str, options: CompilerOptions | None) -> None:
     """No option of XLA means anything here."""
     if options:
-        raise NotImplementedError(errors.explain(
+        raise NotImplementedError(explain(
             f"{what}: no compiler option is known, got {sorted(options)}.",
             fix="leave compiler_options out; docs/cli.md has the variables that calque reads."))
 
 
 def _check_dialect(what: str, dialect: str | None) -> None:
     if dialect not in (None, "stablehlo"):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{what}: unknown dialect {dialect!r}.", fix="use 'stablehlo'."))
 
 
@@ -309,13 +309,13 @@ class Compiled(_Stage):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_util.flatten((args, kwargs))
         if tree != self._in_tree:
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{self._name}: function was compiled for arguments of another structure than it "
                 f"was called with: {self._in_tree} and {tree}.",
                 fix="leave out static arguments, and pass trees like those given to lower()."))
         for x in leaves:
             if isinstance(x, Tracer):
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     "Cannot apply JAX transformations to a function lowered and compiled for a "
                     f"particular signature. Detected argument of Tracer type: {x}.", self._name,
                     "transform the function, then lower and compile what came of it."))
@@ -323,7 +323,7 @@ class Compiled(_Stage):
         for i, (x, want) in enumerate(zip(leaves, self._avals)):
             have = aval_of(x)
             if not same_type(have, want):
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{self._name}: argument {argument_path(tree, i)} was compiled for "
                     f"{want.short()} and called with {have.short()}.",
                     fix="cast or reshape the argument, or lower again for this type."))

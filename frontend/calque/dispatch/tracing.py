@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors, monitoring
+from calque.core import dtypes, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import Sharding
@@ -34,7 +35,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 def check_callable(fun: Any) -> None:
     """TypeError when a transformation is made of what is no function."""
     if not callable(fun):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"Expected a callable value, got {fun!r} of type {type(fun).__name__}.",
             fix="pass a function, not its result."))
 
@@ -73,7 +74,7 @@ class ShapeDtypeStruct:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         if not (sharding is None or isinstance(sharding, Sharding)):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
                 f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
         self.shape = tuple(shape)
@@ -141,17 +142,17 @@ def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = Fa
             if type(x) is Ref:
                 if refs:
                     continue
-                raise TypeError(errors.explain(
+                raise TypeError(explain(
                     f"{name} takes arrays, got a reference of type {x.abstract} at path "
                     f"{argument_path(tree, i)}.", fix="pass its value, ref[...]."))
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"Error interpreting argument to {name} as an abstract array. The problematic "
                 f"value is of type {type(x)} and was passed to the function at path "
                 f"{argument_path(tree, i)}.",
                 fix="pass an array or a number, or mark the argument as static "
                     "(static_argnums, static_argnames)."))
         if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMm":
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name}: argument {argument_path(tree, i)} has dtype {x.dtype}, which is not a "
                 "valid JAX array type. Only arrays of numeric types are supported.",
                 fix="convert it to numbers."))
@@ -178,7 +179,7 @@ def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "trac
                 if refs:
                     continue
                 raise refuse_result(name, verb, x, path)
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name} returned a value of type {type(x)} at output component "
                 f"{path or '(the result)'}, which is not a valid JAX type",
                 fix="return arrays, numbers and trees of them."))
@@ -226,7 +227,7 @@ def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Shap
         return program, out_tree
     if any(uses.written):
         ref = next(r for r, w in zip(uses.closed, uses.written) if w)
-        raise NotImplementedError(errors.explain(
+        raise NotImplementedError(explain(
             f"{name or name_of(fun)} writes into a reference of type {ref.abstract} that was made "
             f"outside of it, which it cannot here ({verb}).",
             fix="return the value instead."))

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calque import runtime
-from calque.core import errors, processes
+from calque.core import processes
+from calque.core.errors import explain
 from calque.distributed import cluster
 from calque.runtime.errors import DeviceError
 from calque.runtime.lane import messages as lane
@@ -93,7 +94,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     if found is None or found.kind != "mpi":
         _check_given(coordinator_address, num_processes, process_id)
     if runtime.device.is_used():
-        raise RuntimeError(errors.explain(
+        raise RuntimeError(explain(
             "distributed.initialize() must be called before any calque computation or question "
             "for devices: the devices of other processes are not known yet.", "",
             "make it the first call of the program."))
@@ -132,8 +133,8 @@ def shutdown() -> None:
     """
     global _world
     if _world is None:
-        raise RuntimeError(errors.explain("distributed.shutdown: nothing was initialized.", "",
-                                          "call distributed.initialize first."))
+        raise RuntimeError(explain("distributed.shutdown: nothing was initialized.", "",
+                                   "call distributed.initialize first."))
     world, _world = _world, None
     lane.drain(world.shutdown_timeout if world.size > 1 else None)
     processes.engine.clear()
@@ -187,14 +188,14 @@ def _at_exit() -> None:
 def _check_times(*times: float) -> None:
     for t in times:
         if not t > 0:
-            raise ValueError(errors.explain(f"a time-out must be more than 0 seconds, got {t}.", "",
-                                            "leave it out, or give seconds."))
+            raise ValueError(explain(f"a time-out must be more than 0 seconds, got {t}.", "",
+                                     "leave it out, or give seconds."))
 
 
 def _check_ids(ids: int | Sequence[int] | None) -> list[int]:
     every = [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
     if any(not isinstance(i, int) or i < 0 for i in every) or len(set(every)) != len(every):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"local_device_ids must be different numbers from 0, got {ids!r}.", "",
             "give the numbers of this process's devices on its host, such as [0]."))
     return every
@@ -204,18 +205,18 @@ def _check_given(address: str | None, size: int | None, rank: int | None) -> Non
     names = {"coordinator_address": address, "num_processes": size, "process_id": rank}
     missing = [name for name, value in names.items() if value is None]
     if missing:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{' and '.join(missing)} should be defined: no launcher started this process.", "",
             "run mpiexec -n 4 python prog.py, or srun python prog.py in a Slurm job, or give all "
             "three: initialize('host:1234', num_processes=4, process_id=0) in process 0, ... ."))
     assert address is not None and size is not None and rank is not None
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"coordinator_address must be host:port, got {address!r}.", "",
             "such as 'localhost:1234': process 0's host, and a port that is free there."))
     if size < 1 or not 0 <= rank < size:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"process_id must be from 0 to num_processes - 1, got {rank} of {size}.", "",
             "give each process its own number."))
 

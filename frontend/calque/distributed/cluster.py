@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from calque.core import errors
+from calque.core.errors import explain
 
 METHODS = ("mpi4py", "ompi", "slurm", "deactivate")
 _MPICH, _OMPI = ("PMI_RANK", "PMI_SIZE"), "OMPI_COMM_WORLD_SIZE"
@@ -36,7 +36,7 @@ def detected(method: str | None) -> Cluster | None:
       RuntimeError: the method is named, and its launcher did not start this process.
     """
     if method is not None and method not in METHODS:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"cluster_detection_method must be one of {', '.join(METHODS)} or None, got "
             f"{method!r}.", "", "leave it out: mpiexec and Slurm are recognized."))
     if method == "deactivate":
@@ -46,7 +46,7 @@ def detected(method: str | None) -> Cluster | None:
         if any(name in os.environ for name in ranks[method or "mpi4py"]):
             return Cluster("mpi")
         if method is not None:
-            raise RuntimeError(errors.explain(
+            raise RuntimeError(explain(
                 f"cluster_detection_method={method!r}: no mpiexec started this process.", "",
                 "run mpiexec -n 4 python prog.py."))
     names = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID")
@@ -56,7 +56,7 @@ def detected(method: str | None) -> Cluster | None:
         port = 65536 - _PORTS + job % _PORTS
         return Cluster("hand", f"{first_node(nodes)}:{port}", size, rank)
     if method == "slurm":
-        raise RuntimeError(errors.explain(
+        raise RuntimeError(explain(
             "cluster_detection_method='slurm': srun did not start this process (SLURM_PROCID, "
             "SLURM_NTASKS, SLURM_JOB_ID or the list of nodes is not set).", "",
             "run srun python prog.py within a job."))

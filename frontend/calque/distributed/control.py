@@ -12,14 +12,14 @@ import threading
 import time
 from typing import Any
 
-from calque.core import errors
+from calque.core.errors import explain
 from calque.runtime.errors import DeviceError
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def failed(what: str, fix: str) -> DeviceError:
-    return DeviceError(errors.explain(what, "", fix))
+    return DeviceError(explain(what, "", fix))
 
 
 class Control:

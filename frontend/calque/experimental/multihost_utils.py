@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque import distributed
-from calque.core import errors
+from calque.core.errors import explain
 from calque.core.mesh import Mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.dispatch.array import Array, to_array
@@ -57,7 +57,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """
     leaves, tree = tree_util.flatten(in_tree)
     if not tiled and any(map(_spans, leaves)):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "Gathering global non-fully-addressable arrays only supports tiled=True",
             fix="pass tiled=True: the whole array is returned."))
     arrays = [_whole(x) if _spans(x) else _array(x) for x in leaves]
@@ -108,7 +108,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     _check_alike(arrays, str(tree), "broadcast_one_to_all")
     sources = np.flatnonzero(_gathered(np.array(mine)))
     if len(sources) != 1:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"broadcast_one_to_all: {len(sources)} processes say that they are the source.",
             fix="is_source must hold in one process."))
     if world is not None:
@@ -169,7 +169,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
         bad = [p for p in range(len(every))
                if not np.array_equal(every[p], every[0], equal_nan=a.dtype.kind in "fc")]
         if bad:
-            raise AssertionError(errors.explain(
+            raise AssertionError(explain(
                 f"{fail_message or 'the values of the processes differ'}: leaf {i} of process "
                 f"{bad[0]} is not that of process 0.",
                 fix="make all processes compute the same, or broadcast_one_to_all."))
@@ -200,7 +200,7 @@ def reached_preemption_sync_point(step_id: int) -> bool:
     """
     world = distributed.peers()
     if world is None or world.control is None:
-        raise RuntimeError(errors.explain(
+        raise RuntimeError(explain(
             "Preemption sync manager has not been initialized.",
             fix="call calque.distributed.initialize first, in several processes."))
     control = world.control

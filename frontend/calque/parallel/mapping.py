@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.trace import current, eval_trace
@@ -101,21 +101,21 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_spec
 
 def _mesh(given: Any) -> Mesh | AbstractMesh:
     if given is not None and not isinstance(given, (Mesh, AbstractMesh)):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance "
             f"for its second argument, but got {given} of type {type(given)}.",
             fix="make a mesh with calque.make_mesh."))
     context = get_abstract_mesh()
     if context.manual_axes:
         if given is not None and given.abstract_mesh.shape_tuple != context.shape_tuple:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"The context mesh {context} should match the mesh passed to shard_map {given!s}",
                 fix="leave mesh out inside shard_map."))
         return given if isinstance(given, Mesh) else (
             get_mesh() if get_mesh().shape_tuple == context.shape_tuple else context)
     found = given if given is not None else get_mesh() if not get_mesh().empty else context
     if found.empty:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh "
             "context", fix="pass mesh=, or call inside `with calque.set_mesh(mesh)`."))
     return found
@@ -128,7 +128,7 @@ def _is_spec(x: Any) -> bool:
 def _check_specs(what: str, specs: Any) -> None:
     for s in tree_util.tree_leaves(specs, is_leaf=_is_spec):
         if not _is_spec(s):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
                 f"instances, but it has {s!r} of type {type(s)}.",
                 fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
@@ -138,7 +138,7 @@ def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     """A spec for each leaf, from a tree prefix."""
     if what == "in_specs" and isinstance(specs, list):
         specs = tuple(specs)
-    found = tree_util.prefix_leaves(specs, values, _is_spec, lambda error: errors.explain(
+    found = tree_util.prefix_leaves(specs, values, _is_spec, lambda error: explain(
         f"pytree structure error: the prefix pytree shard_map {what} {specs} does not match the "
         f"full pytree {tree_util.tree_structure(values)}: {error}",
         fix="give one spec for the whole value, or one for each part in its structure."))
@@ -189,13 +189,13 @@ def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]
     """The axes to map: those asked for, or all that are not mapped yet."""
     taken = set(get_abstract_mesh().manual_axes)
     if unknown := chosen - set(mesh.axis_names):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"axis_names={set(chosen)} has names that the mesh has not: "
             f"{sorted(map(str, unknown))}; it has {mesh.axis_names}.", fix="use its names."))
     manual = chosen or frozenset(mesh.axis_names)
     again = manual & taken
     if again:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"The context mesh {get_abstract_mesh()} should match the mesh passed to shard_map "
             f"{mesh!s}: axes {sorted(map(str, again))} are Manual already, mapped by an enclosing "
             "shard_map.", fix="map other axes (axis_names=), or call the function itself."))
@@ -206,7 +206,7 @@ def _check_names(what: str, specs: Sequence[P], manual: frozenset[Any]) -> None:
     for s in specs:
         for n in s.names():
             if n not in manual:
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     f"shard_map {what} argument must refer to an axis marked as manual "
                     f"({manual}), but:\n\n  {what} refers to {n!r}\n",
                     fix=f"check the {what} values passed to shard_map, or map the axis."))
@@ -217,7 +217,7 @@ def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) 
         return P()
     autos = frozenset(n for n in mesh.auto_axes if n in manual)
     if autos:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` "
             f"instances, but it was `None` when axis_names={autos} are of type AxisType.Auto",
             fix="pass in_specs, or make the axes Explicit."))
@@ -235,7 +235,7 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
         mine = [tuple(n for n in axes if n in manual) for axes in a.sharding.spec.of_rank(
             a.ndim).axes()]
         if list(s.of_rank(a.ndim).axes()) != mine:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"in_specs passed to shard_map: {s} does not match the specs of the input: "
                 f"{a.sharding.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
                 fix="leave in_specs out, or calque.sharding.reshard the argument first."))
@@ -250,7 +250,7 @@ def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Seq
         names = argument_names(f, args, {})
         rows = [f"in_specs is {s} which has length {len(s)}, but {names[i]} has shape {avals[i]}, "
                 f"which has rank {avals[i].ndim} (and {avals[i].ndim} < {len(s)})" for i, s in long]
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"shard_map applied to the function '{name}' was given an in_specs entry which is too "
             "long to be compatible with the corresponding input value from the function:\n\n"
             + "\n\n".join(rows) + "\n",
@@ -267,7 +267,7 @@ def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Seq
                     f"which maps array axis {d} (of size {size}) to mesh {axis} (of total size "
                     f"{count}), but {count} does not evenly divide {size}")
     if rows:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"shard_map applied to the function '{name}' was given argument arrays with axis sizes "
             "that are not evenly divisible by the corresponding mesh axis sizes:\n\nThe mesh given "
             f"has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
@@ -279,7 +279,7 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
     """A result that fits its spec, as a value that varies over the axes that it mentions."""
     aval = aval_of(out)
     if len(spec) > aval.ndim:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"shard_map applied to the function '{name}' was given an out_specs entry which is too "
             "long to be compatible with the corresponding output value from the function:\n\n"
             f"out_specs is {spec} which has length {len(spec)}, but {name}(*args)"
@@ -293,7 +293,7 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
     wrong = (aval.vma & manual) - mentioned
     if wrong:
         axes = ", ".join(repr(n) for n in primitive.order(mesh, frozenset(wrong)))
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"shard_map applied to the function '{name}' was given out_specs which require "
             "replication which can't be statically inferred given the mesh:\n\nThe mesh given has "
             f"shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"

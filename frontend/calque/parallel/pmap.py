@@ -12,8 +12,8 @@ import numpy as np
 
 from calque import runtime
 from calque.api.batching import _flat_axes, _normalized
-from calque.core import errors
 from calque.core.avals import ShapedArray, aval_of, ndim_of
+from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
@@ -72,7 +72,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, ou
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple, dict))):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"pmap in_axes must be an int, None, or a tuple of entries, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
     given = static_broadcasted_argnums
@@ -107,7 +107,7 @@ def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     moving = without(args, fixed)
     if isinstance(in_axes, tuple):
         if len(in_axes) != len(args):
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "pytree structure error: different lengths of tuple at key path pmap in_axes: it "
                 f"has {len(in_axes)} entries, and {title} was called with {len(args)} positional "
                 "arguments.", fix="give one entry per positional argument."))
@@ -157,7 +157,7 @@ def _spec(name: Any, axis: int | None) -> P:
 
 def _normalized_out(axis: int, ndim: int, title: str) -> int:
     if not -ndim <= axis < ndim:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"pmap out_axes: axis {axis} is out of bounds for array of dimension {ndim}, an output "
             f"of {title} with the mapped axis.", fix=f"use an axis from {-ndim} to {ndim - 1}."))
     return axis % ndim
@@ -168,7 +168,7 @@ def _size(fun: Any, args: Any, kwargs: Any, avals: Sequence[ShapedArray],
     """The size of the mapped axis."""
     mapped = [(i, a.shape[d], d) for i, (a, d) in enumerate(zip(avals, axes)) if d is not None]
     if not mapped:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "pmap requires at least one argument with a mapped axis.",
             fix="map some argument with a dimension (in_axes=0); for copies, broadcast it first."))
     size = mapped[0][1]
@@ -177,11 +177,11 @@ def _size(fun: Any, args: Any, kwargs: Any, avals: Sequence[ShapedArray],
         names = argument_names(fun, args, kwargs)
         rows = [f"  * argument {names[i]} of shape {avals[i]} has size {n} along axis {d}"
                 for i, n, d in (mapped[0], *wrong)]
-        raise IndivisibleError(errors.explain(
+        raise IndivisibleError(explain(
             f"pmap got inconsistent sizes for array axes to be mapped over {size} devices:\n"
             + "\n".join(rows), fix="make them equal, or give None in in_axes for copies."))
     if given is not None and given not in (size, size * runtime.device.process()[1]):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"Specified axis_size {given} doesn't match received axis_size {size}.",
             fix="leave axis_size out."))
     return size
@@ -192,19 +192,19 @@ def _chosen(devices: Sequence[Any] | None, backend: str | None, size: int) -> li
     local = sum(d.is_local for d in found)
     if local < len(found):  # each process passes its devices' rows
         if local != size:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"pmap over the {len(found)} devices of several processes: this one has {local} of "
                 f"them, and the mapped axis has size {size} here.",
                 fix="pass one row for each device of this process, or devices=local_devices()."))
         return found
     if len(found) < size:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"compiling computation that requires {size} logical devices, but only {len(found)} "
             "XLA devices are available (num_replicas=" f"{size})",
             fix="set jax_num_cpu_devices before the first use of devices, or map with vmap inside "
                 "pmap."))
     if size > 1 and any(d.platform != "cpu" for d in found[:size]):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"pmap over {size} devices of {found[0].platform}: a process runs programs on one GPU.",
             fix="start one process for each GPU, or use CPU devices."))
     return found[:size]

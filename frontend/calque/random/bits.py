@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from calque import numpy as jnp
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import shape_of
 from calque.core.config import config
+from calque.core.errors import TypePromotionError, explain
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
@@ -51,7 +52,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     """
     d = dtypes.canonical(np.uint64 if dtype is None else dtype)
     if d.kind != "u":
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
     with lazy_eval("bits"):
         return raw_bits(key_of("bits", key), 8 * d.itemsize, as_shape("bits", shape))
@@ -174,7 +175,7 @@ def parameters(name: str, shape: Any, *values: Any, dtype: Any = None, safe: boo
     arrays = [given(name, v) for v in values]
     for a in arrays if safe else ():
         if jnp.result_type(a, dtype) != dtype:
-            raise errors.TypePromotionError(errors.explain(
+            raise TypePromotionError(explain(
                 f"In arguments to {name}, cannot safely cast argument of type {a.dtype} to "
                 f"{dtype}.", fix="convert it, or give a wider dtype."))
     if dtype is not None:
@@ -185,10 +186,10 @@ def parameters(name: str, shape: Any, *values: Any, dtype: Any = None, safe: boo
     try:
         full = broadcast_sizes(every)
     except ValueError:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{name}: Incompatible shapes for broadcasting: shapes={every}.")) from None
     if size is not None and full != size:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{name} parameter shapes must be broadcast-compatible with shape argument, and the "
             f"result of broadcasting the shapes must equal the shape argument, but got result "
             f"{full} for shape argument {size}."))
@@ -199,7 +200,7 @@ def given(name: str, x: Any) -> Any:
     """A parameter as an array; TypeError for what is none."""
     if not (isinstance(x, (Array, np.ndarray, np.generic, bool, int, float, complex))
             or hasattr(x, "aval") or hasattr(x, "__jax_array__")):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"{name} requires ndarray or scalar arguments, got {type(x)}.",
             fix="make an array of it with numpy.asarray."))
     return jnp.asarray(x)
@@ -216,7 +217,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
             out_sharding: Any = None) -> Array:
     d = dtypes.canonical(int if dtype is None else dtype)
     if not dtypes.is_integer(d):
-        raise TypeError(errors.explain(f"randint only accepts integer dtypes, got {d}."))
+        raise TypeError(explain(f"randint only accepts integer dtypes, got {d}."))
     with lazy_eval("randint"):
         typed = key_of("randint", key)
         size, (low, high) = parameters("randint", shape, minval, maxval)
@@ -261,7 +262,7 @@ def _clipped(x: Any, low: int, high: int) -> Any:
 def _chance(p: Any) -> Any:
     x = given("bernoulli", p)
     if not dtypes.is_float(x.dtype):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"bernoulli probability `p` must have a floating dtype, got {x.dtype}."))
     return x
 
@@ -277,7 +278,7 @@ def _chance(p: Any) -> Any:
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
               out_sharding: Any = None) -> Array:
     if mode not in ("high", "low"):
-        raise ValueError(errors.explain(f"bernoulli: got {mode=}, expected 'high' or 'low'."))
+        raise ValueError(explain(f"bernoulli: got {mode=}, expected 'high' or 'low'."))
     with lazy_eval("bernoulli"):
         typed = key_of("bernoulli", key)
         size, (chance,) = parameters("bernoulli", shape, _chance(p))

@@ -12,7 +12,8 @@ import numpy as np
 
 from calque import lax
 from calque import numpy as jnp
-from calque.core import dtypes, errors
+from calque.core import dtypes
+from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
@@ -52,8 +53,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
 def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
     """-log(-log(u)) of a typed key; two uniform numbers in mode 'high'."""
     if mode not in (None, "low", "high"):
-        raise ValueError(errors.explain(f"Must provide valid mode for gumbel got: {mode}.",
-                                        fix="use 'low' or 'high'."))
+        raise ValueError(explain(f"Must provide valid mode for gumbel got: {mode}.",
+                                 fix="use 'low' or 'high'."))
     tiny = limits(d).tiny
     if mode != "high":
         return -lax.log(-lax.log(draw_uniform(key, shape, d, tiny, 1)))

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of
 from calque.core.config import config
 from calque.core.dims import Dim
+from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
@@ -33,7 +34,7 @@ def _is_legacy(key: Any) -> bool:
 def key_of(name: str, key: Any, batched: bool = False) -> Any:
     """A typed key from either form; TypeError or ValueError for anything else."""
     if not isinstance(key, (Array, Tracer, np.ndarray)):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"{name}: unexpected PRNG key type {type(key)}.",
             fix="make a key with random.key(seed) or random.PRNGKey(seed)."))
     a = aval_of(key)
@@ -41,17 +42,17 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
         shape = a.shape
     else:
         if a.dtype != np.dtype("uint32"):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name}: PRNG key must be a typed key or a uint32 array, got {a.short()}."))
         kind = _kind(None)
         if a.shape[-1:] != (kind.words,):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{name}: JAX encountered invalid PRNG key data: expected key_data.shape to end "
                 f"with ({kind.words},); got {a.shape}, for {kind.impl}.",
                 fix="wrap the words of another implementation: wrap_key_data(words, impl=...)."))
         key, shape = prim.random_wrap_p.bind(key, **_given(kind)), a.shape[:-1]
     if shape and not batched:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{name} accepts a single key, but was given a key array of shape {shape} != ().",
             fix="use vmap for batching."))
     return key
@@ -60,7 +61,7 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
 def _seed(seed: Any) -> Any:
     if isinstance(seed, (int, np.integer)):
         if not -2**63 <= int(seed) < (2**64 if isinstance(seed, np.unsignedinteger) else 2**63):
-            raise OverflowError(errors.explain(
+            raise OverflowError(explain(
                 f"Python int too large to convert to C long: PRNG key seed {seed} does not fit 64 "
                 "bits.", fix="use a seed in [-2**63, 2**63)."))
         bits = int(seed) & (2**64 - 1)
@@ -69,9 +70,9 @@ def _seed(seed: Any) -> Any:
         return np.int64(bits if bits < 2**63 else bits - 2**64).astype(np.int32)
     a = aval_of(seed)
     if not dtypes.is_integer(a.dtype):
-        raise TypeError(errors.explain(f"PRNG key seed must be an integer; got {seed!r}."))
+        raise TypeError(explain(f"PRNG key seed must be an integer; got {seed!r}."))
     if a.shape:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"PRNG key seed must be a scalar; got an array of shape {a.shape}.",
             fix="use vmap for batching."))
     return seed
@@ -111,7 +112,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
       [0 1]
     """
     if impl is not None and dtype is not None:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
     kind = _kind(impl if dtype is None else dtype)
     return prim.random_seed_p.bind(_seed(seed), **_given(kind))
@@ -308,15 +309,15 @@ def fold_in(key: Any, data: Any) -> Array:
     key_of("fold_in", key)
     a = aval_of(data)
     if a.shape:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"fold_in accepts a scalar, but was given an array of shape {a.shape} != ().",
             fix="use vmap for batching."))
     if dtypes.is_complex(a.dtype) or dtypes.is_key(a.dtype):
-        raise TypeError(errors.explain(f"fold_in: data must be an integer, got {a.short()}."))
+        raise TypeError(explain(f"fold_in: data must be an integer, got {a.short()}."))
     if isinstance(data, float) and not isinstance(data, np.generic):
         data = int(data)
     if isinstance(data, int) and not 0 <= data < 1 << 32:
-        raise OverflowError(errors.explain(
+        raise OverflowError(explain(
             f"fold_in: Python integer {data} out of bounds for uint32.",
             fix="fold in its low and its high 32 bits, one after the other."))
     with lazy_eval("fold_in"):
@@ -341,11 +342,11 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
         sizes = tuple(d if isinstance(d, Dim) else operator.index(d)
                       for d in (shape if np.iterable(shape) else (shape,)))
     except TypeError:
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"{name}: Shapes must be 1D sequences of concrete values of integer type, got "
             f"{shape!r}.", fix="give a tuple of integers.")) from None
     if any(d < 0 for d in sizes):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{name}: negative dimensions are not allowed, got shape {sizes}."))
     return sizes  # type: ignore[return-value]
 
@@ -354,7 +355,7 @@ def float_dtype(name: str, dtype: Any, more: str = "") -> np.dtype[Any]:
     """A dtype argument that must be a float one (`more`: or a complex one)."""
     d = dtypes.canonical(float if dtype is None else dtype)
     if not (dtypes.is_float(d) or (more and dtypes.is_complex(d))):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"dtype argument to `{name}` must be a float{more} dtype, got {d}."))
     return d
 
@@ -363,6 +364,6 @@ def int_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     """A dtype argument that must be an integer one."""
     d = dtypes.canonical(int if dtype is None else dtype)
     if not dtypes.is_integer(d):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"dtype argument to `{name}` must be an int dtype, got {d}."))
     return d

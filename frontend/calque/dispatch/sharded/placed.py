@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from calque.core import errors
 from calque.core.avals import shape_of
+from calque.core.errors import explain
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -64,12 +64,12 @@ class PlacedFunction(JitFunction):
         """in_shardings of each leaf; ValueError where an argument contradicts."""
         args, kwargs = tree.unflatten(list(range(len(avals))))
         if kwargs:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"{self._name}: pjit does not support kwargs when in_shardings is specified.",
                 fix="pass the arguments by position."))
         given = tuple(self._in) if isinstance(self._in, list) else self._in
         if isinstance(given, tuple) and len(given) != len(args):
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "pjit in_shardings specification must be a tree prefix of the positional arguments "
                 "tuple. In particular, pjit in_shardings must either be a Sharding, a "
                 f"PartitionSpec, or a tuple of length equal to the number of positional arguments. "
@@ -85,7 +85,7 @@ class PlacedFunction(JitFunction):
                 s.shard_shape(a.shape)
                 have = a.sharding
                 if have is not None and not have.is_equivalent_to(s, a.ndim):
-                    raise ValueError(errors.explain(
+                    raise ValueError(explain(
                         "Sharding passed to jit does not match the sharding on the respective arg. "
                         f"Got jit sharding: {s!r},\narg sharding: {have!r} for arg type: {a.plain} "
                         f"({self._argument(tree, i)})",
@@ -110,7 +110,7 @@ def _check_leaves(what: str, given: Any) -> None:
     for s in tree_util.tree_leaves(given, is_leaf=lambda v: v is None or isinstance(
             v, (Sharding, PartitionSpec))):
         if not (s is None or isinstance(s, (Sharding, PartitionSpec))):
-            raise TypeError(errors.explain(
+            raise TypeError(explain(
                 f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
                 f"but got {s}", fix="pass NamedSharding(mesh, spec)."))
 

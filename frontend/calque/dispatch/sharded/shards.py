@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors
+from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
+from calque.core.errors import explain
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
@@ -106,7 +107,7 @@ def shards_of(x: Array, everywhere: bool = False) -> list[Shard]:
 def check_rank(what: str, shape: Sequence[int], sharding: Any) -> None:
     """ValueError where a spec is longer than a shape."""
     if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{what} is incompatible with its sharding annotation {sharding!r}: Sharding "
             f"{sharding!r} is only valid for values of rank at least {len(sharding.spec)}, but was "
             f"applied to a value of rank {len(shape)}.", fix="shorten the spec."))
@@ -120,7 +121,7 @@ def check_divides(what: str, shape: Sequence[int], sharding: Sharding) -> None:
     try:
         sharding.shard_shape(tuple(shape))
     except IndivisibleError as error:
-        raise type(error)(errors.explain(
+        raise type(error)(explain(
             f"One of {what} args does not fit: {str(error).split('  Fix:')[0].strip()} - the mesh "
             "axes' size does not evenly divide it.",
             fix="pad the array, or split another dimension.")) from None
@@ -135,7 +136,7 @@ def check_devices(sharding: Sharding) -> None:
     own = [d for d in sharding._assignment if d.is_local]
     found = {d.platform for d in own}
     if len(own) > 1 and found != {"cpu"}:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{sharding!r} spreads arrays over {len(own)} devices of "
             f"{', '.join(sorted(found))}: a process runs programs on one GPU.",
             fix="start one process for each GPU, or use CPU devices."))
@@ -160,7 +161,7 @@ def _moved(x: Any, device: Device) -> Array:
     if isinstance(x, np.ndarray):
         return from_numpy(x, device=memory, alias=True)
     if not is_arraylike(x):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
             fix="pass arrays, numbers and trees of them."))
     return from_numpy(np.asarray(x, dtype_of(x)), aval_of(x).weak_type, memory)
@@ -195,7 +196,7 @@ def _spread(x: Any, where: NamedSharding) -> Array:
     try:
         agree(f"device_put {a.aval.short()} {digest}", "device_put", told)
     except ValueError as error:  # JAX's class
-        raise AssertionError(errors.explain(
+        raise AssertionError(explain(
             f"{type(x)} passed to device_put is not the same on each process: {error}",
             fix="pass the same value in each, or use make_array_from_process_local_data.")
         ) from None
@@ -214,12 +215,12 @@ def place(given: Any) -> Any:
         return SingleDeviceSharding(given)
     if isinstance(given, PartitionSpec):
         if get_mesh().empty:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put",
                 fix="pass NamedSharding(mesh, spec), or call inside `with calque.set_mesh(mesh)`."))
         given = NamedSharding(get_mesh(), given)
     if not isinstance(given, Sharding):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"`jax.device_put` only accepts `None`, a Sharding, a Device, a PartitionSpec or a "
             f"tree of these values. Received invalid value: {given!r}",
             fix="use one of calque.devices(), or NamedSharding(mesh, spec)."))
@@ -233,7 +234,7 @@ def is_place(x: Any) -> bool:
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
     """What a tree prefix of places says of each leaf."""
-    return tree_util.prefix_leaves(given, values, is_place, lambda error: errors.explain(
+    return tree_util.prefix_leaves(given, values, is_place, lambda error: explain(
         f"{what} specification must be a tree prefix of the corresponding value; pytree "
         f"structure error: {error}",
         fix="give one place for the whole value, or one for each part in its structure."))
@@ -333,7 +334,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
         if key not in known:
             piece = known[key] = np.asarray(data_callback(index))
             if piece.shape != want:
-                raise ValueError(errors.explain(
+                raise ValueError(explain(
                     f"make_array_from_callback: the callback returned data of shape {piece.shape} "
                     f"for index {index}; it should be of shape {want}.",
                     fix="return the part that the index names: data[index]."))
@@ -371,28 +372,28 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     """
     shape = _global_shape(shape)
     if not isinstance(arrays, (list, tuple)) or not all(type(a) is Array for a in arrays):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
     check_divides("make_array_from_single_device_arrays", shape, sharding)
     _check_part("make_array_from_single_device_arrays", sharding)
     want, count = sharding.shard_shape(shape), len(sharding.addressable_devices)
     if len(arrays) != count:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"make_array_from_single_device_arrays: expected {count} single-device arrays, one for "
             f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
     pieces = {}
     for a in arrays:
         (device,) = a.devices() if len(a.devices()) == 1 else (None,)
         if a.shape != want or device not in sharding.addressable_devices:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "
                 f"{sorted(a.devices(), key=str)}; parts of shape {want} on the devices of "
                 f"{sharding!r} are expected.",
                 fix="put each part on its device with calque.device_put."))
         pieces[device] = a._numpy()
     if len(pieces) != count:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "make_array_from_single_device_arrays: several arrays lie on one device.",
             fix="put each part on its own device with calque.device_put."))
     return _pieced(shape, sharding, dtype or arrays[0].dtype, pieces)
@@ -427,7 +428,7 @@ def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
             assert isinstance(sharding, NamedSharding)
             return _of_local(data, sharding, global_shape)
         if global_shape is not None and _global_shape(global_shape) != data.shape:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
                 f"that of the data, {data.shape}, and the sharding is of one process.",
                 fix="leave global_shape out."))
@@ -448,7 +449,7 @@ def _of_local(data: np.ndarray[Any, Any], sharding: NamedSharding, given: Any) -
         _global_shape(given))
     if len(shape) != data.ndim or any(
             n not in (whole, whole // c) for n, whole, c in zip(data.shape, shape, counts)):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"make_array_from_process_local_data: data of shape {data.shape} is no process's part "
             f"of an array of shape {shape} over {sharding!r}.",
             fix="pass the rows of this process's devices, or the whole array with global_shape."))
@@ -470,7 +471,7 @@ def local_part(x: Array) -> Array:
 def _check_part(what: str, sharding: Sharding) -> None:
     """ValueError where this process has none of the devices."""
     if not sharding.has_addressable_devices:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"{what}: this process has no device of {sharding!r}.",
             fix="call it in the processes that have some."))
 
@@ -500,11 +501,11 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
       Array([[1., 1.]], dtype=float32)
     """
     if not isinstance(shards, Sequence):
-        raise TypeError(errors.explain(
+        raise TypeError(explain(
             f"device_put_sharded `shards` input must be a sequence; got {type(shards)}.",
             fix="pass a list with one tree for each device."))
     if len(shards) != len(devices):
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             f"len(shards) = {len(shards)} must equal len(devices) = {len(devices)}.",
             fix="pass one tree for each device."))
     where = _over(devices)
@@ -512,7 +513,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     def stacked(*parts: Any) -> Array:
         values = [np.asarray(p, dtype_of(p)) for p in parts]
         if len({v.shape for v in values}) > 1:
-            raise ValueError(errors.explain(
+            raise ValueError(explain(
                 "the shards passed to device_put_sharded must have consistent shapes, got "
                 f"{[v.shape for v in values]}.", fix="pad them to one shape."))
         return labelled(from_numpy(np.stack(values)), where)
@@ -539,7 +540,7 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
       Array([[1., 1.]], dtype=float32)
     """
     if not isinstance(devices, Sequence) or not devices:
-        raise ValueError(errors.explain(
+        raise ValueError(explain(
             "`devices` argument to `device_put_replicated must be a non-empty sequence.",
             fix="pass calque.devices()."))
     return device_put_sharded([x] * len(devices), devices)
