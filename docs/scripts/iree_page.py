@@ -24,8 +24,8 @@ the cure it names, then the test.
    `pyproject.toml`, `iree-base-runtime` in `runtime/pyproject.toml`, and
    `runtime/cpp/cmake/iree.cmake` for the C++ library. Install both into a fresh environment.
 2. Run the sentinels first: `pytest tests -k iree_still` (with `-m vulkan`, too, where there is a
-   device); `make test` leaves them out, as long as IREE is the same. For each that fails: take the cure out, run the file's other tests, and keep the cure
-   if they fail without it.
+   device); `make test` leaves them out, as long as IREE is the same. For each that fails: take the
+   cure out, run the file's other tests, and keep the cure if they fail without it.
 3. `pytest tests/lowering tests/native tests/runtime`: compilation, bits, memory, artifacts of the
    version before. Artifacts carry the version of IREE that made them; which older ones still load
    is `tests/runtime/test_aot.py`'s to say.

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray
 from calque.core.dims import Dim
 from calque.core.lists import replaced, without
 from calque.core.primitive import registry
 from calque.export.build import ints
 from calque.export.hlo import Number
-from calque.export.write import Writer, rule, rules
+from calque.export.write import Use, Writer, rule, rules
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
 from calque.lowering.rules import Op
@@ -26,7 +25,6 @@ from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.rules.special import mulhi
 
 BOOL, I32 = np.dtype(bool), np.dtype("i4")
-Outs = list[ShapedArray]
 
 # ---- elementwise: primitive -> StableHLO
 PLAIN = {
@@ -41,21 +39,22 @@ PLAIN = {
     "complex": "complex", "clamp": "clamp"}
 
 
-def spread(w: Writer, xs: list[Value], outs: Outs) -> list[Value]:
-    return [x if x.shape == outs[0].shape else w.b.broadcast(x, outs[0].shape, ()) for x in xs]
+def spread(use: Use) -> list[Value]:
+    shape = use.out.shape
+    return [x if x.shape == shape else use.b.broadcast(x, shape, ()) for x in use.operands]
 
 
 def _plain(name: str, op: str) -> None:
     @rule(name)
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        values = xs if name == "clamp" else spread(w, xs, outs)
-        return w.b.one(op, values, outs[0].shape, outs[0].dtype)
+    def emit(use: Use) -> Value:
+        values = use.operands if name == "clamp" else spread(use)
+        return use.b.one(op, values, use.out.shape, use.out.dtype)
 
 
 def _decomposed(name: str, form: Callable[..., Value]) -> None:
     @rule(name)
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        return form(w.b, *spread(w, xs, outs), **params)
+    def emit(use: Use) -> Value:
+        return form(use.b, *spread(use), **use.params)
 
 
 def extremum(b: Builder, name: str, x: Value, y: Value) -> Value:
@@ -94,52 +93,53 @@ _decomposed("name", lambda b, x, *, name: x)
 
 
 @rule("add", "add_any")
-def _add(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    x, y = spread(w, xs, outs)
+def _add(use: Use) -> Value:
+    x, y = spread(use)
     return x | y if x.dtype == BOOL else x + y
 
 
 @rule("sign")
-def _sign(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    (x,) = xs
+def _sign(use: Use) -> Value:
+    x = use.x
     if x.dtype.kind == "u":
-        return w.b.select(x.eq(0), w.b.like(x, 0), w.b.like(x, 1))
-    return w.b.unary("sign", x)
+        return use.b.select(x.eq(0), use.b.like(x, 0), use.b.like(x, 1))
+    return use.b.unary("sign", x)
 
 
 @rule("pow")
-def _pow(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    x, y = spread(w, xs, outs)
+def _pow(use: Use) -> Value:
+    x, y = spread(use)
     if x.dtype.kind in "iub":
-        return math.TABLE["pow"](w.b, x, y)
-    return w.b.binary("power", x, y if y.dtype == x.dtype else y.astype(x.dtype))
+        return math.TABLE["pow"](use.b, x, y)
+    return use.b.binary("power", x, y if y.dtype == x.dtype else y.astype(x.dtype))
 
 
 @rule("round")
-def _round(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    away = int(params["rounding_method"]) == 0
-    return w.b.unary("round_nearest_afz" if away else "round_nearest_even", xs[0])
+def _round(use: Use) -> Value:
+    away = int(use["rounding_method"]) == 0
+    return use.b.unary("round_nearest_afz" if away else "round_nearest_even", use.x)
 
 
 @rule("convert_element_type")
-def _convert(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    (x,), to = xs, outs[0].dtype
+def _convert(use: Use) -> Value:
+    x, to = use.x, use.out.dtype
     if x.dtype.kind == "c" and to.kind != "c":
-        x = w.b.real(x)
+        x = use.b.real(x)
     if to == BOOL and x.dtype != BOOL:
         return x.ne(0)
     return x.astype(to)
 
 
 @rule("bitcast_convert_type")
-def _bitcast(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    same = xs[0].dtype == outs[0].dtype
-    return xs[0] if same else w.b.one("bitcast_convert", xs, outs[0].shape, outs[0].dtype)
+def _bitcast(use: Use) -> Value:
+    same = use.x.dtype == use.out.dtype
+    return use.x if same else use.b.one("bitcast_convert", use.operands, use.out.shape,
+                                        use.out.dtype)
 
 
 @rule("select_n")
-def _select_n(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (which, *cases) = w.b, xs
+def _select_n(use: Use) -> Value:
+    b, (which, *cases) = use.b, use.operands
     if len(cases) == 1:
         return cases[0]
     shape = cases[0].shape
@@ -154,53 +154,53 @@ def _select_n(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) ->
 
 
 @rule("reduce_precision")
-def _reduce_precision(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    sizes = {k: Number(params[k], I32) for k in ("exponent_bits", "mantissa_bits")}
-    return w.b.one("reduce_precision", xs, outs[0].shape, outs[0].dtype, **sizes)
+def _reduce_precision(use: Use) -> Value:
+    sizes = {k: Number(use[k], I32) for k in ("exponent_bits", "mantissa_bits")}
+    return use.b.one("reduce_precision", use.operands, use.out.shape, use.out.dtype, **sizes)
 
 
 # ---- shapes
 @rule("reshape", "squeeze")
-def _reshape(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.reshape(xs[0], outs[0].shape)
+def _reshape(use: Use) -> Value:
+    return use.b.reshape(use.x, use.out.shape)
 
 
 @rule("transpose")
-def _transpose(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.transpose(xs[0], params["permutation"])
+def _transpose(use: Use) -> Value:
+    return use.b.transpose(use.x, use["permutation"])
 
 
 @rule("broadcast_in_dim")
-def _broadcast(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.broadcast(xs[0], outs[0].shape, params["broadcast_dimensions"])
+def _broadcast(use: Use) -> Value:
+    return use.b.broadcast(use.x, use.out.shape, use["broadcast_dimensions"])
 
 
 @rule("concatenate")
-def _concatenate(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.concatenate(xs, params["dimension"])
+def _concatenate(use: Use) -> Value:
+    return use.b.concatenate(use.operands, use["dimension"])
 
 
 @rule("slice")
-def _slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.slice(xs[0], params["start_indices"], params["limit_indices"], params["strides"])
+def _slice(use: Use) -> Value:
+    return use.b.slice(use.x, use["start_indices"], use["limit_indices"], use["strides"])
 
 
 @rule("pad")
-def _pad(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.pad(xs[0], xs[1], params["padding_config"])
+def _pad(use: Use) -> Value:
+    return use.b.pad(use.x, use.operands[1], use["padding_config"])
 
 
 @rule("rev")
-def _rev(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.reverse(xs[0], params["dimensions"])
+def _rev(use: Use) -> Value:
+    return use.b.reverse(use.x, use["dimensions"])
 
 
 @rule("iota")
-def _iota(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    dtype = outs[0].dtype
+def _iota(use: Use) -> Value:
+    dtype = use.out.dtype
     if dtype == BOOL:
-        return w.b.iota(outs[0].shape, I32, params["dimension"]).ne(0)
-    return w.b.iota(outs[0].shape, dtype, params["dimension"])
+        return use.b.iota(use.out.shape, I32, use["dimension"]).ne(0)
+    return use.b.iota(use.out.shape, dtype, use["dimension"])
 
 
 # ---- reductions
@@ -221,20 +221,21 @@ def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
 
 
 @rule(*_FOLD)
-def _fold(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    op, start = _FOLD[w.equation.primitive.name]
-    (x,), axes = xs, params["axes"]
+def _fold(use: Use) -> Value:
+    op, start = _FOLD[use.w.equation.primitive.name]
+    x, axes = use.x, use["axes"]
     start = True if x.dtype == BOOL and start == -1 else start
     if not axes:
         return x
-    return reduced(w, [x], [start], axes, lambda p, q: w.b.binary(op, p, q))[0]
+    return reduced(use.w, [x], [start], axes, lambda p, q: use.b.binary(op, p, q))[0]
 
 
 def _extreme(name: str) -> None:
     @rule(f"reduce_{name}")
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        start = dtypes.extreme(xs[0].dtype, largest=name == "min")
-        return reduced(w, xs, [start], params["axes"], lambda p, q: extremum(w.b, name, p, q))[0]
+    def emit(use: Use) -> Value:
+        start = dtypes.extreme(use.x.dtype, largest=name == "min")
+        return reduced(use.w, use.operands, [start], use["axes"],
+                       lambda p, q: extremum(use.b, name, p, q))[0]
 
 
 _extreme("max")
@@ -242,10 +243,10 @@ _extreme("min")
 
 
 @rule("argmax", "argmin")
-def _arg(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x,) = w.b, xs
-    direction = "GT" if w.equation.primitive.name == "argmax" else "LT"
-    (axis,), dtype = params["axes"], outs[0].dtype
+def _arg(use: Use) -> Value:
+    b, x = use.b, use.x
+    direction = "GT" if use.w.equation.primitive.name == "argmax" else "LT"
+    (axis,), dtype = use["axes"], use.out.dtype
     positions = b.iota(x.shape, I32, axis)
 
     def body(p: Value, i: Value, q: Value, j: Value) -> list[Value]:
@@ -255,18 +256,18 @@ def _arg(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Valu
         return [b.select(better, p, q), b.select(first, i, j)]
 
     worst = dtypes.extreme(x.dtype, largest=direction == "LT")
-    found = reduced(w, [x, positions], [worst, 0], [axis], body)[1]
+    found = reduced(use.w, [x, positions], [worst, 0], [axis], body)[1]
     return found.astype(dtype)
 
 
 # ---- cumulative: log n steps of shifted operands
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x,), name = w.b, xs, w.equation.primitive.name
-    axis, reverse = params["axis"], params["reverse"]
+def _cumulative(use: Use) -> Value:
+    b, x, name = use.b, use.x, use.w.equation.primitive.name
+    axis, reverse = use["axis"], use["reverse"]
     n, step = x.shape[axis], 1
     if isinstance(n, Dim):
-        return _cumulative_loop(w, name, x, axis, reverse)
+        return _cumulative_loop(use.w, name, x, axis, reverse)
     start: Any
     if name in ("cummax", "cummin"):
         start = dtypes.extreme(x.dtype, largest=name == "cummin")
@@ -280,7 +281,7 @@ def _cumulative(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) 
         else:
             high[axis], config[axis] = n - step, (step, 0, 0)
         moved = b.pad(b.slice(x, low, high), start, config)
-        x = _joined(w, name, x, moved)
+        x = _joined(use.w, name, x, moved)
         step *= 2
     return x
 
@@ -309,8 +310,8 @@ def _cumulative_loop(w: Writer, name: str, x: Value, axis: int, reverse: bool) -
 
 
 @rule("dim_as_value")
-def _dim_as_value(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    return w.b.number(params["dim"], outs[0].dtype)
+def _dim_as_value(use: Use) -> Value:
+    return use.b.number(use["dim"], use.out.dtype)
 
 
 def _joined(w: Writer, name: str, x: Value, y: Value) -> Value:
@@ -339,9 +340,9 @@ class _Context:
 
 def _from_lowering(name: str) -> None:
     @rule(name)
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Any:
-        context: Any = _Context(w)
-        return lowering_rules[name](Op(context, xs, params, list(outs)))
+    def emit(use: Use) -> Any:
+        context: Any = _Context(use.w)
+        return lowering_rules[name](Op(context, use.operands, use.params, use.outs))
 
 
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",

@@ -10,10 +10,10 @@ import numpy as np
 
 from calque.core.errors import explain
 from calque.export.errors import UnsupportedOperationError
-from calque.export.forms import I32, Outs
+from calque.export.forms import I32
 from calque.export.hlo import Enum, Number, Special, Tensor
 from calque.export.vhlo import Dense
-from calque.export.write import Writer, rule
+from calque.export.write import Use, Writer, rule
 from calque.lowering.builder import Value
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -55,30 +55,30 @@ def _or_nan(w: Writer, x: Value, info: Value) -> Value:
 
 
 @rule("eig")
-def _eig(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    (x,), b = xs, w.b
+def _eig(use: Use) -> list[Value]:
+    x, b = use.x, use.b
     if 0 in x.shape:
-        return [b.splat(0, a.shape, a.dtype) for a in outs]
+        return [b.splat(0, a.shape, a.dtype) for a in use.outs]
     values, batch = x.shape[:-1], x.shape[:-2]
-    wide = outs[0].dtype
-    left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
+    wide = use.out.dtype
+    left, right = use["compute_left_eigenvectors"], use["compute_right_eigenvectors"]
     parts = [(values, x.dtype)] * (1 if x.dtype.kind == "c" else 2)
     *found, vl, vr, info = _call(
-        w, "geev", x, [*parts, (x.shape, wide), (x.shape, wide), (batch, I32)],
+        use.w, "geev", x, [*parts, (x.shape, wide), (x.shape, wide), (batch, I32)],
         compute_left="V" if left else "N", compute_right="V" if right else "N")
     eigenvalues = found[0] if len(found) == 1 else b.complex(*found)
     kept = [eigenvalues, *([vl] if left else []), *([vr] if right else [])]
-    return [_or_nan(w, v, info) for v in kept]
+    return [_or_nan(use.w, v, info) for v in kept]
 
 
 @rule("schur")
-def _schur(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    (x,), b = xs, w.b
+def _schur(use: Use) -> list[Value]:
+    x, b = use.x, use.b
     if 0 in x.shape:
-        return [b.splat(0, a.shape, a.dtype) for a in outs]
+        return [b.splat(0, a.shape, a.dtype) for a in use.outs]
     batch = x.shape[:-2]
-    vectors = params["compute_schur_vectors"]
+    vectors = use["compute_schur_vectors"]
     parts = [(x.shape[:-1], x.dtype)] * (1 if x.dtype.kind == "c" else 2)
-    made = _call(w, "gees", x, [(x.shape, x.dtype), (x.shape, x.dtype), *parts, (batch, I32),
+    made = _call(use.w, "gees", x, [(x.shape, x.dtype), (x.shape, x.dtype), *parts, (batch, I32),
                                 (batch, I32)], mode="V" if vectors else "N", sort="N")
-    return [_or_nan(w, v, made[-1]) for v in made[:1 + vectors]]
+    return [_or_nan(use.w, v, made[-1]) for v in made[:1 + vectors]]

@@ -15,9 +15,9 @@ from calque.core.errors import explain
 from calque.core.lists import types_of
 from calque.core.program import Program
 from calque.export.build import ints, number
-from calque.export.forms import BOOL, I32, Outs, extremum, reduced
+from calque.export.forms import BOOL, I32, extremum, reduced
 from calque.export.hlo import Enum
-from calque.export.write import Writer, rule
+from calque.export.write import Use, Writer, rule
 from calque.lowering.builder import Value
 from calque.primitives.contract import _common
 from calque.primitives.scatter import window_sizes
@@ -32,23 +32,23 @@ def _scalars(indices: Sequence[Value]) -> list[Value]:
 
 
 @rule("dynamic_slice")
-def _dynamic_slice(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    x, *starts = xs
+def _dynamic_slice(use: Use) -> Value:
+    x, *starts = use.operands
     if not x.shape:
         return x
-    starts, sizes = _scalars(starts), outs[0].shape
-    return w.rows(x, starts, sizes)
+    starts, sizes = _scalars(starts), use.out.shape
+    return use.w.rows(x, starts, sizes)
 
 
 @rule("dynamic_update_slice")
-def _dynamic_update(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    x, update, *starts = xs
+def _dynamic_update(use: Use) -> Value:
+    x, update, *starts = use.operands
     if not x.shape:
         return update
     starts = _scalars(starts)
-    starts += [w.b.splat(0, (), starts[0].dtype if starts else I32)] * (
+    starts += [use.b.splat(0, (), starts[0].dtype if starts else I32)] * (
         len(x.shape) - len(starts))
-    return w.b.one("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
+    return use.b.one("dynamic_update_slice", [x, update, *starts], x.shape, x.dtype)
 
 
 # ---- gather and scatter
@@ -82,9 +82,9 @@ def _clamped(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
 
 
 @rule("gather")
-def _gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x, indices), out = w.b, xs, outs[0]
-    d, sizes = params["dimension_numbers"], params["slice_sizes"]
+def _gather(use: Use) -> Value:
+    b, (x, indices), out = use.b, use.operands, use.out
+    d, sizes = use["dimension_numbers"], use["slice_sizes"]
     fixed = is_static(sizes)
     found = b.one(
         "gather" if fixed else "dynamic_gather", [x, indices] if fixed else [
@@ -93,25 +93,25 @@ def _gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> V
         operand_batching_dims=ints(d.operand_batching_dims),
         start_indices_batching_dims=ints(d.start_indices_batching_dims),
         index_vector_dim=number(len(indices.shape) - 1),
-        indices_are_sorted=bool(params["indices_are_sorted"]),
+        indices_are_sorted=bool(use["indices_are_sorted"]),
         **({"slice_sizes": ints(sizes)} if fixed else {}))
-    if params["mode"].name != "FILL_OR_DROP":
+    if use["mode"].name != "FILL_OR_DROP":
         return found
-    inside = _inside(w, indices, [x.shape[a] - sizes[a] for a in d.start_index_map])
+    inside = _inside(use.w, indices, [x.shape[a] - sizes[a] for a in d.start_index_map])
     places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
-    fill = 0 if params["fill_value"] is None else params["fill_value"]
+    fill = 0 if use["fill_value"] is None else use["fill_value"]
     return b.select(b.broadcast(inside, out.shape, places), found,
                     b.splat(fill, out.shape, out.dtype))
 
 
 @rule("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
-def _scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x, indices, updates), d = w.b, xs, params["dimension_numbers"]
-    kind = w.equation.primitive.name.removeprefix("scatter").removeprefix("-")
-    if params["mode"].name == "CLIP":
+def _scatter(use: Use) -> Value:
+    b, (x, indices, updates), d = use.b, use.operands, use["dimension_numbers"]
+    kind = use.w.equation.primitive.name.removeprefix("scatter").removeprefix("-")
+    if use["mode"].name == "CLIP":
         sizes = window_sizes(x.shape, d, updates.shape)
         indices = _clamped(
-            w, indices, [x.shape[a] - sizes[a] for a in d.scatter_dims_to_operand_dims])
+            use.w, indices, [x.shape[a] - sizes[a] for a in d.scatter_dims_to_operand_dims])
     op = {"add": "add", "sub": "subtract", "mul": "multiply"}.get(kind, "")
 
     def body(old: Value, new: Value) -> Value:
@@ -128,8 +128,8 @@ def _scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> 
         scatter_indices_batching_dims=ints(d.scatter_indices_batching_dims),
         scatter_dims_to_operand_dims=ints(d.scatter_dims_to_operand_dims),
         index_vector_dim=number(len(indices.shape) - 1),
-        indices_are_sorted=bool(params["indices_are_sorted"]),
-        unique_indices=bool(params["unique_indices"]))[0]
+        indices_are_sorted=bool(use["indices_are_sorted"]),
+        unique_indices=bool(use["unique_indices"]))[0]
 
 
 # ---- products
@@ -148,23 +148,23 @@ def _in_common(x: Value, y: Value) -> tuple[Value, Value]:
 
 
 @rule("dot_general")
-def _dot(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x, y), out = w.b, xs, outs[0]
+def _dot(use: Use) -> Value:
+    b, (x, y), out = use.b, use.operands, use.out
     x, y = _in_common(x, y)
-    (xc, yc), (xb, yb) = params["dimension_numbers"]
+    (xc, yc), (xb, yb) = use["dimension_numbers"]
     dtype = out.dtype
     if x.dtype == BOOL and dtype != BOOL or x.dtype.kind == "c" != dtype.kind:
         dtype = x.dtype if dtype == BOOL else dtype
         x, y = x.astype(dtype), y.astype(dtype)
     made = b.one("dot_general", [x, y], out.shape, dtype, lhs_batching_dimensions=ints(xb),
                  rhs_batching_dimensions=ints(yb), lhs_contracting_dimensions=ints(xc),
-                 rhs_contracting_dimensions=ints(yc), precision_config=_precision(params))
+                 rhs_contracting_dimensions=ints(yc), precision_config=_precision(use.params))
     return made if dtype == out.dtype else made.astype(out.dtype)
 
 
 @rule("conv_general_dilated")
-def _conv(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x, y), dn = w.b, xs, params["dimension_numbers"]
+def _conv(use: Use) -> Value:
+    b, (x, y), dn = use.b, use.operands, use["dimension_numbers"]
     x, y = _in_common(x, y)
     spatial = len(x.shape) - 2
     places: dict[str, Any] = {}
@@ -176,23 +176,23 @@ def _conv(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Val
         places[f"{name}_{second}_dimension"] = number(spec[1])
         places[f"{name}_spatial_dimensions"] = ints(spec[2:])
     return b.one(
-        "convolution", [x, y], outs[0].shape, outs[0].dtype,
-        window_strides=ints(params["window_strides"]),
-        padding=np.array(params["padding"], "i8").reshape(spatial, 2),
-        lhs_dilation=ints(params["lhs_dilation"]), rhs_dilation=ints(params["rhs_dilation"]),
+        "convolution", [x, y], use.out.shape, use.out.dtype,
+        window_strides=ints(use["window_strides"]),
+        padding=np.array(use["padding"], "i8").reshape(spatial, 2),
+        lhs_dilation=ints(use["lhs_dilation"]), rhs_dilation=ints(use["rhs_dilation"]),
         window_reversal=np.zeros(spatial, bool),
-        feature_group_count=number(params["feature_group_count"]),
-        batch_group_count=number(params["batch_group_count"]),
-        precision_config=_precision(params), **places)
+        feature_group_count=number(use["feature_group_count"]),
+        batch_group_count=number(use["batch_group_count"]),
+        precision_config=_precision(use.params), **places)
 
 
 @rule("fft")
-def _fft(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    (x,), out = xs, outs[0]
+def _fft(use: Use) -> Value:
+    x, out = use.x, use.out
     if 0 in x.shape or 0 in out.shape:
-        return w.b.splat(0, out.shape, out.dtype)
-    return w.b.one("fft", xs, out.shape, out.dtype, fft_length=ints(params["fft_lengths"]),
-                   fft_type=Enum("fft_type", params["fft_type"].name))
+        return use.b.splat(0, out.shape, out.dtype)
+    return use.b.one("fft", use.operands, out.shape, out.dtype, fft_length=ints(use["fft_lengths"]),
+                   fft_type=Enum("fft_type", use["fft_type"].name))
 
 
 # ---- windows
@@ -208,8 +208,8 @@ def _window(params: dict[str, Any]) -> dict[str, Any]:
 
 def _windows(name: str) -> None:
     @rule(f"reduce_window_{name}")
-    def emit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-        b, (x,) = w.b, xs
+    def emit(use: Use) -> Value:
+        b, x = use.b, use.x
         start = 0 if name == "sum" else dtypes.extreme(x.dtype, largest=name == "min")
 
         def body(p: Value, q: Value) -> Value:
@@ -218,8 +218,8 @@ def _windows(name: str) -> None:
             return extremum(b, name, p, q)
 
         return b.make("reduce_window", [x, b.splat(start, (), x.dtype)],
-                      [(outs[0].shape, x.dtype)], [b.region([((), x.dtype)] * 2, body)],
-                      **_window(params))[0]
+                      [(use.out.shape, x.dtype)], [b.region([((), x.dtype)] * 2, body)],
+                      **_window(use.params))[0]
 
 
 for _name in ("sum", "max", "min"):
@@ -245,19 +245,20 @@ def _chosen(w: Writer, t: Value, x: Value, params: dict[str, Any], shape: tuple[
 
 
 @rule("select_and_gather_add")
-def _select_and_gather(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    t, x = xs
-    return _chosen(w, t, x, params, outs[0].shape, 0)
+def _select_and_gather(use: Use) -> Value:
+    t, x = use.operands
+    return _chosen(use.w, t, x, use.params, use.out.shape, 0)
 
 
 @rule("select_and_scatter_add")
-def _select_and_scatter(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (source, x) = w.b, xs
-    if any(n != 1 for k in ("base_dilation", "window_dilation") for n in params.get(k, ())):
-        return _scattered(w, source, x, params)
+def _select_and_scatter(use: Use) -> Value:
+    b, (source, x) = use.b, use.operands
+    if any(n != 1 for k in ("base_dilation", "window_dilation") for n in use.params.get(k, ())):
+        return _scattered(use.w, source, x, use.params)
     if source.dtype.kind == "c":
-        return b.complex(*[_picked(w, part(source), x, params) for part in (b.real, b.imag)])
-    return _picked(w, source, x, params)
+        parts = (b.real(source), b.imag(source))
+        return b.complex(*[_picked(use.w, part, x, use.params) for part in parts])
+    return _picked(use.w, source, x, use.params)
 
 
 def _scattered(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Value:
@@ -338,122 +339,123 @@ def _sorted(w: Writer, xs: Sequence[Value], axis: int, keys: int,
 
 
 @rule("sort")
-def _sort(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    return _sorted(w, xs, params["dimension"], params["num_keys"])
+def _sort(use: Use) -> list[Value]:
+    return _sorted(use.w, use.operands, use["dimension"], use["num_keys"])
 
 
 @rule("top_k")
-def _top_k(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    b, (x,), axis = w.b, xs, params["axis"]
-    made = _sorted(w, [x, b.iota(x.shape, I32, axis)], axis, 1, descending=True)
-    return [b.slice(v, [0] * len(x.shape), outs[0].shape) for v in made]
+def _top_k(use: Use) -> list[Value]:
+    b, x, axis = use.b, use.x, use["axis"]
+    made = _sorted(use.w, [x, b.iota(x.shape, I32, axis)], axis, 1, descending=True)
+    return [b.slice(v, [0] * len(x.shape), use.out.shape) for v in made]
 
 
 # ---- linear algebra that StableHLO has
 @rule("cholesky")
-def _cholesky(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (x,) = w.b, xs
-    made = b.one("cholesky", xs, x.shape, x.dtype, lower=True)
+def _cholesky(use: Use) -> Value:
+    b, x = use.b, use.x
+    made = b.one("cholesky", use.operands, x.shape, x.dtype, lower=True)
     n = len(x.shape)
     kept = b.compare("GE", b.iota(x.shape, I32, n - 2), b.iota(x.shape, I32, n - 1))
     return b.select(kept, made, b.like(x, 0))
 
 
 @rule("triangular_solve")
-def _triangular(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> Value:
-    b, (a, y) = w.b, xs
-    transpose, conjugate = params["transpose_a"], params["conjugate_a"]
+def _triangular(use: Use) -> Value:
+    b, (a, y) = use.b, use.operands
+    transpose, conjugate = use["transpose_a"], use["conjugate_a"]
     if conjugate and not transpose and a.dtype.kind == "c":
         a = b.complex(b.real(a), -b.imag(a))
     kind = ("ADJOINT" if conjugate else "TRANSPOSE") if transpose else "NO_TRANSPOSE"
-    return b.one("triangular_solve", [a, y], y.shape, y.dtype, left_side=bool(params["left_side"]),
-                 lower=bool(params["lower"]), unit_diagonal=bool(params["unit_diagonal"]),
+    return b.one("triangular_solve", [a, y], y.shape, y.dtype, left_side=bool(use["left_side"]),
+                 lower=bool(use["lower"]), unit_diagonal=bool(use["unit_diagonal"]),
                  transpose_a=Enum("transpose", kind))
 
 
 # ---- calls, branches, loops
 @rule("jit")
-def _jit(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    return w.call(params["jaxpr"], xs, params["name"])
+def _jit(use: Use) -> list[Value]:
+    return use.w.call(use["jaxpr"], use.operands, use["name"])
 
 
 @rule("checkpoint")
-def _checkpoint(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    if params.get("differentiated") and params.get("prevent_cse") and xs:
-        xs = w.b.optimization_barrier(*xs)
-    return w.program(params["jaxpr"], xs)
+def _checkpoint(use: Use) -> list[Value]:
+    xs = use.operands
+    if use.params.get("differentiated") and use.params.get("prevent_cse") and xs:
+        xs = use.b.optimization_barrier(*xs)
+    return use.w.program(use["jaxpr"], xs)
 
 
 @rule("optimization_barrier")
-def _barrier(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    return w.b.optimization_barrier(*xs)
+def _barrier(use: Use) -> list[Value]:
+    return use.b.optimization_barrier(*use.operands)
 
 
 @rule("custom_linear_solve")
-def _linear_solve(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    counts = params["counts"]
+def _linear_solve(use: Use) -> list[Value]:
+    counts, xs = use["counts"], use.operands
     first, end = sum(counts[:2]), sum(counts)
-    return w.program(params["solve"], [*xs[first:first + counts[2]], *xs[end:]])
+    return use.w.program(use["solve"], [*xs[first:first + counts[2]], *xs[end:]])
 
 
 @rule("custom_lin")
-def _linear(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
+def _linear(use: Use) -> list[Value]:
     raise TypeError(explain(
         "can't apply forward-mode differentiation (jvp) to a custom_vjp function.",
-        where=str(w.equation.source),
+        where=str(use.w.equation.source),
         fix="use reverse mode (grad, vjp), or give the function a custom_jvp rule instead."))
 
 
 @rule("pure_callback", "io_callback", "debug_callback")
-def _callback(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
+def _callback(use: Use) -> list[Value]:
     raise NotImplementedError(explain(
-        f"{w.equation.primitive.name}: serialization of host_callbacks is not yet implemented.",
-        where=str(w.equation.source), fix="export the parts before and after the callback."))
+        f"{use.w.equation.primitive.name}: serialization of host_callbacks is not yet implemented.",
+        where=str(use.w.equation.source), fix="export the parts before and after the callback."))
 
 
 @rule("ffi_call")
-def _ffi_call(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    if params["plain"] is not None:
-        return w.program(params["plain"], xs)
+def _ffi_call(use: Use) -> list[Value]:
+    if use["plain"] is not None:
+        return use.w.program(use["plain"], use.operands)
     raise NotImplementedError(explain(
-        f"ffi_call: the kernel {params['kernels'].name!r} is code of one platform and cannot be "
-        "exported.", where=str(w.equation.source),
+        f"ffi_call: the kernel {use['kernels'].name!r} is code of one platform and cannot be "
+        "exported.", where=str(use.w.equation.source),
         fix="make an artifact (calque.aot), which holds kernels, or register a function with "
             "platform='default', which is exported instead."))
 
 
 @rule("cond")
-def _cond(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    b, (index, *operands) = w.b, xs
-    branches: tuple[Program, ...] = params["branches"]
+def _cond(use: Use) -> list[Value]:
+    b, (index, *operands) = use.b, use.operands
+    branches: tuple[Program, ...] = use["branches"]
     if len(branches) == 1:
-        return w.program(branches[0], operands)
-    regions = [b.region([], lambda p=p: w.program(p, operands)) for p in branches]
+        return use.w.program(branches[0], operands)
+    regions = [b.region([], lambda p=p: use.w.program(p, operands)) for p in branches]
     index = b.minimum(b.maximum(index.astype(I32), 0), len(branches) - 1)
-    return b.make("case", [index], types_of(outs), regions)
+    return b.make("case", [index], types_of(use.outs), regions)
 
 
 @rule("while")
-def _while(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    k, n = params["cond_nconsts"], params["body_nconsts"]
-    before, inside, state = xs[:k], xs[k:k + n], xs[k + n:]
-    each = bool(params["cond_jaxpr"].out_avals[0].shape)  # one predicate per element of a batch
+def _while(use: Use) -> list[Value]:
+    k, n = use["cond_nconsts"], use["body_nconsts"]
+    before, inside, state = use.operands[:k], use.operands[k:k + n], use.operands[k + n:]
+    each = bool(use["cond_jaxpr"].out_avals[0].shape)  # one predicate per element of a batch
 
     def go(vs: list[Value]) -> Value:
-        (pred,) = w.program(params["cond_jaxpr"], [*before, *vs])
+        (pred,) = use.w.program(use["cond_jaxpr"], [*before, *vs])
         if not each:
             return pred
-        return reduced(w, [pred], [False], range(len(pred.shape)), lambda p, q: p | q)[0]
+        return reduced(use.w, [pred], [False], range(len(pred.shape)), lambda p, q: p | q)[0]
 
     def step(vs: list[Value]) -> list[Value]:
-        new = w.program(params["body_jaxpr"], [*inside, *vs])
+        new = use.w.program(use["body_jaxpr"], [*inside, *vs])
         if not each:
             return new
-        (pred,) = w.program(params["cond_jaxpr"], [*before, *vs])
-        return [w.b.select(w.b.broadcast(pred, o.shape, range(len(pred.shape))), v, o)
+        (pred,) = use.w.program(use["cond_jaxpr"], [*before, *vs])
+        return [use.b.select(use.b.broadcast(pred, o.shape, range(len(pred.shape))), v, o)
                 for v, o in zip(new, vs)]
 
-    return _looped(w, state, go, step)
+    return _looped(use.w, state, go, step)
 
 
 def _looped(w: Writer, state: list[Value], go: Any, step: Any) -> list[Value]:
@@ -464,24 +466,24 @@ def _looped(w: Writer, state: list[Value], go: Any, step: Any) -> list[Value]:
 
 
 @rule("scan")
-def _scan(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> list[Value]:
-    b, body, length = w.b, params["jaxpr"], params["length"]
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    consts, carry = xs[:n_consts], xs[n_consts:n_consts + n_carry]
-    rows = xs[n_consts + n_carry:]
-    made = [b.splat(0, a.shape, a.dtype) for a in outs[n_carry:]]
+def _scan(use: Use) -> list[Value]:
+    b, body, length = use.b, use["jaxpr"], use["length"]
+    n_consts, n_carry = use["num_consts"], use["num_carry"]
+    consts, carry = use.operands[:n_consts], use.operands[n_consts:n_consts + n_carry]
+    rows = use.operands[n_consts + n_carry:]
+    made = [b.splat(0, a.shape, a.dtype) for a in use.outs[n_carry:]]
 
     def at(i: Value, x: Value) -> list[Value]:
         return [i, *[b.splat(0, (), I32)] * (len(x.shape) - 1)]
 
     def step(vs: list[Value]) -> list[Value]:
         i, inner, built = vs[0], vs[1:1 + n_carry], vs[1 + n_carry:]
-        place = (b.number(length, I32) - 1) - i if params["reverse"] else i
+        place = (b.number(length, I32) - 1) - i if use["reverse"] else i
         cut = []
         for x in rows:
             one = (1, *x.shape[1:])
-            cut.append(b.reshape(w.rows(x, at(place, x), one), one[1:]))
-        results = w.program(body, [*consts, *inner, *cut])
+            cut.append(b.reshape(use.w.rows(x, at(place, x), one), one[1:]))
+        results = use.w.program(body, [*consts, *inner, *cut])
         new = [b.one("dynamic_update_slice",
                      [buffer, b.reshape(y, (1, *y.shape)), *at(place, buffer)], buffer.shape,
                      buffer.dtype) for buffer, y in zip(built, results[n_carry:])]
@@ -490,4 +492,4 @@ def _scan(w: Writer, xs: list[Value], params: dict[str, Any], outs: Outs) -> lis
     state = [b.splat(0, (), I32), *carry, *made]
     if isinstance(length, int) and length == 0:
         return state[1:]
-    return _looped(w, state, lambda vs: vs[0] < b.number(length, I32), step)[1:]
+    return _looped(use.w, state, lambda vs: vs[0] < b.number(length, I32), step)[1:]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,38 @@ from calque.lowering.context import physical
 from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
 
-Rule = Callable[["Writer", list[Value], dict[str, Any], list[ShapedArray]], Any]
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A use of a primitive that is written; `op["axes"]` is its parameter axes.
+
+    Attributes:
+      w: the Writer; operands: Values, x the first of them; params: the primitive's; outs: the avals
+      of the results, out the first of them.
+    """
+
+    w: Writer
+    operands: list[Value]
+    params: dict[str, Any]
+    outs: list[ShapedArray]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.params[name]
+
+    @property
+    def b(self) -> PortableBuilder:
+        return self.w.b
+
+    @property
+    def x(self) -> Value:
+        return self.operands[0]
+
+    @property
+    def out(self) -> ShapedArray:
+        return self.outs[0]
+
+
+Rule = Callable[[Use], Any]
 rules: dict[str, Rule] = {}
 PLATFORM_INDEX = {"jax.global_constant": "_platform_index"}
 
@@ -197,5 +229,5 @@ class Writer:
             raise UnsupportedOperationError(explain(
                 f"{name}: this primitive has no portable form in StableHLO.", where=str(e.source),
                 fix="compile the function with calque.aot instead."))
-        out = form(self, values, params, avals)
+        out = form(Use(self, values, params, avals))
         return out if isinstance(out, list) else [out]
